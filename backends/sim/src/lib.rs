@@ -1,0 +1,1 @@
+//! The simulator: a backend that reorders work on purpose

@@ -1,0 +1,1 @@
+//! Comparison of raddle bench with its peers

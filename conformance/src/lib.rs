@@ -1,0 +1,1 @@
+//! One test body a behaviour, for every backend

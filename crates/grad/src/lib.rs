@@ -1,0 +1,1 @@
+//! Automatic differentiation on a tape

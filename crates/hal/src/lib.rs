@@ -1,0 +1,280 @@
+//! The contract with a device: allocate a slab, open a queue, submit a launch, tell what is complete.
+//!
+//! It is object-safe and coarse, so that logging, limits, fault injection and the race checker can wrap one device in
+//! another. It validates nothing: shapes, dtypes, overlap, lifetimes and the order of work are the caller's, that is
+//! `tensor`'s and `runtime`'s. What is declared `unsafe` says in bullets what the caller answers for.
+//!
+//! How it meets each kind of device:
+//!
+//! | here | CPU | CUDA | Metal | simulator |
+//! |---|---|---|---|---|
+//! | queue | a list of tasks, run by whoever gets to it | stream | command queue and its open command buffer | a list of steps |
+//! | `submit` | says [`Submitted::Inline`] when it may run at once | waits for events, launches | encodes waits and a dispatch | appends |
+//! | wait for `(queue, sequence)` | the other queue's number | an event recorded on the producer at or after `sequence` | a shared event's value | the other queue's number |
+//! | `flush` | nothing | nothing | commits the open command buffer | nothing |
+//! | `completed` | a counter | events and a progress mark in pinned memory | the shared event's value | a counter |
+//! | address | pointer | device pointer | buffer and offset | pointer of the wrapped device |
+
+pub use raddle_op::{Kernel, KernelError};
+
+use raddle_base::{DType, Dims, Layout};
+use std::fmt;
+
+/// The most queues of a device; a queue's id is below it.
+pub const QUEUE_COUNT_MAX: usize = 128;
+
+/// Names a queue of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct QueueId(pub u8);
+
+/// "Everything on that queue up to this sequence number".
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Wait {
+    /// The queue that is waited for.
+    pub queue: QueueId,
+    /// The number that has to be complete there. It has been submitted before.
+    pub sequence: u64,
+}
+
+/// How urgent the work of a queue is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum Priority {
+    /// As any other.
+    #[default]
+    Normal,
+    /// Before others, where the device can.
+    High,
+}
+
+/// A piece of memory of the device, from [`Device::allocate_slab`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Slab {
+    /// What the device knows it by: a pointer on CPU and CUDA, a buffer object on Metal.
+    pub handle: u64,
+    /// Its size.
+    pub size_bytes: usize,
+}
+
+/// A place in a slab.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Address {
+    /// The slab's handle.
+    pub handle: u64,
+    /// From the start of the slab.
+    pub offset_bytes: usize,
+}
+
+/// A strided view of memory. Shape, strides and offset count elements of `dtype` from `address`.
+#[derive(Clone, Copy, Debug)]
+pub struct View {
+    /// The start of the storage.
+    pub address: Address,
+    /// The type of the elements.
+    pub dtype: DType,
+    /// Where they lie.
+    pub layout: Layout,
+}
+
+/// What a kernel does with an operand. There is no third kind: what is staged for an `Out` must be copied back.
+#[derive(Clone, Copy, Debug)]
+pub enum Operand {
+    /// Every element of the view is written, and nothing outside it. It may be read as well where the kernel says so.
+    Out(View),
+    /// The elements of the view are read.
+    In(View),
+}
+
+impl Operand {
+    /// The view, whatever is done with it.
+    pub fn view(&self) -> &View {
+        match self {
+            Operand::Out(view) | Operand::In(view) => view,
+        }
+    }
+    /// The shape of the view.
+    pub fn shape(&self) -> &Dims {
+        self.view().layout.shape()
+    }
+    /// Is it written?
+    pub fn is_out(&self) -> bool {
+        matches!(self, Operand::Out(_))
+    }
+}
+
+/// One launch.
+#[derive(Clone, Copy, Debug)]
+pub enum Launch<'a> {
+    /// A kernel on operands.
+    Kernel {
+        /// Which.
+        kernel: &'a Kernel,
+        /// Outputs first, as the kernel says.
+        operands: &'a [Operand],
+    },
+    /// Host bytes to the device. The source has been read when `submit` (or `run`) returns.
+    Upload {
+        /// From.
+        from: HostBytes,
+        /// To.
+        to: Address,
+    },
+    /// Device bytes to the host; they are there when the launch is complete.
+    Download {
+        /// From.
+        from: Address,
+        /// To.
+        to: HostBytes,
+    },
+    /// Every byte of a region set to `value`.
+    FillBytes {
+        /// Where.
+        to: Address,
+        /// How many.
+        size_bytes: usize,
+        /// The byte.
+        value: u8,
+    },
+    /// Does nothing, in order: an event, a wait.
+    Nothing,
+}
+
+/// Memory of the host as a plain address, so that a launch can be kept by a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HostBytes {
+    /// Where it starts.
+    pub address: usize,
+    /// How long it is.
+    pub size_bytes: usize,
+}
+
+/// What became of a submission.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Submitted {
+    /// The device has it, and will complete it by itself (after `flush`).
+    Queued,
+    /// The queue is idle and all waits are over: the caller runs it by [`Device::run`], once, outside of its locks. Until
+    /// then the queue counts as busy, and later submissions to it line up behind.
+    Inline,
+}
+
+/// What only the device can know. Everything else has been checked above.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DeviceError {
+    /// No memory for a slab of this size.
+    OutOfMemory {
+        /// Asked for.
+        size_bytes: usize,
+    },
+    /// The device is gone; nothing that was submitted can be trusted, and nothing else will run.
+    Lost {
+        /// What the driver said.
+        reason: &'static str,
+        /// Work that may have caused it.
+        suspects: Vec<Wait>,
+    },
+    /// A call of the driver failed.
+    Driver {
+        /// The call.
+        call: &'static str,
+        /// The driver's code.
+        code: i64,
+    },
+}
+
+impl fmt::Display for DeviceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DeviceError::OutOfMemory { size_bytes } => write!(f, "the device has no {size_bytes} bytes left"),
+            DeviceError::Lost { reason, suspects } => {
+                write!(f, "the device is lost: {reason}")?;
+                for suspect in suspects {
+                    write!(f, ", suspect: op {} of queue {}", suspect.sequence, suspect.queue.0)?;
+                }
+                Ok(())
+            }
+            DeviceError::Driver { call, code } => write!(f, "{call} failed with code {code}"),
+        }
+    }
+}
+impl std::error::Error for DeviceError {}
+
+/// What a device is like.
+#[derive(Clone, Debug)]
+pub struct Info {
+    /// As the user names it: `cpu`, `cuda:0`, `sim:7`.
+    pub name: String,
+    /// What it is, in words.
+    pub description: String,
+    /// Memory in all, if there is a limit.
+    pub memory_bytes: Option<usize>,
+    /// The most launches that a queue holds before `submit` would block; the caller keeps below it.
+    pub in_flight_count_max: u64,
+    /// Blocks are aligned to it.
+    pub alignment_bytes: usize,
+    /// The runtime fills memory with junk when it is allocated and when it is freed, in stream order.
+    pub poison: bool,
+    /// May a forked child go on with it?
+    pub survives_fork: bool,
+}
+
+/// A device. All methods may be called from any thread at any time.
+pub trait Device: Send + Sync {
+    /// What it is like; the same at every call.
+    fn info(&self) -> &Info;
+
+    /// Memory with undefined content, aligned to [`Info::alignment_bytes`]. May block.
+    fn allocate_slab(&self, size_bytes: usize) -> Result<Slab, DeviceError>;
+
+    /// Gives a slab back. May block.
+    ///
+    /// # Safety
+    /// - `slab` came from this device and has not been given back.
+    /// - No submitted and not yet completed launch names it, and none will.
+    unsafe fn release_slab(&self, slab: Slab);
+
+    /// Makes a queue. Not called twice for one id.
+    fn open_queue(&self, queue: QueueId, priority: Priority) -> Result<(), DeviceError>;
+
+    /// Puts a launch on a queue, behind everything on it and behind `waits`. It must not block for long: the caller holds
+    /// the lock of one stream. On an error nothing has been put there.
+    ///
+    /// # Safety
+    /// - `queue` is open, `sequence` is one more than at the last successful call for this queue, and such calls for one
+    ///   queue don't overlap. A call that failed used no number.
+    /// - Every wait names an open queue other than `queue` and a sequence for which `submit` has returned.
+    /// - The operands are as the kernel's doc says; each view lies inside a live slab.
+    /// - Memory that it names stays allocated until the launch is complete; so does the destination of a download.
+    /// - Any two launches that touch the same bytes, one of them writing, are ordered by queues and waits.
+    /// - On `Inline` the caller calls [`Device::run`] with the same arguments soon and whatever happens.
+    unsafe fn submit(
+        &self,
+        queue: QueueId,
+        sequence: u64,
+        waits: &[Wait],
+        launch: &Launch<'_>,
+    ) -> Result<Submitted, DeviceError>;
+
+    /// Runs on this thread what `submit` has just called [`Submitted::Inline`], and completes it. Devices that never say
+    /// so never see it. On an error the launch is complete and has written nothing.
+    ///
+    /// # Safety
+    /// - The last `submit` for this queue and sequence answered `Inline`; the arguments are the same; it is the only call.
+    unsafe fn run(&self, queue: QueueId, sequence: u64, launch: &Launch<'_>) -> Result<(), KernelError>;
+
+    /// The highest number of the queue that is known to be complete; all below are, too. Doesn't block; never decreases.
+    /// What complete launches wrote is visible to a caller that sees their number. After a loss everything is complete.
+    fn completed(&self, queue: QueueId) -> u64;
+
+    /// Makes sure that what has been submitted will run without another call.
+    fn flush(&self, queue: QueueId);
+
+    /// Blocks until the queue has completed `sequence`, which has been submitted. An error if the device is lost.
+    fn synchronize(&self, queue: QueueId, sequence: u64) -> Result<(), DeviceError>;
+
+    /// The error of a queued, fallible launch that is complete, if it had one. It is told once and then forgotten.
+    fn take_kernel_error(&self, queue: QueueId, sequence: u64) -> Option<KernelError>;
+
+    /// Called in a forked child before anything else there (single-threaded). Only for devices that survive it: from
+    /// now on `submit` always answers `Inline` and `run` uses no other thread.
+    fn after_fork(&self) {}
+}

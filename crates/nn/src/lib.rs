@@ -1,0 +1,1 @@
+//! Layers, losses, initialisers, models and checkpoints

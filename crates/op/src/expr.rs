@@ -1,0 +1,373 @@
+//! The language of rows and of fused closures: numbers ([`Expr`]) and truth values ([`Mask`]) with the usual operators.
+//!
+//! Evaluating an expression computes nothing: it records. [`Program::record`] hands a closure one [`Expr`] an input and
+//! keeps what it returns. Literals are `f64` and are converted to the compute dtype.
+//!
+//! ```
+//! use raddle_op::Program;
+//! let softsign = Program::record(|[x]| x / (1.0 + x.abs()));
+//! assert_eq!(softsign.input_count(), 1);
+//! ```
+
+use crate::program::{Binary, Compare, Id, Inst, Logic, Program, Unary};
+use std::{
+    cell::RefCell,
+    ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Neg, Not, Sub},
+};
+
+/// Where instructions are recorded; an instruction that stands there already isn't recorded again.
+#[derive(Default)]
+pub struct Recorder {
+    insts: RefCell<Vec<Inst>>,
+}
+
+impl Recorder {
+    /// Records an instruction whose operands were recorded here.
+    pub fn push(&self, inst: Inst) -> Id {
+        let mut insts = self.insts.borrow_mut();
+        let position = insts.iter().position(|other| *other == inst).unwrap_or_else(|| {
+            insts.push(inst);
+            insts.len() - 1
+        });
+        Id(u16::try_from(position).expect("a program has at most 65,536 instructions"))
+    }
+
+    /// An input of the program.
+    pub fn input(&self, index: usize) -> Expr<'_> {
+        self.number(Inst::Input(u8::try_from(index).expect("a program has at most 256 inputs")))
+    }
+
+    /// A scalar parameter of the program.
+    pub fn param(&self, index: usize) -> Expr<'_> {
+        self.number(Inst::Param(u8::try_from(index).expect("a program has at most 256 parameters")))
+    }
+
+    /// A literal.
+    pub fn literal(&self, value: f64) -> Expr<'_> {
+        self.number(Inst::Literal(value.to_bits()))
+    }
+
+    /// Wraps the number that an instruction makes.
+    pub fn number(&self, inst: Inst) -> Expr<'_> {
+        Expr { recorder: self, id: self.push(inst) }
+    }
+
+    /// Wraps the truth value that an instruction makes.
+    pub fn mask(&self, inst: Inst) -> Mask<'_> {
+        Mask { recorder: self, id: self.push(inst) }
+    }
+
+    /// What has been recorded so far at `id`.
+    pub fn inst(&self, id: Id) -> Inst {
+        self.insts.borrow()[id.0 as usize]
+    }
+
+    /// The program that stores `outputs`; what they don't need is left out.
+    pub fn finish(self, inputs: usize, params: usize, outputs: &[Id]) -> Program {
+        let insts = self.insts.into_inner();
+        let mut needed = vec![false; insts.len()];
+        let mut stack = outputs.to_vec();
+        while let Some(id) = stack.pop() {
+            if !std::mem::replace(&mut needed[id.0 as usize], true) {
+                stack.extend(insts[id.0 as usize].operands());
+            }
+        }
+        let mut renamed = vec![Id(0); insts.len()];
+        let mut kept = Vec::new();
+        for (position, inst) in insts.into_iter().enumerate().filter(|(position, _)| needed[*position]) {
+            renamed[position] = Id(kept.len() as u16);
+            kept.push(inst.map(|id| renamed[id.0 as usize]));
+        }
+        Program {
+            inputs: inputs as u8,
+            params: params as u8,
+            insts: kept,
+            outputs: outputs.iter().map(|id| renamed[id.0 as usize]).collect(),
+        }
+    }
+}
+
+/// What a closure may return: a number or a truth value.
+pub trait Recorded {
+    /// The value's place in the program.
+    fn id(&self) -> Id;
+}
+
+/// A number.
+#[derive(Clone, Copy)]
+pub struct Expr<'r> {
+    recorder: &'r Recorder,
+    id: Id,
+}
+
+/// A truth value.
+#[derive(Clone, Copy)]
+pub struct Mask<'r> {
+    recorder: &'r Recorder,
+    id: Id,
+}
+
+impl Recorded for Expr<'_> {
+    fn id(&self) -> Id {
+        self.id
+    }
+}
+impl Recorded for Mask<'_> {
+    fn id(&self) -> Id {
+        self.id
+    }
+}
+
+impl Program {
+    /// Records a closure of `N` inputs that returns a number.
+    pub fn record<const N: usize>(body: impl for<'r> Fn([Expr<'r>; N]) -> Expr<'r>) -> Program {
+        let recorder = Recorder::default();
+        let id = body(std::array::from_fn(|index| recorder.input(index))).id;
+        recorder.finish(N, 0, &[id])
+    }
+
+    /// Records a closure of `N` inputs and `P` scalar parameters that returns `M` numbers.
+    pub fn record_many<const N: usize, const P: usize, const M: usize>(
+        body: impl for<'r> Fn([Expr<'r>; N], [Expr<'r>; P]) -> [Expr<'r>; M],
+    ) -> Program {
+        let recorder = Recorder::default();
+        let inputs = std::array::from_fn(|index| recorder.input(index));
+        let params = std::array::from_fn(|index| recorder.param(index));
+        let ids = body(inputs, params).map(|output| output.id);
+        recorder.finish(N, P, &ids)
+    }
+}
+
+impl<'r> Expr<'r> {
+    /// A literal beside this number.
+    pub fn literal(self, value: f64) -> Expr<'r> {
+        self.recorder.literal(value)
+    }
+
+    /// The recorder that it belongs to.
+    pub fn recorder(self) -> &'r Recorder {
+        self.recorder
+    }
+
+    fn unary(self, op: Unary) -> Expr<'r> {
+        self.recorder.number(Inst::Unary(op, self.id))
+    }
+    fn binary(self, op: Binary, other: Expr<'r>) -> Expr<'r> {
+        self.recorder.number(Inst::Binary(op, self.id, other.id))
+    }
+    fn compare(self, op: Compare, other: Expr<'r>) -> Mask<'r> {
+        self.recorder.mask(Inst::Compare(op, self.id, other.id))
+    }
+}
+
+macro_rules! unary {
+    ($($(#[$doc:meta])* $name:ident = $op:ident),* $(,)?) => { impl<'r> Expr<'r> { $(
+        $(#[$doc])*
+        pub fn $name(self) -> Expr<'r> { self.unary(Unary::$op) }
+    )* } };
+}
+unary! {
+    /// |x|
+    abs = Abs,
+    /// √x
+    sqrt = Sqrt,
+    /// eˣ
+    exp = Exp,
+    /// eˣ − 1, exact near 0
+    expm1 = Expm1,
+    /// Natural logarithm
+    log = Log,
+    /// ln(1 + x), exact near 0
+    log1p = Log1p,
+    /// Binary logarithm
+    log2 = Log2,
+    /// Decimal logarithm
+    log10 = Log10,
+    /// Sine
+    sin = Sin,
+    /// Cosine
+    cos = Cos,
+    /// Tangent
+    tan = Tan,
+    /// Hyperbolic tangent
+    tanh = Tanh,
+    /// Arc sine
+    asin = Asin,
+    /// Arc cosine
+    acos = Acos,
+    /// Arc tangent
+    atan = Atan,
+    /// Error function
+    erf = Erf,
+    /// Largest integer not above
+    floor = Floor,
+    /// Smallest integer not below
+    ceil = Ceil,
+    /// Nearest integer, halves to even
+    round = Round,
+    /// Integer part
+    trunc = Trunc,
+    /// Bits flipped
+    bit_not = BitNot,
+}
+
+macro_rules! binary {
+    ($($(#[$doc:meta])* $name:ident = $op:ident),* $(,)?) => { impl<'r> Expr<'r> { $(
+        $(#[$doc])*
+        pub fn $name(self, other: impl IntoExpr<'r>) -> Expr<'r> {
+            self.binary(Binary::$op, other.into_expr(self.recorder))
+        }
+    )* } };
+}
+binary! {
+    /// C's `fmod`
+    fmod = Rem,
+    /// Power
+    pow = Pow,
+    /// Angle of the point (`other`, `self`)
+    atan2 = Atan2,
+    /// The smaller, NaN if one is
+    min = Min,
+    /// The larger, NaN if one is
+    max = Max,
+    /// Bitwise and
+    bit_and = BitAnd,
+    /// Bitwise or
+    bit_or = BitOr,
+    /// Bitwise exclusive or
+    bit_xor = BitXor,
+    /// Shift left
+    shl = Shl,
+    /// Arithmetic shift right
+    shr = Shr,
+}
+
+macro_rules! compare {
+    ($($(#[$doc:meta])* $name:ident = $op:ident $swap:literal),* $(,)?) => { impl<'r> Expr<'r> { $(
+        $(#[$doc])*
+        pub fn $name(self, other: impl IntoExpr<'r>) -> Mask<'r> {
+            let other = other.into_expr(self.recorder);
+            if $swap { other.compare(Compare::$op, self) } else { self.compare(Compare::$op, other) }
+        }
+    )* } };
+}
+compare! {
+    /// `self == other`
+    eq = Eq false,
+    /// `self != other`
+    ne = Ne false,
+    /// `self < other`
+    lt = Lt false,
+    /// `self <= other`
+    le = Le false,
+    /// `self > other`
+    gt = Lt true,
+    /// `self >= other`
+    ge = Le true,
+}
+
+impl<'r> Expr<'r> {
+    /// Is it not zero? NaN is true.
+    pub fn truth(self) -> Mask<'r> {
+        self.ne(0.0)
+    }
+    /// x²
+    pub fn square(self) -> Expr<'r> {
+        self * self
+    }
+}
+
+impl<'r> Mask<'r> {
+    /// `self ? yes : no`
+    pub fn select(self, yes: impl IntoExpr<'r>, no: impl IntoExpr<'r>) -> Expr<'r> {
+        let (yes, no) = (yes.into_expr(self.recorder), no.into_expr(self.recorder));
+        self.recorder.number(Inst::Select(self.id, yes.id, no.id))
+    }
+    /// 1 or 0.
+    pub fn number(self) -> Expr<'r> {
+        self.recorder.number(Inst::FromMask(self.id))
+    }
+}
+
+/// A number or a literal.
+pub trait IntoExpr<'r> {
+    /// As a number.
+    fn into_expr(self, recorder: &'r Recorder) -> Expr<'r>;
+}
+impl<'r> IntoExpr<'r> for Expr<'r> {
+    fn into_expr(self, _: &'r Recorder) -> Expr<'r> {
+        self
+    }
+}
+impl<'r> IntoExpr<'r> for f64 {
+    fn into_expr(self, recorder: &'r Recorder) -> Expr<'r> {
+        recorder.literal(self)
+    }
+}
+
+macro_rules! operators {
+    ($($trait:ident $method:ident $op:ident),*) => { $(
+        impl<'r> $trait for Expr<'r> {
+            type Output = Expr<'r>;
+            fn $method(self, other: Expr<'r>) -> Expr<'r> { self.binary(Binary::$op, other) }
+        }
+        impl<'r> $trait<f64> for Expr<'r> {
+            type Output = Expr<'r>;
+            fn $method(self, other: f64) -> Expr<'r> { self.binary(Binary::$op, self.literal(other)) }
+        }
+        impl<'r> $trait<Expr<'r>> for f64 {
+            type Output = Expr<'r>;
+            fn $method(self, other: Expr<'r>) -> Expr<'r> { other.literal(self).binary(Binary::$op, other) }
+        }
+    )* };
+}
+operators!(Add add Add, Sub sub Sub, Mul mul Mul, Div div Div);
+
+impl<'r> Neg for Expr<'r> {
+    type Output = Expr<'r>;
+    fn neg(self) -> Expr<'r> {
+        self.unary(Unary::Neg)
+    }
+}
+
+macro_rules! connectives {
+    ($($trait:ident $method:ident $op:ident),*) => { $(
+        impl<'r> $trait for Mask<'r> {
+            type Output = Mask<'r>;
+            fn $method(self, other: Mask<'r>) -> Mask<'r> {
+                self.recorder.mask(Inst::Logic(Logic::$op, self.id, other.id))
+            }
+        }
+    )* };
+}
+connectives!(BitAnd bitand And, BitOr bitor Or, BitXor bitxor Xor);
+
+impl<'r> Not for Mask<'r> {
+    type Output = Mask<'r>;
+    fn not(self) -> Mask<'r> {
+        self.recorder.mask(Inst::Not(self.id))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_instructions_are_recorded_once_and_unused_ones_not_at_all() {
+        let program = Program::record(|[x, y]| {
+            let _unused = y.sin();
+            (x + y) * (x + y)
+        });
+        assert_eq!(
+            program.insts(),
+            [
+                Inst::Input(0),
+                Inst::Input(1),
+                Inst::Binary(Binary::Add, Id(0), Id(1)),
+                Inst::Binary(Binary::Mul, Id(2), Id(2))
+            ]
+        );
+        assert!(Program::record(|[x]| x).is_copy());
+    }
+}

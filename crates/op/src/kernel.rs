@@ -1,0 +1,314 @@
+//! What a backend is asked to launch. Coarse on purpose: a program over elements, or one of a few structured kernels.
+//!
+//! Each kernel says which operands it takes, outputs first, and what has been checked before it is launched: shapes agree
+//! as stated, dtypes are as stated, outputs don't overlap themselves or any input but as stated. Strides are free
+//! everywhere: a backend that needs packed operands stages them, and copies back what it staged for an output.
+
+use crate::{Pointwise, Program};
+use raddle_base::{DType, Scalar};
+use std::sync::Arc;
+
+/// A program of the op table (lives for ever) or one made at run time (shared).
+#[derive(Clone, Debug)]
+pub enum ProgramRef {
+    /// Of a row of the table.
+    Static(&'static Program),
+    /// Of a fused closure.
+    Shared(Arc<Program>),
+}
+
+impl std::ops::Deref for ProgramRef {
+    type Target = Program;
+    fn deref(&self) -> &Program {
+        match self {
+            ProgramRef::Static(program) => program,
+            ProgramRef::Shared(program) => program,
+        }
+    }
+}
+
+impl From<Pointwise> for ProgramRef {
+    fn from(op: Pointwise) -> ProgramRef {
+        ProgramRef::Static(op.program())
+    }
+}
+
+/// The most scalar parameters that a launch carries.
+pub const PARAM_COUNT_MAX: usize = 8;
+
+/// How a reduction combines elements. NaN wins in `Max` and `Min`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[expect(missing_docs, reason = "the usual ones")]
+pub enum ReduceOp {
+    Sum,
+    Prod,
+    Max,
+    Min,
+    /// Are all non-zero?
+    All,
+    /// Is one non-zero?
+    Any,
+    /// Σ (x − mean)², the mean of the same elements; in two passes or Welford's, never Σx² − (Σx)².
+    SquaredDeviations,
+    /// √ Σ x²
+    Norm2,
+}
+
+/// What is done to the sums of a matrix product before they are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[expect(missing_docs, reason = "the usual ones; gelu is the exact one")]
+pub enum Activation {
+    None,
+    Relu,
+    Gelu,
+}
+
+/// What a scatter does where an element is named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ScatterMode {
+    /// The last one in index order stands.
+    Overwrite,
+    /// Added in index order.
+    Add,
+}
+
+/// Element `i` (in row-major order of the output's shape) is computed from block `counter + i / 4` of Philox4x32-10
+/// and word `i % 4`; 64-bit draws and `f64` use word pairs, so element `i` uses block `counter + i / 2`. See
+/// `Kernel::Random` for how words become numbers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[expect(missing_docs, reason = "the parameters are named in the formulas")]
+pub enum Distribution {
+    /// `low + (high − low) · u`, `u` in [0, 1); never `high`.
+    Uniform { low: f64, high: f64 },
+    /// Box–Muller of the element's word pair.
+    Normal { mean: f64, std: f64 },
+    /// `−ln(1 − u) / rate`.
+    Exponential { rate: f64 },
+    /// 1 with probability `p`, else 0.
+    Bernoulli { p: f64 },
+    /// Integers of [low, high), without bias that 2^64 draws could show (a 64-bit draw and a wide multiply).
+    Integer { low: i64, high: i64 },
+}
+
+/// One launch, apart from its operands.
+#[derive(Clone, Debug)]
+pub enum Kernel {
+    /// Outputs, then inputs, `groups` times over: a multi-tensor launch is one launch. In a group all operands have one
+    /// shape (inputs expanded to it); an input may be exactly the same view as an output of its group.
+    Pointwise {
+        /// What to compute.
+        program: ProgramRef,
+        /// The dtype to compute in.
+        compute: DType,
+        /// The program's scalar parameters, the same for each group.
+        params: [Scalar; PARAM_COUNT_MAX],
+        /// How often the operands repeat.
+        groups: usize,
+    },
+    /// `start + i · step` for the `i`-th element in row-major order, computed in `f64` (integers: in `i64`). Out: any.
+    Iota {
+        /// The first.
+        start: Scalar,
+        /// The difference.
+        step: Scalar,
+    },
+    /// Out: any float (integers for `Integer`, anything for `Bernoulli`). With a probability operand (In, float, the
+    /// output's shape) `Bernoulli` takes `p` from it.
+    ///
+    /// The element's 64 bits: `w` = words (2i, 2i+1) of the stream, that is words `2(i % 2)` and `2(i % 2) + 1` of block
+    /// `counter + i / 2`, the first word low. `u` = upper 53 bits of `w` / 2^53 (for `f64`), upper 24 bits / 2^24 (for all
+    /// other floats). Normal: `r = √(−2 ln(1 − u₁))`, `θ = 2π u₂` with `u₁`, `u₂` the upper 24 bits of the low and the high
+    /// word (for `f64`: `u₁` = low word and `u₂` = high word / 2^32, half a step added), value `r cos θ`.
+    Random {
+        /// The distribution.
+        distribution: Distribution,
+        /// Philox's key.
+        key: u64,
+        /// The first block.
+        counter: u64,
+    },
+    /// Out like In [.., m, n]: copies where the index is inside the triangle, 0 elsewhere. Same view allowed.
+    Triangle {
+        /// Keep `j − i ≥ diagonal` (upper) or `j − i ≤ diagonal` (lower).
+        upper: bool,
+        /// Which diagonal.
+        diagonal: i64,
+    },
+    /// Out of rank r with size 1 in each reduced axis; In. `axes` has bit `i` set for a reduced axis. Sums of f16, bf16
+    /// and f32 are pairwise or in f32 with blocks, whatever the strides; splits depend on the shape only (T8). The
+    /// result is multiplied by `scale` (mean: 1/n; 1 else). Out of `All`/`Any`: bool. Integers: sum and prod in i64.
+    Reduce {
+        /// How.
+        op: ReduceOp,
+        /// Which axes, as bits.
+        axes: u8,
+        /// What the result is multiplied by.
+        scale: f64,
+    },
+    /// Out values (dtype of In), Out indices (i64), both with size 1 at `axis`; In. The first of equal elements wins, the
+    /// first NaN before all.
+    ArgReduce {
+        /// `Max` or `Min`.
+        largest: bool,
+        /// The axis, not empty.
+        axis: usize,
+    },
+    /// Running sum along an axis. Out, In.
+    CumSum {
+        /// The axis.
+        axis: usize,
+    },
+    /// Out [b, m, n], In [b, m, k], In [b, k, n], then, if `bias`, In expanded to [b, m, n]; then, if `accumulate`, In
+    /// [b, m, n] (may be the output's own view), multiplied by `beta` and added. `out = act(alpha · a b + bias) + beta · c`.
+    /// Floats of one dtype; 16-bit floats sum in f32.
+    MatMul {
+        /// Factor of the product.
+        alpha: f64,
+        /// Factor of the addend.
+        beta: f64,
+        /// Is there a bias?
+        bias: bool,
+        /// Is there an addend?
+        accumulate: bool,
+        /// Applied last but for the addend.
+        activation: Activation,
+    },
+    /// Out, In: `exp(x − max) / Σ` along the axis; or the logarithm of it.
+    Softmax {
+        /// The axis.
+        axis: usize,
+        /// The logarithm?
+        log: bool,
+    },
+    /// Out dx, In y (softmax's result), In dy.
+    SoftmaxBackward {
+        /// The axis.
+        axis: usize,
+        /// Of the logarithm?
+        log: bool,
+    },
+    /// Over the last `axes` axes: Out y, Out mean, Out rstd (compute dtype, with the normalised axes of size 1); In x,
+    /// then weight and bias if there are any (shape of the normalised axes).
+    LayerNorm {
+        /// How many axes, from the last.
+        axes: usize,
+        /// Added to the variance.
+        eps: f64,
+        /// Is there a weight?
+        weight: bool,
+        /// Is there a bias?
+        bias: bool,
+    },
+    /// Out dx, then Out dweight and Out dbias if `weight` / `bias`; In dy, In x, In mean, In rstd, then In weight if
+    /// `weight`.
+    LayerNormBackward {
+        /// How many axes, from the last.
+        axes: usize,
+        /// Is there a weight?
+        weight: bool,
+        /// Is there a bias?
+        bias: bool,
+    },
+    /// Out values, Out indices (i64), In. Stable; NaN counts as the largest.
+    Sort {
+        /// The axis.
+        axis: usize,
+        /// Largest first?
+        descending: bool,
+    },
+    /// Out values and Out indices with size `k` at the axis; In. In order (largest or smallest first); among equals the
+    /// lower index wins; NaN counts as the largest.
+    TopK {
+        /// The axis.
+        axis: usize,
+        /// How many, at most the size of the axis.
+        k: usize,
+        /// The largest, or the smallest?
+        largest: bool,
+    },
+    /// Out (shape of the index), In source, In index (i64 or i32): `out[.., i, ..] = source[.., index[.., i, ..], ..]`. The
+    /// index is at most as large as the source in every other axis. Fallible: an index out of range is a [`KernelError`].
+    Gather {
+        /// The axis.
+        axis: usize,
+    },
+    /// Out target (read and written), In index, In values (at least the index's shape):
+    /// `target[.., index[.., i, ..], ..] = or += values[.., i, ..]`. All indices are checked before anything is written.
+    Scatter {
+        /// The axis.
+        axis: usize,
+        /// Overwrite or add.
+        mode: ScatterMode,
+    },
+    /// Out indices [count, rank] (i64), In. The caller has counted with `Reduce`.
+    NonZero,
+    /// Out [b, n]: `Σ_j values[b, j] · weight[:, index[b, j]]` + bias. In values [b, k], In index [b, k] (i64), In weight
+    /// [n, h], then In bias expanded to [b, n] if `bias`: the product of a sparse row with few entries and a matrix.
+    SparseMatMul {
+        /// Is there a bias?
+        bias: bool,
+    },
+    /// The backward of [`Kernel::SparseMatMul`]. Out dvalues [b, k], Out dweight [n, h] (added to); In dy [b, n], In
+    /// values [b, k], In index [b, k], In weight [n, h].
+    SparseMatMulBackward,
+}
+
+/// What can go wrong inside a kernel although its launch was right.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KernelError {
+    /// An index is outside its axis; the first one in row-major order.
+    IndexOutOfRange {
+        /// The index found.
+        index: i64,
+        /// Where it stands in the index operand, in row-major order.
+        position: usize,
+        /// The size of the axis that it points into.
+        size: usize,
+    },
+}
+
+impl std::fmt::Display for KernelError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            KernelError::IndexOutOfRange { index, position, size } => {
+                write!(
+                    f,
+                    "index {index} (element {position} of the indices) is out of bounds, the axis has size {size}"
+                )
+            }
+        }
+    }
+}
+
+impl Kernel {
+    /// The name under which it appears in errors and traces.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Kernel::Pointwise { .. } => "pointwise",
+            Kernel::Iota { .. } => "iota",
+            Kernel::Random { .. } => "random",
+            Kernel::Triangle { .. } => "triangle",
+            Kernel::Reduce { .. } => "reduce",
+            Kernel::ArgReduce { .. } => "argreduce",
+            Kernel::CumSum { .. } => "cumsum",
+            Kernel::MatMul { .. } => "matmul",
+            Kernel::Softmax { .. } => "softmax",
+            Kernel::SoftmaxBackward { .. } => "softmax_backward",
+            Kernel::LayerNorm { .. } => "layer_norm",
+            Kernel::LayerNormBackward { .. } => "layer_norm_backward",
+            Kernel::Sort { .. } => "sort",
+            Kernel::TopK { .. } => "topk",
+            Kernel::Gather { .. } => "gather",
+            Kernel::Scatter { .. } => "scatter",
+            Kernel::NonZero => "nonzero",
+            Kernel::SparseMatMul { .. } => "sparse_matmul",
+            Kernel::SparseMatMulBackward => "sparse_matmul_backward",
+        }
+    }
+
+    /// Can it fail on the device with a [`KernelError`]?
+    pub fn is_fallible(&self) -> bool {
+        use Kernel::*;
+        matches!(self, Gather { .. } | Scatter { .. } | SparseMatMul { .. } | SparseMatMulBackward)
+    }
+}

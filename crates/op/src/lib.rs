@@ -1,0 +1,19 @@
+//! What can be computed, apart from where: the op table, its expressions, and the descriptors of the structured ops.
+//!
+//! - [`pointwise`]: one row a pointwise op. Enum, methods, kernels, derivatives, tests and docs come from the row.
+//! - [`expr`]: the language in which rows and fused closures are written. Writing one records a [`Program`].
+//! - [`program`]: the recorded form, which every backend runs or renders as source text; `derive` differentiates it.
+//! - [`kernel`]: what a backend is asked to launch: a program, or one of a few structured kernels.
+#![forbid(unsafe_code)]
+
+pub mod expr;
+pub mod kernel;
+pub mod pointwise;
+pub mod program;
+
+pub use expr::{Expr, Mask};
+pub use kernel::{
+    Activation, Distribution, Kernel, KernelError, PARAM_COUNT_MAX, ProgramRef, ReduceOp, ScatterMode,
+};
+pub use pointwise::Pointwise;
+pub use program::{Binary, Compare, Id, Inst, Logic, Program, Unary};

@@ -1,0 +1,1 @@
+//! SGD, Adam and AdamW

@@ -1,0 +1,1 @@
+//! A tensor runtime for many threads and one accelerator

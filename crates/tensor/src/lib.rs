@@ -1,0 +1,1 @@
+//! Tensors: views, checks, dispatch, and the methods made from the op table
