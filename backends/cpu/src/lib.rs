@@ -1,1 +1,3 @@
-//! The CPU backend
+//! The CPU backend.
+mod kernels;
+mod threads;
