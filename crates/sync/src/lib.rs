@@ -1,1 +1,97 @@
-//! Atomics, locks with ranks and threads: std's, or loom's in models.
+//! Atomics, cells, locks with ranks and threads: std's, or loom's in models (`--cfg loom`), so that the code that is
+//! model-checked is the code that ships. No other crate names `std::sync` or `std::thread` for these.
+//!
+//! Also here: [`fault!`], which plants the faults that the checks must catch.
+
+pub mod faults;
+mod lock;
+
+pub use lock::{Condvar, Mutex, MutexGuard, Rank};
+
+/// Atomic integers and pointers. Use acquire, release and read-modify-writes; bare fences are not modelled well.
+pub mod atomic {
+    #[cfg(loom)]
+    pub use loom::sync::atomic::{
+        AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, Ordering::*,
+    };
+    #[cfg(not(loom))]
+    pub use std::sync::atomic::{
+        AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, Ordering::*,
+    };
+}
+
+/// Threads.
+pub mod thread {
+    #[cfg(loom)]
+    pub use loom::thread::{Builder, JoinHandle, current, spawn, yield_now};
+    #[cfg(not(loom))]
+    pub use std::thread::{Builder, JoinHandle, current, spawn, yield_now};
+}
+
+#[cfg(loom)]
+pub use loom::sync::Arc;
+/// Shared ownership, modelled.
+#[cfg(not(loom))]
+pub use std::sync::Arc;
+
+/// A cell whose accesses loom checks for races. One argument a method, so that both versions read alike.
+#[derive(Debug, Default)]
+pub struct UnsafeCell<T>(#[cfg(loom)] loom::cell::UnsafeCell<T>, #[cfg(not(loom))] std::cell::UnsafeCell<T>);
+
+impl<T> UnsafeCell<T> {
+    /// A cell with a value.
+    pub fn new(value: T) -> Self {
+        #[cfg(loom)]
+        return UnsafeCell(loom::cell::UnsafeCell::new(value));
+        #[cfg(not(loom))]
+        UnsafeCell(std::cell::UnsafeCell::new(value))
+    }
+
+    /// A pointer for reading, for the length of the call.
+    #[inline(always)]
+    pub fn with<R>(&self, read: impl FnOnce(*const T) -> R) -> R {
+        #[cfg(loom)]
+        return self.0.with(read);
+        #[cfg(not(loom))]
+        read(self.0.get())
+    }
+
+    /// A pointer for writing, for the length of the call.
+    #[inline(always)]
+    pub fn with_mut<R>(&self, write: impl FnOnce(*mut T) -> R) -> R {
+        #[cfg(loom)]
+        return self.0.with_mut(write);
+        #[cfg(not(loom))]
+        write(self.0.get())
+    }
+}
+
+/// Keeps what it holds on cache lines of its own. Two lines, since the prefetcher of x86 fetches lines in pairs.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub struct Padded<T>(pub T);
+
+impl<T> std::ops::Deref for Padded<T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+/// One turn of a wait for somebody who holds something for a moment: spins, then gives the core away.
+///
+/// In models a wait of more than a few turns is finished but not branched: two waiters can hand each other the turn for
+/// ever.
+pub fn pause(turns: &mut u32) {
+    *turns += 1;
+    #[cfg(loom)]
+    if *turns > 8 {
+        loom::skip_branch();
+    }
+    if cfg!(loom) || *turns > 64 {
+        // 64: guess
+        thread::yield_now();
+    } else {
+        std::hint::spin_loop();
+    }
+}

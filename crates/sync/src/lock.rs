@@ -1,0 +1,226 @@
+//! Locks with ranks. A thread takes locks in growing rank only, so no circle of waiting threads can form (T5). Debug
+//! builds check it at every lock; in models and in release the rank costs nothing.
+//!
+//! A panic while a lock is held doesn't poison it: whoever holds one of these restores what it guards by `Drop`.
+
+#[cfg(loom)]
+use loom::sync as imp;
+#[cfg(not(loom))]
+use std::sync as imp;
+use std::{
+    ops::{Deref, DerefMut},
+    sync::PoisonError,
+    time::Duration,
+};
+
+/// The order in which locks nest; every lock of the project has its rank here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Rank {
+    /// The list of devices of the process, and whatever is made once.
+    Registry,
+    /// The stream pool of a device.
+    Pool,
+    /// A stream: held while an op is enqueued, never while waiting for a device.
+    Stream,
+    /// The simulator's state, a device driver's list of queues.
+    Device,
+    /// A queue of a device.
+    Queue,
+    /// The clocks that a stream remembers.
+    History,
+    /// A shard of the allocator's centre.
+    Centre,
+    /// Free ranges of large blocks and slabs.
+    Slabs,
+    /// Records of kernels that may fail.
+    Taints,
+    /// Anything that is held for a few instructions and under which nothing is locked.
+    Leaf,
+}
+
+/// A mutex with a rank.
+#[derive(Debug)]
+pub struct Mutex<T> {
+    rank: Rank,
+    inner: imp::Mutex<T>,
+}
+
+/// Unlocks when dropped.
+#[derive(Debug)]
+pub struct MutexGuard<'a, T> {
+    rank: Rank,
+    inner: Option<imp::MutexGuard<'a, T>>,
+}
+
+impl<T> Mutex<T> {
+    /// A mutex of that rank.
+    #[cfg(not(loom))]
+    pub const fn new(rank: Rank, value: T) -> Mutex<T> {
+        Mutex { rank, inner: imp::Mutex::new(value) }
+    }
+    /// A mutex of that rank.
+    #[cfg(loom)]
+    pub fn new(rank: Rank, value: T) -> Mutex<T> {
+        Mutex { rank, inner: imp::Mutex::new(value) }
+    }
+
+    /// Locks; blocks while another thread holds it.
+    #[inline]
+    pub fn lock(&self) -> MutexGuard<'_, T> {
+        held::push(self.rank);
+        let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        MutexGuard { rank: self.rank, inner: Some(inner) }
+    }
+
+    /// Locks if nobody holds it.
+    pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        let inner = match self.inner.try_lock() {
+            Ok(inner) => inner,
+            Err(imp::TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(imp::TryLockError::WouldBlock) => return None,
+        };
+        held::push(self.rank);
+        Some(MutexGuard { rank: self.rank, inner: Some(inner) })
+    }
+
+    /// The value, which nobody else can reach.
+    #[cfg(not(loom))]
+    pub fn get_mut(&mut self) -> &mut T {
+        self.inner.get_mut().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T> Deref for MutexGuard<'_, T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        self.inner.as_ref().expect("the lock is held until the guard is dropped")
+    }
+}
+impl<T> DerefMut for MutexGuard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        self.inner.as_mut().expect("the lock is held until the guard is dropped")
+    }
+}
+impl<T> Drop for MutexGuard<'_, T> {
+    fn drop(&mut self) {
+        if self.inner.take().is_some() {
+            held::pop(self.rank);
+        }
+    }
+}
+
+/// A condition variable.
+#[derive(Debug, Default)]
+pub struct Condvar(imp::Condvar);
+
+impl Condvar {
+    /// A condition variable.
+    pub fn new() -> Condvar {
+        Condvar(imp::Condvar::new())
+    }
+
+    /// Unlocks, sleeps until woken (or for no reason), locks again.
+    pub fn wait<'a, T>(&self, mut guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+        let inner = guard.inner.take().expect("the lock is held until the guard is dropped");
+        let inner = self.0.wait(inner).unwrap_or_else(PoisonError::into_inner);
+        MutexGuard { rank: guard.rank, inner: Some(inner) }
+    }
+
+    /// As [`Condvar::wait`], but at most for `timeout`; false if that passed.
+    pub fn wait_timeout<'a, T>(
+        &self,
+        mut guard: MutexGuard<'a, T>,
+        timeout: Duration,
+    ) -> (MutexGuard<'a, T>, bool) {
+        let inner = guard.inner.take().expect("the lock is held until the guard is dropped");
+        let (inner, result) = self.0.wait_timeout(inner, timeout).unwrap_or_else(PoisonError::into_inner);
+        (MutexGuard { rank: guard.rank, inner: Some(inner) }, !result.timed_out())
+    }
+
+    /// Wakes one sleeper.
+    pub fn notify_one(&self) {
+        self.0.notify_one();
+    }
+    /// Wakes all sleepers.
+    pub fn notify_all(&self) {
+        self.0.notify_all();
+    }
+}
+
+#[cfg(all(debug_assertions, not(loom)))]
+mod held {
+    use super::Rank;
+    use std::cell::RefCell;
+
+    thread_local! {
+        static HELD: RefCell<Vec<Rank>> = const { RefCell::new(Vec::new()) };
+    }
+
+    /// During the destruction of thread-locals there is nothing to check against.
+    pub fn push(rank: Rank) {
+        _ = HELD.try_with(|held| {
+            let mut held = held.borrow_mut();
+            if let Some(&last) = held.last()
+                && last >= rank
+                && !std::thread::panicking()
+            {
+                let held = std::mem::take(&mut *held);
+                panic!("lock ranks: {rank:?} is taken while {held:?} are held");
+            }
+            held.push(rank);
+        });
+    }
+
+    pub fn pop(rank: Rank) {
+        _ = HELD.try_with(|held| {
+            let mut held = held.borrow_mut();
+            if let Some(position) = held.iter().rposition(|other| *other == rank) {
+                held.remove(position);
+            }
+        });
+    }
+}
+#[cfg(not(all(debug_assertions, not(loom))))]
+mod held {
+    use super::Rank;
+    #[inline(always)]
+    pub fn push(_: Rank) {}
+    #[inline(always)]
+    pub fn pop(_: Rank) {}
+}
+
+#[cfg(all(test, not(loom), debug_assertions))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn growing_ranks_are_fine() {
+        let (stream, leaf) = (Mutex::new(Rank::Stream, 1), Mutex::new(Rank::Leaf, 2));
+        let outer = stream.lock();
+        assert_eq!(*outer + *leaf.lock(), 3);
+        drop(outer);
+        drop(leaf.lock());
+        drop(stream.lock());
+    }
+
+    #[test]
+    #[should_panic(expected = "lock ranks: Stream is taken while [Leaf] are held")]
+    fn falling_ranks_are_caught() {
+        let (stream, leaf) = (Mutex::new(Rank::Stream, ()), Mutex::new(Rank::Leaf, ()));
+        let _outer = leaf.lock();
+        let _inner = stream.lock();
+    }
+
+    #[test]
+    fn a_panic_poisons_nothing() {
+        let lock = Mutex::new(Rank::Leaf, 0);
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let _guard = lock.lock();
+            panic!("planted");
+        }));
+        assert!(result.is_err());
+        *lock.lock() += 1;
+        assert_eq!(*lock.lock(), 1);
+    }
+}
