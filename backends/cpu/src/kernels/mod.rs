@@ -1,7 +1,16 @@
 //! The kernels. [`execute`] runs one launch to its end on the calling thread and the helpers that it may use.
 //!
 //! hal's contract holds on entry: shapes, dtypes and overlap have been checked above, so nothing here checks them again.
+//! Every kernel gives the same bits at any [`level`], on any number of threads; the pointwise and the random ones also in
+//! any layout (T8).
 
+mod index;
+mod layer_norm;
+mod matmul;
+mod reduce;
+mod softmax;
+mod sort;
+mod sparse;
 mod view;
 
 use crate::threads::Threads;
@@ -13,8 +22,20 @@ use raddle_hal::{Kernel, KernelError, Operand};
 /// - The operands are as the kernel's doc says; each view lies inside live memory.
 /// - Nobody else touches what is written, and nobody writes what is read, until this returns.
 pub unsafe fn execute(kernel: &Kernel, operands: &[Operand], threads: Threads) -> Result<(), KernelError> {
-    let _ = (operands, threads);
-    match kernel {
-        _ => unimplemented!("{}", kernel.name()),
+    use Kernel::*;
+    // SAFETY: the contract of each is the one of this function.
+    unsafe {
+        match kernel {
+            Pointwise { .. } | Iota { .. } | Random { .. } | Triangle { .. } => {
+                unimplemented!("{}", kernel.name())
+            }
+            Reduce { .. } | ArgReduce { .. } | CumSum { .. } => reduce::execute(kernel, operands, threads),
+            MatMul { .. } => matmul::execute(kernel, operands, threads),
+            Softmax { .. } | SoftmaxBackward { .. } => softmax::execute(kernel, operands, threads),
+            LayerNorm { .. } | LayerNormBackward { .. } => layer_norm::execute(kernel, operands, threads),
+            Sort { .. } | TopK { .. } => sort::execute(kernel, operands, threads),
+            Gather { .. } | Scatter { .. } | NonZero => index::execute(kernel, operands, threads),
+            SparseMatMul { .. } | SparseMatMulBackward => sparse::execute(kernel, operands, threads),
+        }
     }
 }
