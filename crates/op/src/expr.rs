@@ -1,12 +1,18 @@
 //! The language of rows and of fused closures: numbers ([`Expr`]) and truth values ([`Mask`]) with the usual operators.
 //!
 //! Evaluating an expression computes nothing: it records. [`Program::record`] hands a closure one [`Expr`] an input and
-//! keeps what it returns. Literals are `f64` and are converted to the compute dtype.
+//! keeps what it returns. Literals are `f64` and are converted to the compute dtype. Every row of the op table is a
+//! method; comparisons give a [`Mask`], which has `&`, `|`, `^`, `!` and chooses by [`Mask::select`].
 //!
 //! ```
 //! use raddle_op::Program;
 //! let softsign = Program::record(|[x]| x / (1.0 + x.abs()));
 //! assert_eq!(softsign.input_count(), 1);
+//! let huber = Program::record(|[x, y]| {
+//!     let d = (x - y).abs();
+//!     d.lt(1.0).select(0.5 * d.square(), d - 0.5)
+//! });
+//! assert_eq!(huber.input_count(), 2);
 //! ```
 
 use crate::program::{Binary, Compare, Id, Inst, Logic, Program, Unary};
@@ -149,131 +155,24 @@ impl<'r> Expr<'r> {
         self.recorder
     }
 
-    fn unary(self, op: Unary) -> Expr<'r> {
+    /// A primitive of one number. Rows are made of these; each has a row, so that closures need not name it.
+    pub fn unary(self, op: Unary) -> Expr<'r> {
         self.recorder.number(Inst::Unary(op, self.id))
     }
-    fn binary(self, op: Binary, other: Expr<'r>) -> Expr<'r> {
+
+    /// A primitive of two numbers.
+    pub fn binary(self, op: Binary, other: Expr<'r>) -> Expr<'r> {
         self.recorder.number(Inst::Binary(op, self.id, other.id))
     }
-    fn compare(self, op: Compare, other: Expr<'r>) -> Mask<'r> {
+
+    /// A comparison.
+    pub fn compare(self, op: Compare, other: Expr<'r>) -> Mask<'r> {
         self.recorder.mask(Inst::Compare(op, self.id, other.id))
     }
-}
 
-macro_rules! unary {
-    ($($(#[$doc:meta])* $name:ident = $op:ident),* $(,)?) => { impl<'r> Expr<'r> { $(
-        $(#[$doc])*
-        pub fn $name(self) -> Expr<'r> { self.unary(Unary::$op) }
-    )* } };
-}
-unary! {
-    /// |x|
-    abs = Abs,
-    /// √x
-    sqrt = Sqrt,
-    /// eˣ
-    exp = Exp,
-    /// eˣ − 1, exact near 0
-    expm1 = Expm1,
-    /// Natural logarithm
-    log = Log,
-    /// ln(1 + x), exact near 0
-    log1p = Log1p,
-    /// Binary logarithm
-    log2 = Log2,
-    /// Decimal logarithm
-    log10 = Log10,
-    /// Sine
-    sin = Sin,
-    /// Cosine
-    cos = Cos,
-    /// Tangent
-    tan = Tan,
-    /// Hyperbolic tangent
-    tanh = Tanh,
-    /// Arc sine
-    asin = Asin,
-    /// Arc cosine
-    acos = Acos,
-    /// Arc tangent
-    atan = Atan,
-    /// Error function
-    erf = Erf,
-    /// Largest integer not above
-    floor = Floor,
-    /// Smallest integer not below
-    ceil = Ceil,
-    /// Nearest integer, halves to even
-    round = Round,
-    /// Integer part
-    trunc = Trunc,
-    /// Bits flipped
-    bit_not = BitNot,
-}
-
-macro_rules! binary {
-    ($($(#[$doc:meta])* $name:ident = $op:ident),* $(,)?) => { impl<'r> Expr<'r> { $(
-        $(#[$doc])*
-        pub fn $name(self, other: impl IntoExpr<'r>) -> Expr<'r> {
-            self.binary(Binary::$op, other.into_expr(self.recorder))
-        }
-    )* } };
-}
-binary! {
-    /// C's `fmod`
-    fmod = Rem,
-    /// Power
-    pow = Pow,
-    /// Angle of the point (`other`, `self`)
-    atan2 = Atan2,
-    /// The smaller, NaN if one is
-    min = Min,
-    /// The larger, NaN if one is
-    max = Max,
-    /// Bitwise and
-    bit_and = BitAnd,
-    /// Bitwise or
-    bit_or = BitOr,
-    /// Bitwise exclusive or
-    bit_xor = BitXor,
-    /// Shift left
-    shl = Shl,
-    /// Arithmetic shift right
-    shr = Shr,
-}
-
-macro_rules! compare {
-    ($($(#[$doc:meta])* $name:ident = $op:ident $swap:literal),* $(,)?) => { impl<'r> Expr<'r> { $(
-        $(#[$doc])*
-        pub fn $name(self, other: impl IntoExpr<'r>) -> Mask<'r> {
-            let other = other.into_expr(self.recorder);
-            if $swap { other.compare(Compare::$op, self) } else { self.compare(Compare::$op, other) }
-        }
-    )* } };
-}
-compare! {
-    /// `self == other`
-    eq = Eq false,
-    /// `self != other`
-    ne = Ne false,
-    /// `self < other`
-    lt = Lt false,
-    /// `self <= other`
-    le = Le false,
-    /// `self > other`
-    gt = Lt true,
-    /// `self >= other`
-    ge = Le true,
-}
-
-impl<'r> Expr<'r> {
     /// Is it not zero? NaN is true.
     pub fn truth(self) -> Mask<'r> {
-        self.ne(0.0)
-    }
-    /// x²
-    pub fn square(self) -> Expr<'r> {
-        self * self
+        self.compare(Compare::Ne, self.literal(0.0))
     }
 }
 
@@ -290,6 +189,8 @@ impl<'r> Mask<'r> {
 }
 
 /// A number or a literal.
+///
+/// Literals are converted to the compute dtype: of integers that is exact below 2^53.
 pub trait IntoExpr<'r> {
     /// As a number.
     fn into_expr(self, recorder: &'r Recorder) -> Expr<'r>;
@@ -302,6 +203,11 @@ impl<'r> IntoExpr<'r> for Expr<'r> {
 impl<'r> IntoExpr<'r> for f64 {
     fn into_expr(self, recorder: &'r Recorder) -> Expr<'r> {
         recorder.literal(self)
+    }
+}
+impl<'r> IntoExpr<'r> for i32 {
+    fn into_expr(self, recorder: &'r Recorder) -> Expr<'r> {
+        recorder.literal(f64::from(self))
     }
 }
 

@@ -1,6 +1,7 @@
 //! What can be computed, apart from where: the op table, its expressions, and the descriptors of the structured ops.
 //!
-//! - [`pointwise`]: one row a pointwise op. Enum, methods, kernels, derivatives, tests and docs come from the row.
+//! - `table`: one row a pointwise op. Enum, methods, kernels, derivatives, tests and docs come from the row.
+//! - [`pointwise`]: what the rows are made into here.
 //! - [`expr`]: the language in which rows and fused closures are written. Writing one records a [`Program`].
 //! - [`program`]: the recorded form, which every backend runs or renders as source text; `derive` differentiates it.
 //! - [`kernel`]: what a backend is asked to launch: a program, or one of a few structured kernels.
@@ -10,6 +11,7 @@ pub mod expr;
 pub mod kernel;
 pub mod pointwise;
 pub mod program;
+mod table;
 
 pub use expr::{Expr, Mask};
 pub use kernel::{

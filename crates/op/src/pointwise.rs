@@ -1,19 +1,12 @@
-//! The op table. One row a pointwise op: doc, operands, dtypes, accuracy, test domain, derivative, body.
+//! What the rows of the op table are made into: the enum [`Pointwise`], a function in [`rows`] and a method of [`Expr`]
+//! each, their programs and their gradients.
 //!
-//! `for_each_pointwise!` hands all rows to a macro, so that the enum here, the tensor methods, the tests and the table in
-//! the docs are made from them. To add an op, add a row; nothing else.
-//!
-//! A row reads `name(inputs; scalar parameters) { types, result, ulp, domain, derivative, body }`:
-//! - `types`: `All`, `Number` (no bool), `Bits` (integers and bool), `Int` (integers), `Float` (integers are converted to
-//!   f32 first, as PyTorch does);
-//! - `result`: `Same` (the promoted dtype) or `Bool`;
-//! - `ulp`: the largest error in units of the last place against an f64 oracle, in f32 and f64 within the domain;
-//! - `derivative`: `derived` from the body, `none`, or `[..]`: for each input the factor of the output's gradient `g`;
-//! - an input called `condition` is bool and takes no part in promotion.
+//! Everything that other crates make of an op, tensor methods, kernels, tests, docs, they make from the same rows, by
+//! [`for_each_pointwise!`](crate::for_each_pointwise), or from [`Pointwise::ALL`].
 
 use crate::{
     Program,
-    expr::{Recorded, Recorder},
+    expr::{Expr, IntoExpr, Mask, Recorded, Recorder},
 };
 use raddle_base::DType;
 use std::sync::OnceLock;
@@ -45,7 +38,7 @@ pub enum ResultType {
 /// What the row says, apart from the body.
 #[derive(Debug)]
 pub struct Row {
-    /// PyTorch's name.
+    /// PyTorch's name, with an underscore behind it where Rust has that word for itself.
     pub name: &'static str,
     /// The doc of the row.
     pub doc: &'static str,
@@ -65,31 +58,26 @@ pub struct Row {
     pub differentiable: bool,
 }
 
-/// Hands all rows to a macro.
-#[macro_export]
-macro_rules! for_each_pointwise {
-    ($callback:path) => { $callback! {
-        /// `x + y`. Of bools: or.
-        add(x, y;) { types: All, result: Same, ulp: 0.5, domain: -100.0..100.0, derivative: derived, body: x + y }
-        /// `x - y`.
-        sub(x, y;) { types: Number, result: Same, ulp: 0.5, domain: -100.0..100.0, derivative: derived, body: x - y }
-        /// `x * y`. Of bools: and.
-        mul(x, y;) { types: All, result: Same, ulp: 0.5, domain: -100.0..100.0, derivative: derived, body: x * y }
-        /// `x / y`; integers are converted to f32 first.
-        div(x, y;) { types: Float, result: Same, ulp: 0.5, domain: -100.0..100.0, derivative: derived, body: x / y }
-        /// `eˣ`.
-        exp(x;) { types: Float, result: Same, ulp: 2.0, domain: -80.0..80.0, derivative: derived, body: x.exp() }
-        /// `max(x, 0)`; NaN stays. The derivative at 0 is 0.
-        relu(x;) { types: Number, result: Same, ulp: 0.0, domain: -10.0..10.0, derivative: derived, body: x.le(0.0).select(0.0, x) }
-        /// `x + value · a · b`.
-        addcmul(x, a, b; value) { types: Number, result: Same, ulp: 2.0, domain: -10.0..10.0, derivative: derived, body: x + value * a * b }
-        /// `condition ? x : y`.
-        where_(condition, x, y;) { types: All, result: Same, ulp: 0.0, domain: -10.0..10.0, derivative: derived, body: condition.truth().select(x, y) }
-        /// `x > y`.
-        gt(x, y;) { types: All, result: Bool, ulp: 0.0, domain: -10.0..10.0, derivative: none, body: x.gt(y) }
-        /// The first input, in the dtype of the result: copy and cast.
-        copy(x;) { types: All, result: Same, ulp: 0.0, domain: -10.0..10.0, derivative: derived, body: x }
-    } };
+/// The most inputs that a row has.
+const INPUT_COUNT_MAX: usize = 3;
+
+/// The programs of a row, each made when it is first asked for.
+struct Programs {
+    forward: OnceLock<Program>,
+    /// By the set of inputs whose gradients are wanted, as bits.
+    gradients: [OnceLock<Program>; 1 << INPUT_COUNT_MAX],
+    /// By the input that is a scalar.
+    scalar: [OnceLock<Program>; INPUT_COUNT_MAX],
+}
+
+impl Programs {
+    const fn new() -> Programs {
+        Programs {
+            forward: OnceLock::new(),
+            gradients: [const { OnceLock::new() }; 1 << INPUT_COUNT_MAX],
+            scalar: [const { OnceLock::new() }; INPUT_COUNT_MAX],
+        }
+    }
 }
 
 macro_rules! define {
@@ -108,8 +96,8 @@ macro_rules! define {
 
             /// The row.
             pub fn row(self) -> &'static Row {
-                match self { $(Pointwise::$name => {
-                    static ROW: Row = Row {
+                match self { $(Pointwise::$name => &const {
+                    Row {
                         name: stringify!($name),
                         doc: concat!($($doc, "\n"),*),
                         inputs: &[$(stringify!($input)),*],
@@ -119,38 +107,88 @@ macro_rules! define {
                         ulp: $ulp,
                         domain: ($low, $high),
                         differentiable: define!(@differentiable $derivative),
-                    };
-                    &ROW
+                    }
                 }),* }
             }
 
-            /// The recorded body.
-            pub fn program(self) -> &'static Program {
+            fn programs(self) -> &'static Programs {
                 match self { $(Pointwise::$name => {
-                    static PROGRAM: OnceLock<Program> = OnceLock::new();
-                    PROGRAM.get_or_init(|| {
-                        let recorder = Recorder::default();
-                        let mut inputs = 0;
-                        $(let $input = recorder.input(inputs); inputs += 1;)*
-                        #[allow(unused_mut, reason = "most rows have no parameters")]
-                        let mut params = 0;
-                        $(let $param = recorder.param(params); params += 1;)*
-                        let id = Recorded::id(&$body);
-                        recorder.finish(inputs, params, &[id])
-                    })
+                    static PROGRAMS: Programs = Programs::new();
+                    &PROGRAMS
                 }),* }
             }
+
+            fn record(self) -> Program {
+                let recorder = Recorder::default();
+                match self { $(Pointwise::$name => {
+                    define!(@operands recorder inputs $($input)*; params $($param)*);
+                    let id = rows::$name($($input,)* $($param),*).id();
+                    recorder.finish(inputs, params, &[id])
+                }),* }
+            }
+
+            /// The gradient as the row states it, by all inputs; none if it is to be derived.
+            fn record_stated_gradient(self) -> Option<Program> {
+                let recorder = Recorder::default();
+                match self { $(Pointwise::$name => define!(
+                    @gradient recorder $derivative [$($input)*] [$($param)*]
+                )),* }
+            }
         }
+
+        /// The rows as functions of expressions, for the bodies of other rows and of fused closures.
+        #[allow(clippy::too_many_arguments, reason = "as many as the row has operands")]
+        pub mod rows {
+            use super::{Expr, Mask};
+            use crate::program::{Binary::*, Compare::*, Unary::*};
+
+            $($(#[doc = $doc])*
+            pub fn $name<'r>($($input: Expr<'r>,)* $($param: Expr<'r>),*) -> define!(@value $result) { $body })*
+        }
+
+        /// The rows as methods; operands are numbers or literals.
+        #[expect(clippy::should_implement_trait, reason = "the operators are implemented too")]
+        impl<'r> Expr<'r> { $(
+            define!(@method $(#[doc = $doc])* $name [$($input)*] [$($param)*] $result);
+        )* }
     };
     (@differentiable none) => { false };
     (@differentiable $other:tt) => { true };
+    (@value Same) => { Expr<'r> };
+    (@value Bool) => { Mask<'r> };
+    (@operands $recorder:ident $inputs:ident $($input:ident)*; $params:ident $($param:ident)*) => {
+        let $inputs = 0;
+        $(let ($input, $inputs) = ($recorder.input($inputs), $inputs + 1);)*
+        let $params = 0;
+        $(let ($param, $params) = ($recorder.param($params), $params + 1);)*
+    };
+    (@gradient $recorder:ident [$g:ident => $($gradient:expr),*] [$($input:ident)*] [$($param:ident)*]) => {{
+        define!(@operands $recorder inputs $g $($input)*; params $($param)*);
+        let ids = [$($gradient.id()),*];
+        Some($recorder.finish(inputs, params, &ids))
+    }};
+    (@gradient $recorder:ident $other:tt $inputs:tt $params:tt) => { None };
+    (@method $(#[$doc:meta])* $name:ident [] $params:tt $result:ident) => {};
+    (@method $(#[$doc:meta])* $name:ident [$first:ident $($input:ident)*] [$($param:ident)*] $result:ident) => {
+        $(#[$doc])*
+        pub fn $name(
+            self $(, $input: impl IntoExpr<'r>)* $(, $param: impl IntoExpr<'r>)*
+        ) -> define!(@value $result) {
+            rows::$name(self $(, $input.into_expr(self.recorder()))* $(, $param.into_expr(self.recorder()))*)
+        }
+    };
 }
-for_each_pointwise!(define);
+crate::for_each_pointwise!(define);
 
 impl Pointwise {
     /// PyTorch's name.
     pub fn name(self) -> &'static str {
         self.row().name.trim_end_matches('_')
+    }
+
+    /// The op of that name (PyTorch's).
+    pub fn from_name(name: &str) -> Option<Pointwise> {
+        Pointwise::ALL.iter().copied().find(|op| op.name() == name)
     }
 
     /// Does it take this dtype without conversion?
@@ -162,5 +200,56 @@ impl Pointwise {
             Types::Int => dtype.is_int(),
             Types::Float => dtype.is_float(),
         }
+    }
+
+    /// The dtype that inputs are converted to whose promoted dtype is `promoted`; none if the op refuses it.
+    ///
+    /// ```
+    /// use raddle_base::DType::*;
+    /// use raddle_op::Pointwise;
+    /// assert_eq!(Pointwise::exp.operand_dtype(I64), Some(F32));
+    /// assert_eq!(Pointwise::sub.operand_dtype(Bool), None);
+    /// ```
+    pub fn operand_dtype(self, promoted: DType) -> Option<DType> {
+        let converted = match self.row().types {
+            Types::Float if !promoted.is_float() => DType::F32,
+            _ => promoted,
+        };
+        self.takes(converted).then_some(converted)
+    }
+
+    /// The dtype of the result for inputs whose promoted dtype is `promoted`; none if the op refuses it.
+    pub fn result_dtype(self, promoted: DType) -> Option<DType> {
+        let operand = self.operand_dtype(promoted)?;
+        Some(match self.row().result {
+            ResultType::Same => operand,
+            ResultType::Bool => DType::Bool,
+        })
+    }
+
+    /// Is the input a truth value, which has no part in promotion and no gradient?
+    pub fn is_condition(self, input: usize) -> bool {
+        self.row().inputs[input] == "condition"
+    }
+
+    /// Has the result a gradient by this input?
+    pub fn is_differentiable_by(self, input: usize) -> bool {
+        self.row().differentiable && !self.is_condition(input)
+    }
+
+    /// The recorded body.
+    pub fn program(self) -> &'static Program {
+        self.programs().forward.get_or_init(|| self.record())
+    }
+
+    /// The body where one input is a scalar: it has one input fewer, and the scalar is its last parameter.
+    ///
+    /// ```
+    /// use raddle_op::Pointwise;
+    /// let plus = Pointwise::add.scalar_program(1);
+    /// assert_eq!((plus.input_count(), plus.param_count()), (1, 1));
+    /// ```
+    pub fn scalar_program(self, input: usize) -> &'static Program {
+        self.programs().scalar[input].get_or_init(|| self.program().with_scalar(input))
     }
 }

@@ -8,7 +8,8 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Id(pub u16);
 
-/// Number → number.
+/// Number → number. Of integers and bool there are `Neg`, `Abs` (both wrap), `BitNot` and the four that round; whoever
+/// launches a program makes sure that all others meet floats only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "named as in C's math.h")]
 pub enum Unary {
@@ -29,6 +30,9 @@ pub enum Unary {
     Acos,
     Atan,
     Erf,
+    /// `1 − erf(x)`, accurate where that is small.
+    Erfc,
+    /// Of integers the identity, as the other three.
     Floor,
     Ceil,
     /// To the nearest integer, halves to even.
@@ -176,6 +180,21 @@ impl Program {
     /// Is output `index` a truth value?
     pub fn output_is_mask(&self, index: usize) -> bool {
         self.insts[self.outputs[index].0 as usize].is_mask()
+    }
+    /// The same with one input made a scalar parameter, the last one; the inputs after it move up.
+    pub fn with_scalar(&self, input: usize) -> Program {
+        let input = input as u8;
+        let mut program = self.clone();
+        for inst in &mut program.insts {
+            match *inst {
+                Inst::Input(index) if index == input => *inst = Inst::Param(self.params),
+                Inst::Input(index) if index > input => *inst = Inst::Input(index - 1),
+                _ => {}
+            }
+        }
+        program.inputs -= 1;
+        program.params += 1;
+        program
     }
     /// Does it only move (and convert) its one input?
     pub fn is_copy(&self) -> bool {

@@ -1,0 +1,246 @@
+//! The op table: one row a pointwise op. To add an op, add a row; nothing else.
+//!
+//! A row reads `name(inputs; scalar parameters) { types, result, ulp, domain, derivative, body }`:
+//! - the name is PyTorch's, with an underscore behind it where Rust has that word for itself;
+//! - an input called `condition` is taken as a truth value: it has no part in promotion and no gradient;
+//! - `types`: a [`Types`](crate::pointwise::Types), which dtypes it takes;
+//! - `result`: a [`ResultType`](crate::pointwise::ResultType), `Same` as the inputs or `Bool`;
+//! - `ulp`: the largest error in units of the last place of the result, in f32 and f64, for operands within the domain,
+//!   against the exact value of the formula. It assumes primitives that are good to 2 ulp. (An f16 or bf16 result adds
+//!   half a unit of its own.);
+//! - `domain`: where operands are drawn from in tests; parameters too, unless a test knows better;
+//! - `derivative`: `derived` from the body, `none`, or `[g => ..]`: for each input (but a condition) the gradient, given
+//!   the output's gradient `g`;
+//! - `body`: the formula, in the language of [`expr`](crate::expr); other rows may be called.
+//!
+//! A row's body decides what happens to NaN, infinities, ties and integers, on every device alike. They follow PyTorch,
+//! and where the formula in the doc leaves doubt, the doc says what it does. Arithmetic of integers wraps.
+
+/// Hands all rows to a macro.
+#[macro_export]
+macro_rules! for_each_pointwise {
+    ($callback:path) => { $callback! {
+        // Arithmetic
+
+        /// `x + y`. Of bools: or.
+        add(x, y;) { types: All, result: Same, ulp: 0.5, domain: -100.0..100.0, derivative: derived, body: x + y }
+        /// `x - y`.
+        sub(x, y;) { types: Number, result: Same, ulp: 0.5, domain: -100.0..100.0, derivative: derived, body: x - y }
+        /// `x * y`. Of bools: and.
+        mul(x, y;) { types: All, result: Same, ulp: 0.5, domain: -100.0..100.0, derivative: derived, body: x * y }
+        /// `x / y`; integers are converted to f32 first.
+        div(x, y;) { types: Float, result: Same, ulp: 0.5, domain: -100.0..100.0, derivative: derived, body: x / y }
+        /// The largest integer not above `x / y`. By zero: of floats as `x / y`, of integers 0. No gradient.
+        floor_divide(x, y;) { types: Number, result: Same, ulp: 0.0, domain: -100.0..100.0, derivative: none, body: {
+            // From the exact remainder: rounding x / y first could step over the integer.
+            let m = x.fmod(y);
+            let q = (x - m) / y;
+            let q = (m.ne(0.0) & (m.lt(0.0) ^ y.lt(0.0))).select(q - 1.0, q).round();
+            // A zero has the sign of the quotient.
+            y.eq(0.0).select(x / y, q.eq(0.0).select(x / y * 0.0, q))
+        } }
+        /// `x - floor(x / y) * y`, Python's `%`: zero or of the sign of `y`. PyTorch's `remainder`. By zero: NaN, of
+        /// integers 0.
+        rem(x, y;) { types: Number, result: Same, ulp: 0.5, domain: -100.0..100.0, derivative: derived, body: {
+            let m = x.fmod(y);
+            (m.ne(0.0) & (m.lt(0.0) ^ y.lt(0.0))).select(m + y, m)
+        } }
+        /// `x - trunc(x / y) * y`, C's `fmod`: zero or of the sign of `x`. By zero: NaN, of integers 0.
+        fmod(x, y;) { types: Number, result: Same, ulp: 0.0, domain: -100.0..100.0, derivative: derived, body: x.binary(Rem, y) }
+        /// `xʸ`. Of integers by repeated multiplication; a negative power of one is what truncation leaves: 1, -1 or 0.
+        /// The derivative by `x` is 0 where `y` is 0, the one by `y` is 0 where `x` is 0 and `y` isn't negative.
+        pow(x, y;) { types: Number, result: Same, ulp: 2.0, domain: 0.1..10.0, derivative: derived, body: x.binary(Pow, y) }
+        /// `x²`.
+        square(x;) { types: Number, result: Same, ulp: 0.5, domain: -100.0..100.0, derivative: derived, body: x * x }
+        /// `-x`.
+        neg(x;) { types: Number, result: Same, ulp: 0.0, domain: -100.0..100.0, derivative: derived, body: x.unary(Neg) }
+        /// `|x|`; of the least integer itself. The derivative at 0 is 0.
+        abs(x;) { types: Number, result: Same, ulp: 0.0, domain: -100.0..100.0, derivative: derived, body: x.unary(Abs) }
+        /// 1, -1 or 0 as `x` is above, below or neither; so 0 of NaN, as in PyTorch. The derivative is 0.
+        sign(x;) { types: Number, result: Same, ulp: 0.0, domain: -100.0..100.0, derivative: derived, body: x.gt(0.0).select(1.0, x.lt(0.0).select(-1.0, 0.0)) }
+        /// `1 / x`.
+        reciprocal(x;) { types: Float, result: Same, ulp: 0.5, domain: 0.01..100.0, derivative: derived, body: 1.0 / x }
+        /// `√x`. The derivative at 0 is infinite.
+        sqrt(x;) { types: Float, result: Same, ulp: 0.5, domain: 0.001..10000.0, derivative: derived, body: x.unary(Sqrt) }
+        /// `1 / √x`.
+        rsqrt(x;) { types: Float, result: Same, ulp: 1.5, domain: 0.001..10000.0, derivative: derived, body: 1.0 / x.sqrt() }
+        /// `x + value · a · b`.
+        addcmul(x, a, b; value) { types: Number, result: Same, ulp: 2.0, domain: 0.1..10.0, derivative: derived, body: x + value * a * b }
+        /// `x + value · a / b`.
+        addcdiv(x, a, b; value) { types: Float, result: Same, ulp: 2.0, domain: 0.1..10.0, derivative: derived, body: x + value * a / b }
+        /// `x + weight · (y - x)`; exactly `y` at weight 1.
+        lerp(x, y; weight) { types: Float, result: Same, ulp: 4.0, domain: 0.1..10.0, derivative: derived, body: {
+            weight.lt(0.5).select(x + weight * (y - x), y - (1.0 - weight) * (y - x))
+        } }
+
+        // Exponentials and logarithms
+
+        /// `eˣ`.
+        exp(x;) { types: Float, result: Same, ulp: 2.0, domain: -80.0..80.0, derivative: derived, body: x.unary(Exp) }
+        /// `eˣ - 1`, exact near 0.
+        expm1(x;) { types: Float, result: Same, ulp: 2.0, domain: -20.0..80.0, derivative: derived, body: x.unary(Expm1) }
+        /// `ln x`.
+        log(x;) { types: Float, result: Same, ulp: 2.0, domain: 0.000001..1000000.0, derivative: derived, body: x.unary(Log) }
+        /// `ln(1 + x)`, exact near 0.
+        log1p(x;) { types: Float, result: Same, ulp: 2.0, domain: -0.9..1000.0, derivative: derived, body: x.unary(Log1p) }
+        /// `log₂ x`.
+        log2(x;) { types: Float, result: Same, ulp: 2.0, domain: 0.000001..1000000.0, derivative: derived, body: x.unary(Log2) }
+        /// `log₁₀ x`.
+        log10(x;) { types: Float, result: Same, ulp: 2.0, domain: 0.000001..1000000.0, derivative: derived, body: x.unary(Log10) }
+
+        // Trigonometry
+
+        /// Sine.
+        sin(x;) { types: Float, result: Same, ulp: 2.0, domain: -10.0..10.0, derivative: derived, body: x.unary(Sin) }
+        /// Cosine.
+        cos(x;) { types: Float, result: Same, ulp: 2.0, domain: -10.0..10.0, derivative: derived, body: x.unary(Cos) }
+        /// Tangent.
+        tan(x;) { types: Float, result: Same, ulp: 4.0, domain: -1.5..1.5, derivative: derived, body: x.unary(Tan) }
+        /// Arc sine.
+        asin(x;) { types: Float, result: Same, ulp: 2.0, domain: -0.99..0.99, derivative: derived, body: x.unary(Asin) }
+        /// Arc cosine.
+        acos(x;) { types: Float, result: Same, ulp: 2.0, domain: -0.99..0.99, derivative: derived, body: x.unary(Acos) }
+        /// Arc tangent.
+        atan(x;) { types: Float, result: Same, ulp: 2.0, domain: -100.0..100.0, derivative: derived, body: x.unary(Atan) }
+        /// Angle of the point (`y`, `x`): the arc tangent of `x / y` in the right quadrant.
+        atan2(x, y;) { types: Float, result: Same, ulp: 2.0, domain: -100.0..100.0, derivative: derived, body: x.binary(Atan2, y) }
+        /// Hyperbolic sine, exact near 0; infinite only where the result is.
+        sinh(x;) { types: Float, result: Same, ulp: 6.0, domain: -88.0..88.0, derivative: derived, body: {
+            let a = x.abs();
+            let e = a.expm1();
+            let h = (a * 0.5).exp();
+            let y = a.lt(80.0).select(0.5 * (e + e / (e + 1.0)), 0.5 * h * h);
+            x.gt(0.0).select(y, x.lt(0.0).select(-y, x))
+        } }
+        /// Hyperbolic cosine; infinite only where the result is.
+        cosh(x;) { types: Float, result: Same, ulp: 6.0, domain: -88.0..88.0, derivative: derived, body: {
+            let a = x.abs();
+            let e = a.exp();
+            let h = (a * 0.5).exp();
+            a.lt(80.0).select(0.5 * e + 0.5 / e, 0.5 * h * h)
+        } }
+        /// Hyperbolic tangent.
+        tanh(x;) { types: Float, result: Same, ulp: 2.0, domain: -20.0..20.0, derivative: derived, body: x.unary(Tanh) }
+
+        // Error function and activations
+
+        /// Error function: `2/√π ∫₀ˣ e^(-t²) dt`.
+        erf(x;) { types: Float, result: Same, ulp: 2.0, domain: -4.0..4.0, derivative: derived, body: x.unary(Erf) }
+        /// `1 - erf(x)`, exact where that is small.
+        erfc(x;) { types: Float, result: Same, ulp: 4.0, domain: -4.0..5.0, derivative: derived, body: x.unary(Erfc) }
+        /// `1 / (1 + e⁻ˣ)`.
+        sigmoid(x;) { types: Float, result: Same, ulp: 4.0, domain: -80.0..80.0, derivative: derived, body: {
+            // With e⁻ˣ the derivative would be 0 · ∞ where that overflows. A select instead of |x|, whose derivative at 0
+            // is 0.
+            let e = x.lt(0.0).select(x, -x).exp();
+            x.lt(0.0).select(e, 1.0) / (1.0 + e)
+        } }
+        /// `max(x, 0)`; NaN stays. The derivative at 0 is 0.
+        relu(x;) { types: Number, result: Same, ulp: 0.0, domain: -10.0..10.0, derivative: derived, body: x.le(0.0).select(0.0, x) }
+        /// `x > 0 ? x : negative_slope · x`. The derivative at 0 is the slope.
+        leaky_relu(x; negative_slope) { types: Float, result: Same, ulp: 0.5, domain: -10.0..10.0, derivative: derived, body: x.gt(0.0).select(x, x * negative_slope) }
+        /// `x > 0 ? x : alpha · (eˣ - 1)`. The derivative at 0 is `alpha`.
+        elu(x; alpha) { types: Float, result: Same, ulp: 3.0, domain: -10.0..10.0, derivative: derived, body: x.gt(0.0).select(x, alpha * x.expm1()) }
+        /// `x · Φ(x)`, Φ the distribution of the standard normal: PyTorch's `gelu` of approximation "none". Unlike
+        /// there the lower tail keeps its digits. NaN at -∞, as there.
+        gelu(x;) { types: Float, result: Same, ulp: 32.0, domain: -5.0..10.0, derivative: derived, body: 0.5 * x * (-std::f64::consts::FRAC_1_SQRT_2 * x).erfc() }
+        /// `x / 2 · (1 + tanh(√(2/π) (x + 0.044715 x³)))`: PyTorch's `gelu` of approximation "tanh". Unlike there the
+        /// lower tail keeps its digits.
+        gelu_tanh(x;) { types: Float, result: Same, ulp: 32.0, domain: -4.0..10.0, derivative: derived, body: {
+            // (1 + tanh u) / 2 is sigmoid(2u), without the cancellation. The constant is 2 √(2/π).
+            x * (1.5957691216057308 * x * (1.0 + 0.044715 * x * x)).sigmoid()
+        } }
+        /// `x / (1 + e⁻ˣ)`. NaN at -∞, as in PyTorch.
+        silu(x;) { types: Float, result: Same, ulp: 6.0, domain: -80.0..80.0, derivative: derived, body: x * x.sigmoid() }
+        /// `ln(1 + e^(beta · x)) / beta`; `x` itself where `beta · x > threshold`.
+        softplus(x; beta, threshold) { types: Float, result: Same, ulp: 4.0, domain: 0.1..10.0, derivative: derived, body: {
+            let z = x * beta;
+            z.gt(threshold).select(x, z.exp().log1p() / beta)
+        } }
+
+        // Rounding; integers stay
+
+        /// The largest integer not above. The derivative is 0, as of all that round.
+        floor(x;) { types: Number, result: Same, ulp: 0.0, domain: -100.0..100.0, derivative: derived, body: x.unary(Floor) }
+        /// The smallest integer not below.
+        ceil(x;) { types: Number, result: Same, ulp: 0.0, domain: -100.0..100.0, derivative: derived, body: x.unary(Ceil) }
+        /// The nearest integer, halves to the even one.
+        round(x;) { types: Number, result: Same, ulp: 0.0, domain: -100.0..100.0, derivative: derived, body: x.unary(Round) }
+        /// The integer part.
+        trunc(x;) { types: Number, result: Same, ulp: 0.0, domain: -100.0..100.0, derivative: derived, body: x.unary(Trunc) }
+        /// `x - trunc(x)`, of the sign of `x`. Of infinities NaN.
+        frac(x;) { types: Number, result: Same, ulp: 0.0, domain: -100.0..100.0, derivative: derived, body: x - x.trunc() }
+
+        // Bounds
+
+        /// The smaller; NaN if one is. At a tie each has half of the gradient.
+        minimum(x, y;) { types: All, result: Same, ulp: 0.0, domain: -100.0..100.0, derivative: derived, body: x.binary(Min, y) }
+        /// The larger; NaN if one is. At a tie each has half of the gradient.
+        maximum(x, y;) { types: All, result: Same, ulp: 0.0, domain: -100.0..100.0, derivative: derived, body: x.binary(Max, y) }
+        /// `minimum(maximum(x, min), max)`: `max` where `min > max`, NaN if one is. The derivative is 1 from bound to
+        /// bound, both included.
+        clamp(x; min, max) { types: Number, result: Same, ulp: 0.0, domain: -100.0..100.0, derivative: [g => (x.ge(min) & x.le(max)).select(g, 0.0)], body: x.maximum(min).minimum(max) }
+        /// `maximum(x, min)`. The derivative at the bound is 1.
+        clamp_min(x; min) { types: Number, result: Same, ulp: 0.0, domain: -100.0..100.0, derivative: [g => x.ge(min).select(g, 0.0)], body: x.maximum(min) }
+        /// `minimum(x, max)`. The derivative at the bound is 1.
+        clamp_max(x; max) { types: Number, result: Same, ulp: 0.0, domain: -100.0..100.0, derivative: [g => x.le(max).select(g, 0.0)], body: x.minimum(max) }
+
+        // Choice and copies
+
+        /// `condition ? x : y`. Nothing of what isn't chosen gets through, no NaN either, nor in the gradient.
+        where_(condition, x, y;) { types: All, result: Same, ulp: 0.0, domain: -10.0..10.0, derivative: derived, body: condition.truth().select(x, y) }
+        /// `condition ? value : x`.
+        masked_fill(x, condition; value) { types: All, result: Same, ulp: 0.0, domain: -10.0..10.0, derivative: derived, body: condition.truth().select(value, x) }
+        /// `value` everywhere.
+        fill(; value) { types: All, result: Same, ulp: 0.0, domain: -10.0..10.0, derivative: none, body: value }
+        /// The input, in the dtype of the result: copy and cast.
+        copy(x;) { types: All, result: Same, ulp: 0.0, domain: -10.0..10.0, derivative: derived, body: x }
+
+        // Comparisons: any with NaN is false, but `ne`
+
+        /// `x == y`.
+        eq(x, y;) { types: All, result: Bool, ulp: 0.0, domain: -10.0..10.0, derivative: none, body: x.compare(Eq, y) }
+        /// `x != y`.
+        ne(x, y;) { types: All, result: Bool, ulp: 0.0, domain: -10.0..10.0, derivative: none, body: x.compare(Ne, y) }
+        /// `x < y`.
+        lt(x, y;) { types: All, result: Bool, ulp: 0.0, domain: -10.0..10.0, derivative: none, body: x.compare(Lt, y) }
+        /// `x <= y`.
+        le(x, y;) { types: All, result: Bool, ulp: 0.0, domain: -10.0..10.0, derivative: none, body: x.compare(Le, y) }
+        /// `x > y`.
+        gt(x, y;) { types: All, result: Bool, ulp: 0.0, domain: -10.0..10.0, derivative: none, body: y.compare(Lt, x) }
+        /// `x >= y`.
+        ge(x, y;) { types: All, result: Bool, ulp: 0.0, domain: -10.0..10.0, derivative: none, body: y.compare(Le, x) }
+        /// Is it NaN?
+        isnan(x;) { types: All, result: Bool, ulp: 0.0, domain: -10.0..10.0, derivative: none, body: x.ne(x) }
+        /// Is it infinite?
+        isinf(x;) { types: Float, result: Bool, ulp: 0.0, domain: -10.0..10.0, derivative: none, body: x.abs().eq(f64::INFINITY) }
+        /// Is it neither infinite nor NaN?
+        isfinite(x;) { types: Float, result: Bool, ulp: 0.0, domain: -10.0..10.0, derivative: none, body: x.abs().lt(f64::INFINITY) }
+
+        // Logic, of any dtype: whatever isn't zero is true, NaN too
+
+        /// Are both true?
+        logical_and(x, y;) { types: All, result: Bool, ulp: 0.0, domain: -10.0..10.0, derivative: none, body: x.truth() & y.truth() }
+        /// Is one true?
+        logical_or(x, y;) { types: All, result: Bool, ulp: 0.0, domain: -10.0..10.0, derivative: none, body: x.truth() | y.truth() }
+        /// Is exactly one true?
+        logical_xor(x, y;) { types: All, result: Bool, ulp: 0.0, domain: -10.0..10.0, derivative: none, body: x.truth() ^ y.truth() }
+        /// Is it zero?
+        logical_not(x;) { types: All, result: Bool, ulp: 0.0, domain: -10.0..10.0, derivative: none, body: !x.truth() }
+
+        // Bits
+
+        /// Bits that both have.
+        bitwise_and(x, y;) { types: Bits, result: Same, ulp: 0.0, domain: 0.0..100.0, derivative: none, body: x.binary(BitAnd, y) }
+        /// Bits that one has.
+        bitwise_or(x, y;) { types: Bits, result: Same, ulp: 0.0, domain: 0.0..100.0, derivative: none, body: x.binary(BitOr, y) }
+        /// Bits that exactly one has.
+        bitwise_xor(x, y;) { types: Bits, result: Same, ulp: 0.0, domain: 0.0..100.0, derivative: none, body: x.binary(BitXor, y) }
+        /// All bits flipped; of bools: not.
+        bitwise_not(x;) { types: Bits, result: Same, ulp: 0.0, domain: 0.0..100.0, derivative: none, body: x.unary(BitNot) }
+        /// `x << y`. 0 where `y` is negative or at least the width.
+        bitwise_left_shift(x, y;) { types: Int, result: Same, ulp: 0.0, domain: 0.0..100.0, derivative: none, body: x.binary(Shl, y) }
+        /// `x >> y`, the sign is filled in. Where `y` is negative or at least the width: 0, or -1 of a negative `x`.
+        bitwise_right_shift(x, y;) { types: Int, result: Same, ulp: 0.0, domain: 0.0..100.0, derivative: none, body: x.binary(Shr, y) }
+    } };
+}
