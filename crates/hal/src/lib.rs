@@ -15,6 +15,8 @@
 //! | `completed` | a counter | events and a progress mark in pinned memory | the shared event's value | a counter |
 //! | address | pointer | device pointer | buffer and offset | pointer of the wrapped device |
 
+pub mod trace;
+
 pub use raddle_op::{Kernel, KernelError};
 
 use raddle_base::{DType, Dims, Layout};

@@ -29,9 +29,9 @@ macro_rules! faults {
 }
 
 faults! {
-    /// A block that is given out has forgotten the uses of its former life.
+    /// A block that is given out while uses of its former life are in flight has forgotten them.
     forget_marks breaks "T1";
-    /// A block is given out as unmarked and, to whoever asks first, although work that reads it is in flight.
+    /// A block that is freed while work that touches it is in flight counts as unused at once.
     free_without_fence breaks "T1";
     /// A buffer keeps one read mark, whatever stream read it.
     one_read_mark breaks "T2";
@@ -43,8 +43,8 @@ faults! {
     release_in_flight breaks "T3";
     /// An event that has not been recorded says that it is complete.
     event_born_complete breaks "T4";
-    /// Recording an event again moves the tick that earlier holders wait for.
-    event_moves breaks "T4";
+    /// An event records all but the last op of the stream.
+    event_early breaks "T4";
     /// A thread that waits for room on a stream keeps the lock that the others need.
     wait_under_lock breaks "T5";
     /// A queue whose wait is over isn't woken.

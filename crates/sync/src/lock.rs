@@ -23,18 +23,18 @@ pub enum Rank {
     Pool,
     /// A stream: held while an op is enqueued, never while waiting for a device.
     Stream,
+    /// Records of kernels that may fail.
+    Taints,
+    /// A shard of the allocator's centre.
+    Centre,
+    /// Free ranges of large blocks and slabs.
+    Slabs,
     /// The simulator's state, a device driver's list of queues.
     Device,
     /// A queue of a device.
     Queue,
     /// The clocks that a stream remembers.
     History,
-    /// A shard of the allocator's centre.
-    Centre,
-    /// Free ranges of large blocks and slabs.
-    Slabs,
-    /// Records of kernels that may fail.
-    Taints,
     /// Anything that is held for a few instructions and under which nothing is locked.
     Leaf,
 }

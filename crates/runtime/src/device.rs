@@ -1,0 +1,376 @@
+//! A device in service: its hal, its streams, its memory.
+
+use crate::{
+    Access, Buffer, Error, MemoryStats, Operand, Result,
+    alloc::Allocator,
+    fork,
+    local::{self, Local},
+    stream::{POOL_COUNT, StreamInner},
+    submit::Touch,
+    taint::Taints,
+    tick::SLOT_COUNT,
+};
+use raddle_hal::{self as hal, Kernel, Launch, Priority};
+use raddle_sync::{
+    Mutex, MutexGuard, Rank,
+    atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering::*},
+};
+use smallvec::SmallVec;
+use std::{ptr, sync::atomic::AtomicU16};
+
+/// Devices that a process can have opened at once: a tick has 8 bits for them.
+const DEVICE_COUNT_MAX: usize = 256;
+
+/// Lives as long as the process, so that buffers, handles and ticks hold it without counting. Devices are few; a
+/// simulator that is opened for each of a million seeds is closed again by [`Device::close`], which gives back all but
+/// this frame of a few KiB.
+pub(crate) struct DeviceInner {
+    pub(crate) hal: Box<dyn hal::Device>,
+    pub(crate) index: u8,
+    pub(crate) in_flight_count_max: u64,
+    pub(crate) poison: bool,
+    /// Set when the device is lost; then everything counts as complete.
+    pub(crate) lost: AtomicBool,
+    streams: [AtomicPtr<StreamInner>; SLOT_COUNT],
+    /// Held while a stream is made, or a thread chooses one.
+    pub(crate) pool: Mutex<()>,
+    pub(crate) next_normal: AtomicU32,
+    pub(crate) next_high: AtomicU32,
+    pub(crate) allocator: Allocator,
+    pub(crate) taints: Taints,
+    /// Of every thread that has used the device, alive or idle.
+    pub(crate) locals: Mutex<Vec<&'static Local>>,
+    pub(crate) idle_locals: Mutex<Vec<&'static Local>>,
+    /// The process's count of forks when it was opened, and when the hal last heard of one.
+    pub(crate) forks: u32,
+    pub(crate) forks_seen: std::sync::atomic::AtomicU32,
+}
+
+impl std::fmt::Debug for DeviceInner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Device({})", self.name())
+    }
+}
+
+/// Indices of devices that are open.
+static OPEN: std::sync::Mutex<[bool; DEVICE_COUNT_MAX]> = std::sync::Mutex::new([false; DEVICE_COUNT_MAX]);
+static OPEN_COUNT: AtomicU16 = AtomicU16::new(0);
+
+impl DeviceInner {
+    pub(crate) fn new(hal: Box<dyn hal::Device>, index: u8) -> DeviceInner {
+        let info = hal.info();
+        DeviceInner {
+            index,
+            in_flight_count_max: info.in_flight_count_max.max(2),
+            poison: info.poison,
+            lost: AtomicBool::new(false),
+            streams: std::array::from_fn(|_| AtomicPtr::new(ptr::null_mut())),
+            pool: Mutex::new(Rank::Pool, ()),
+            next_normal: AtomicU32::new(0),
+            next_high: AtomicU32::new(0),
+            allocator: Allocator::new(),
+            taints: Taints::new(),
+            locals: Mutex::new(Rank::Pool, Vec::new()),
+            idle_locals: Mutex::new(Rank::Leaf, Vec::new()),
+            forks: fork::count(),
+            forks_seen: std::sync::atomic::AtomicU32::new(fork::count()),
+            hal,
+        }
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.hal.info().name
+    }
+
+    /// A stream that has been made. Acquire pairs with the Release in `stream_in_pool`.
+    #[inline]
+    pub(crate) fn made(&self, slot: usize) -> Option<&'static StreamInner> {
+        let stream = self.streams[slot].load(Acquire);
+        // SAFETY: made by `Box::into_raw` and never freed.
+        (!stream.is_null()).then(|| unsafe { &*stream })
+    }
+
+    /// A stream that a tick names.
+    #[inline]
+    pub(crate) fn opened(&self, slot: usize) -> &'static StreamInner {
+        self.made(slot).expect("a tick names a stream that has been made")
+    }
+
+    /// The stream of a slot; made if it is wanted for the first time.
+    pub(crate) fn stream(&'static self, slot: usize) -> Result<&'static StreamInner> {
+        match self.made(slot) {
+            Some(stream) => Ok(stream),
+            None => self.stream_in_pool(slot, &self.pool.lock()),
+        }
+    }
+
+    pub(crate) fn stream_in_pool(
+        &'static self,
+        slot: usize,
+        _pool: &MutexGuard<'_, ()>,
+    ) -> Result<&'static StreamInner> {
+        if let Some(stream) = self.made(slot) {
+            return Ok(stream);
+        }
+        let priority = if slot > POOL_COUNT { Priority::High } else { Priority::Normal };
+        let queue = hal::QueueId(slot as u8);
+        self.hal.open_queue(queue, priority).map_err(|error| self.error(error))?;
+        let stream = Box::into_raw(Box::new(StreamInner::new(self, slot, priority)));
+        self.streams[slot].store(stream, Release);
+        Ok(self.opened(slot))
+    }
+
+    fn all_streams(&self) -> impl Iterator<Item = &'static StreamInner> + '_ {
+        (0..SLOT_COUNT).filter_map(|slot| self.made(slot))
+    }
+
+    pub(crate) fn synchronize_all(&self) -> Result<()> {
+        self.all_streams().try_for_each(|stream| stream.synchronize(stream.latest().sequence()))
+    }
+
+    /// A thread's things: idle ones of a thread that has ended, or new.
+    pub(crate) fn local(&'static self) -> &'static Local {
+        if let Some(local) = self.idle_locals.lock().pop() {
+            return local;
+        }
+        let local: &'static Local = Box::leak(Box::new(Local::new(self)));
+        self.locals.lock().push(local);
+        local
+    }
+}
+
+/// A device in service. A handle is a pointer; it may be copied, sent and used from any thread.
+#[derive(Clone, Copy)]
+pub struct Device(pub(crate) &'static DeviceInner);
+
+impl PartialEq for Device {
+    fn eq(&self, other: &Device) -> bool {
+        ptr::eq(self.0, other.0)
+    }
+}
+impl Eq for Device {}
+
+impl std::fmt::Debug for Device {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// What the streams of a device have done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct StreamStats {
+    /// Streams that have been made.
+    pub streams: usize,
+    /// Ops enqueued.
+    pub ops: u64,
+    /// Waits between streams that the device was asked for.
+    pub waits_inserted: u64,
+    /// Dependencies on other streams that needed none: known to be complete, or ordered already.
+    pub waits_elided: u64,
+}
+
+impl Device {
+    /// Takes a hal device into service. It stays so until [`Device::close`] or the end of the process.
+    pub fn open(hal: Box<dyn hal::Device>) -> Result<Device> {
+        fork::watch();
+        let mut open = OPEN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let Some(index) = open.iter().position(|open| !open) else {
+            let count = usize::from(OPEN_COUNT.load(std::sync::atomic::Ordering::Relaxed));
+            let name = hal.info().name.clone();
+            return Err(Error::TooManyDevices { name, count, count_max: DEVICE_COUNT_MAX });
+        };
+        open[index] = true;
+        OPEN_COUNT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        Ok(Device(Box::leak(Box::new(DeviceInner::new(hal, index as u8)))))
+    }
+
+    /// Takes a device out of service: waits for its work and gives its memory back. False, and nothing else, if buffers
+    /// of it are alive. Using a closed device afterwards is safe and opens nothing anew.
+    pub fn close(self) -> Result<bool> {
+        local::release(self.0);
+        self.synchronize()?;
+        self.empty_cache();
+        let closed = self.memory_stats().reserved_bytes == 0;
+        if closed {
+            OPEN.lock().unwrap_or_else(std::sync::PoisonError::into_inner)[self.0.index as usize] = false;
+            OPEN_COUNT.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
+        }
+        Ok(closed)
+    }
+
+    /// As the user names it: `cpu`, `cuda:0`, `sim:7`.
+    pub fn name(&self) -> &'static str {
+        self.0.name()
+    }
+
+    /// What it is like.
+    pub fn info(&self) -> &'static hal::Info {
+        self.0.hal.info()
+    }
+
+    /// Memory with undefined content; zero bytes are fine. Takes no lock that other threads want, as long as what this
+    /// thread has freed will do. Blocks only when the device has no more: then it waits for what is in flight before it
+    /// says so.
+    #[inline]
+    pub fn allocate(&self, size_bytes: usize) -> Result<Buffer> {
+        if fork::is_child(self.0) {
+            return fork::allocate(self.0, size_bytes);
+        }
+        self.0.allocate(size_bytes)
+    }
+
+    /// Puts a kernel on the current stream of this thread, behind everything that its operands have to wait for.
+    ///
+    /// The operands are as the kernel's doc says, outputs first: this has been checked by the caller. Doesn't wait for the
+    /// result; blocks while the stream is full, and runs the kernel here on devices that do so. A kernel that fails here
+    /// and now has written nothing; one that fails later is told to whoever reads what depends on it.
+    #[inline]
+    pub fn submit(&self, kernel: &Kernel, operands: &[Operand<'_>]) -> Result<()> {
+        self.submit_named(kernel.name(), kernel, operands)
+    }
+
+    /// As [`Device::submit`], under the name that errors and traces show.
+    pub fn submit_named(&self, op: &'static str, kernel: &Kernel, operands: &[Operand<'_>]) -> Result<()> {
+        let mut views: SmallVec<[hal::Operand; 6]> = SmallVec::new();
+        let mut touches: SmallVec<[Touch<'_>; 6]> = SmallVec::new();
+        let accumulates =
+            matches!(kernel, Kernel::Scatter { .. } | Kernel::SparseMatMulBackward | Kernel::MatMul { .. });
+        for operand in operands {
+            let block = operand.buffer.block();
+            debug_assert!(ptr::eq(block.device, self.0), "{op}: an operand is of another device");
+            debug_assert!(
+                operand.layout.end() * operand.dtype.size_bytes() <= operand.buffer.size_bytes(),
+                "{op}: {:?} of {} leaves its buffer of {} bytes",
+                operand.layout,
+                operand.dtype,
+                operand.buffer.size_bytes()
+            );
+            let view = hal::View { address: block.address, dtype: operand.dtype, layout: *operand.layout };
+            views.push(match operand.access {
+                Access::Read => hal::Operand::In(view),
+                Access::Write => hal::Operand::Out(view),
+            });
+            // Only a block that carries a failure needs to know.
+            let whole = operand.access == Access::Write
+                && block.taint.load(Relaxed) != 0
+                && !accumulates
+                && operand.layout.is_contiguous()
+                && operand.layout.element_count() * operand.dtype.size_bytes() >= operand.buffer.size_bytes();
+            touches.push(Touch { block, access: operand.access, whole });
+        }
+        self.launch(op, &Launch::Kernel { kernel, operands: &views }, &touches)
+    }
+
+    #[inline]
+    fn launch(&self, op: &'static str, launch: &Launch<'_>, touches: &[Touch<'_>]) -> Result<()> {
+        if fork::is_child(self.0) {
+            return fork::submit(self.0, op, launch, touches);
+        }
+        local::current(self.0)?.submit(op, launch, touches, &[])
+    }
+
+    /// Copies host bytes into a buffer, in stream order. The bytes have been read when this returns.
+    pub fn upload(&self, to: &Buffer, offset_bytes: usize, bytes: &[u8]) -> Result<()> {
+        let block = to.block();
+        assert!(offset_bytes + bytes.len() <= to.size_bytes(), "runtime: an upload leaves its buffer");
+        let whole = bytes.len() == to.size_bytes();
+        let from = hal::HostBytes { address: bytes.as_ptr() as usize, size_bytes: bytes.len() };
+        let to = hal::Address { offset_bytes: block.address.offset_bytes + offset_bytes, ..block.address };
+        let touch = Touch { block, access: Access::Write, whole };
+        self.launch("upload", &Launch::Upload { from, to }, &[touch])
+    }
+
+    /// Copies bytes of a buffer to the host, behind what is on the current stream, and waits for that. If the bytes
+    /// depend on a kernel that failed, its error is told here.
+    pub fn download(&self, from: &Buffer, offset_bytes: usize, bytes: &mut [u8]) -> Result<()> {
+        let block = from.block();
+        assert!(offset_bytes + bytes.len() <= from.size_bytes(), "runtime: a download leaves its buffer");
+        let to = hal::HostBytes { address: bytes.as_mut_ptr() as usize, size_bytes: bytes.len() };
+        let address =
+            hal::Address { offset_bytes: block.address.offset_bytes + offset_bytes, ..block.address };
+        let touch = Touch { block, access: Access::Read, whole: false };
+        let launch = Launch::Download { from: address, to };
+        if fork::is_child(self.0) {
+            return fork::submit(self.0, "download", &launch, &[touch]);
+        }
+        let stream = local::current(self.0)?;
+        stream.submit("download", &launch, &[touch], &[])?;
+        // The bytes are borrowed until the copy is over: nothing may return before, not even an error.
+        stream.synchronize(stream.latest().sequence())?;
+        match block.taint.load(Acquire) {
+            0 => Ok(()),
+            taint => self.failure(taint),
+        }
+    }
+
+    #[cold]
+    fn failure(&self, taint: u64) -> Result<()> {
+        let failure = self.0.taints.failure(taint, self.0);
+        self.0.taints.tidy(self.0);
+        match failure {
+            None => Ok(()),
+            Some(failure) => Err(Error::Kernel {
+                op: failure.op,
+                error: failure.error,
+                stream: crate::Stream(self.0.opened(failure.tick.slot())).id().0,
+                sequence: failure.tick.sequence(),
+            }),
+        }
+    }
+
+    /// Waits for everything that has been submitted on any stream.
+    pub fn synchronize(&self) -> Result<()> {
+        if fork::is_child(self.0) { Ok(()) } else { self.0.synchronize_all() }
+    }
+
+    /// What is given out and kept.
+    pub fn memory_stats(&self) -> MemoryStats {
+        self.0.memory_stats()
+    }
+
+    /// What the streams have done.
+    pub fn stream_stats(&self) -> StreamStats {
+        let mut stats = StreamStats::default();
+        for stream in self.0.all_streams() {
+            let state = stream.state.lock();
+            stats.streams += 1;
+            stats.ops += state.sequence;
+            stats.waits_inserted += state.inserted;
+            stats.waits_elided += state.elided;
+        }
+        stats
+    }
+
+    /// Gives cached memory that no work in flight uses back to the device. Live buffers stay.
+    pub fn empty_cache(&self) {
+        self.0.drain_magazines();
+        self.0.release_unused();
+    }
+
+    /// The most that slabs of this device may hold from now on. What is held already stays.
+    pub fn set_memory_limit(&self, limit_bytes: usize) {
+        self.0.set_limit_bytes(limit_bytes);
+    }
+
+    /// Lets go of this thread's stream and its store of free blocks now rather than at its end.
+    pub fn release_current_thread(&self) {
+        local::release(self.0);
+    }
+
+    /// How many threads are bound to each of the streams that have been made, by slot.
+    pub fn stream_users(&self) -> Vec<u32> {
+        self.0.all_streams().map(|stream| stream.users.load(Relaxed)).collect()
+    }
+
+    /// Notes that code outside of the runtime uses a buffer on a stream. The memory is not used again before everything is
+    /// complete that is on that stream *when the buffer is freed*: work put there after this call is covered, too.
+    pub fn record_stream(&self, buffer: &Buffer, stream: crate::Stream) -> Result<()> {
+        let found = if ptr::eq(stream.0.device, self.0) { buffer.device() } else { stream.device() };
+        if found != *self {
+            let (expected, found) = (self.name().into(), found.name().into());
+            return Err(Error::StreamDevice { op: "record_stream", expected, found });
+        }
+        buffer.block().record(stream.0.slot);
+        Ok(())
+    }
+}

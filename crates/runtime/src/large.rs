@@ -1,0 +1,239 @@
+//! Large blocks: best fit among free pieces of slabs, split when much is left, merged when their uses are over.
+//!
+//! Guarantee: the pieces of a slab always tile it, each in one hand (a test keeps the sums). A piece that is split off
+//! starts with the marks of the whole; only pieces with no use in flight are merged, so no mark is lost.
+
+use crate::{
+    alloc::LARGE,
+    block::{Block, FreeBlock},
+    device::DeviceInner,
+    marks::{Marks, Uses},
+    tick::Tick,
+};
+use raddle_hal::{Address, Slab};
+use raddle_sync::fault;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Sizes are rounded up to it.
+const ROUND_BYTES: usize = 1 << 16; // guess
+/// What is left of a piece is split off from this size on.
+const SPLIT_BYTES_MIN: usize = 1 << 18;
+/// Slabs are at least so large, as long as the device has room.
+const SLAB_BYTES: usize = 32 << 20; // guess
+/// Free pieces looked at before the next larger one that needs no wait is given up on.
+const LOOK_COUNT: usize = 16; // guess
+/// Free bytes in flight, as a multiple of what is asked, past which a wait is better than growth.
+const PENDING_RATIO_MAX: usize = 8; // guess
+
+struct Piece {
+    size_bytes: usize,
+    /// Here while it is free.
+    free: Option<FreeBlock>,
+}
+
+struct LargeSlab {
+    slab: Slab,
+    /// By offset.
+    pieces: BTreeMap<usize, Piece>,
+}
+
+#[derive(Default)]
+pub(crate) struct Large {
+    slabs: Vec<Option<LargeSlab>>,
+    /// (size, slab, offset) of every free piece.
+    free: BTreeSet<(usize, u32, usize)>,
+}
+
+impl Large {
+    /// The size of the piece that holds `size_bytes`; none if there is no such size.
+    pub(crate) fn round(size_bytes: usize) -> Option<usize> {
+        size_bytes.checked_next_multiple_of(ROUND_BYTES).filter(|&size| isize::try_from(size).is_ok())
+    }
+
+    /// The size of the slab to ask for.
+    pub(crate) fn slab_bytes(wanted: usize) -> usize {
+        wanted.max(SLAB_BYTES)
+    }
+
+    /// The smallest free piece that fits and needs no wait. One that has to be waited for only with `anyway`, or when
+    /// much is in flight already.
+    pub(crate) fn take(
+        &mut self,
+        wanted: usize,
+        slot: usize,
+        anyway: bool,
+        is_complete: impl Fn(Tick) -> bool,
+    ) -> Option<FreeBlock> {
+        if let Some(key) = self.find(wanted, slot, &is_complete) {
+            return Some(self.cut(key, wanted));
+        }
+        self.merge_all(&is_complete);
+        if let Some(key) = self.find(wanted, slot, &is_complete) {
+            return Some(self.cut(key, wanted));
+        }
+        let fits = || self.free.range((wanted, 0, 0)..);
+        let much = fits().map(|(size, ..)| size).sum::<usize>() / PENDING_RATIO_MAX >= wanted;
+        let key = (anyway || much).then(|| fits().next().copied()).flatten()?;
+        let mut block = self.cut(key, wanted);
+        if fault!(forget_marks) {
+            block.get_mut().marks = Marks::new();
+        }
+        Some(block)
+    }
+
+    fn find(
+        &mut self,
+        wanted: usize,
+        slot: usize,
+        is_complete: impl Fn(Tick) -> bool,
+    ) -> Option<(usize, u32, usize)> {
+        let keys: Vec<_> = self.free.range((wanted, 0, 0)..).take(LOOK_COUNT).copied().collect();
+        keys.into_iter().find(|&(_, slab, offset)| {
+            self.free_block(slab, offset).get_mut().marks.uses(slot, &is_complete) != Uses::Pending
+        })
+    }
+
+    fn slab(&mut self, slab: u32) -> &mut LargeSlab {
+        self.slabs[slab as usize].as_mut().expect("a block's slab is in the list")
+    }
+
+    fn free_block(&mut self, slab: u32, offset: usize) -> &mut FreeBlock {
+        let piece = self.slab(slab).pieces.get_mut(&offset).expect("a free piece is in its slab");
+        piece.free.as_mut().expect("a piece in the free set is free")
+    }
+
+    /// Takes a free piece, and splits off what is too much.
+    fn cut(&mut self, key: (usize, u32, usize), wanted: usize) -> FreeBlock {
+        let (size_bytes, index, offset) = key;
+        self.free.remove(&key);
+        let slab = self.slab(index);
+        let piece = slab.pieces.get_mut(&offset).expect("a free piece is in its slab");
+        let mut block = piece.free.take().expect("a piece in the free set is free");
+        let rest = size_bytes - wanted;
+        if rest >= SPLIT_BYTES_MIN {
+            piece.size_bytes = wanted;
+            let whole = block.get_mut();
+            whole.capacity_bytes = wanted;
+            let address = Address { offset_bytes: offset + wanted, ..whole.address };
+            let split = Block::new(whole.device, address, rest, LARGE, index, whole.marks.split());
+            slab.pieces
+                .insert(offset + wanted, Piece { size_bytes: rest, free: Some(FreeBlock::new(split)) });
+            self.free.insert((rest, index, offset + wanted));
+        }
+        block
+    }
+
+    /// Takes a new slab in and cuts the first piece off it.
+    pub(crate) fn add(&mut self, device: &'static DeviceInner, slab: Slab, wanted: usize) -> FreeBlock {
+        let index = self.slabs.iter().position(Option::is_none).unwrap_or_else(|| {
+            self.slabs.push(None);
+            self.slabs.len() - 1
+        });
+        let address = Address { handle: slab.handle, offset_bytes: 0 };
+        let block = Block::new(device, address, slab.size_bytes, LARGE, index as u32, Marks::new());
+        let piece = Piece { size_bytes: slab.size_bytes, free: Some(FreeBlock::new(block)) };
+        self.slabs[index] = Some(LargeSlab { slab, pieces: BTreeMap::from([(0, piece)]) });
+        let key = (slab.size_bytes, index as u32, 0);
+        self.free.insert(key);
+        self.cut(key, wanted)
+    }
+
+    /// Takes a block back, and merges it with free neighbours if no use of any is in flight.
+    pub(crate) fn put(&mut self, block: FreeBlock, is_complete: impl Fn(Tick) -> bool) {
+        let (index, offset) = (block.get().slab, block.get().address.offset_bytes);
+        let size_bytes = block.get().capacity_bytes;
+        let piece = self.slab(index).pieces.get_mut(&offset).expect("a block's piece is in its slab");
+        debug_assert!(piece.free.is_none() && piece.size_bytes == size_bytes);
+        piece.free = Some(block);
+        self.free.insert((size_bytes, index, offset));
+        let before = self.slab(index).pieces.range(..offset).next_back().map(|(&offset, _)| offset);
+        self.merge_next(index, offset, &is_complete);
+        if let Some(before) = before {
+            self.merge_next(index, before, &is_complete);
+        }
+    }
+
+    /// Merges a piece with the one behind it if both are free and over; tells whether it did.
+    fn merge_next(&mut self, index: u32, offset: usize, is_complete: impl Fn(Tick) -> bool) -> bool {
+        let pieces = &mut self.slab(index).pieces;
+        let mut two = pieces.range_mut(offset..);
+        let (Some((_, first)), Some((&next_offset, second))) = (two.next(), two.next()) else { return false };
+        let (Some(own), Some(next)) = (&mut first.free, &mut second.free) else { return false };
+        let over = |block: &mut FreeBlock| block.get_mut().marks.uses(usize::MAX, &is_complete) == Uses::Over;
+        if !over(own) || !over(next) {
+            return false;
+        }
+        let (first_bytes, second_bytes) = (first.size_bytes, second.size_bytes);
+        first.size_bytes += second_bytes;
+        own.get_mut().capacity_bytes = first.size_bytes;
+        let gone = pieces.remove(&next_offset).and_then(|piece| piece.free).expect("it was just seen free");
+        // SAFETY: it has left its piece, the only place that had it.
+        unsafe { gone.destroy() };
+        self.free.remove(&(first_bytes, index, offset));
+        self.free.remove(&(second_bytes, index, next_offset));
+        self.free.insert((first_bytes + second_bytes, index, offset));
+        true
+    }
+
+    fn merge_all(&mut self, is_complete: impl Fn(Tick) -> bool) {
+        for index in 0..self.slabs.len() as u32 {
+            let Some(slab) = &self.slabs[index as usize] else { continue };
+            let mut next = slab.pieces.keys().next().copied();
+            while let Some(offset) = next {
+                if !self.merge_next(index, offset, &is_complete) {
+                    next = self.slab(index).pieces.range(offset + 1..).next().map(|(&offset, _)| offset);
+                }
+            }
+        }
+    }
+
+    /// Free bytes whose uses are in flight.
+    pub(crate) fn pending_bytes(&mut self, is_complete: impl Fn(Tick) -> bool) -> usize {
+        let keys: Vec<_> = self.free.iter().copied().collect();
+        keys.into_iter()
+            .filter(|&(_, slab, offset)| {
+                self.free_block(slab, offset).get_mut().marks.uses(usize::MAX, &is_complete) != Uses::Over
+            })
+            .map(|(size, ..)| size)
+            .sum()
+    }
+
+    /// Takes out the slabs that are one free piece with no use in flight.
+    pub(crate) fn release_unused(&mut self, is_complete: impl Fn(Tick) -> bool) -> Vec<Slab> {
+        self.merge_all(&is_complete);
+        let mut released = Vec::new();
+        for index in 0..self.slabs.len() {
+            let Some(slab) = &mut self.slabs[index] else { continue };
+            let Some(Piece { size_bytes, free: Some(block) }) = slab.pieces.get_mut(&0) else { continue };
+            let whole = *size_bytes == slab.slab.size_bytes;
+            if whole && block.get_mut().marks.uses(usize::MAX, &is_complete) == Uses::Over {
+                // SAFETY: it leaves with its slab, the only place that has it.
+                unsafe { block.destroy() };
+                self.free.remove(&(*size_bytes, index as u32, 0));
+                released.extend(self.slabs[index].take().map(|slab| slab.slab));
+            }
+        }
+        released
+    }
+
+    #[cfg(all(test, not(loom)))]
+    pub(crate) fn check(&self) {
+        let mut free = 0;
+        for (index, slab) in
+            self.slabs.iter().enumerate().filter_map(|(index, slab)| Some((index, slab.as_ref()?)))
+        {
+            let mut end = 0;
+            for (&offset, piece) in &slab.pieces {
+                assert_eq!(offset, end, "pieces tile their slab");
+                end += piece.size_bytes;
+                if let Some(block) = &piece.free {
+                    free += 1;
+                    assert_eq!(block.get().capacity_bytes, piece.size_bytes);
+                    assert!(self.free.contains(&(piece.size_bytes, index as u32, offset)));
+                }
+            }
+            assert_eq!(end, slab.slab.size_bytes);
+        }
+        assert_eq!(free, self.free.len());
+    }
+}

@@ -1,0 +1,154 @@
+//! A thread's own store of free blocks, so that allocating and freeing take no lock that others want.
+//!
+//! Blocks whose uses are over, or ordered before the thread's next work, are `ready`; others are `pending`. Marks stay
+//! with the block, so handing out a pending one is right, too: its first use waits. The store is bounded in bytes and
+//! in blocks a class (T9); what is too much goes to the centre. The owner takes the `busy` flag for a few instructions,
+//! so that others can take the whole store when memory runs out.
+
+use crate::{
+    alloc::{CLASS_COUNT, class_size_bytes},
+    block::FreeBlock,
+    marks::{Marks, Uses},
+    tick::Tick,
+};
+use raddle_sync::{
+    UnsafeCell,
+    atomic::{AtomicBool, Ordering::*},
+    fault, pause,
+};
+use std::collections::VecDeque;
+
+/// Blocks of a class that a magazine keeps, of each kind, and their bytes.
+const BLOCK_COUNT_MAX: usize = if cfg!(loom) { 1 } else { 64 }; // guess
+const CLASS_BYTES_MAX: usize = 1 << 19; // guess
+/// Pending blocks looked at when none is ready.
+const LOOK_COUNT: usize = 8; // guess
+
+/// What a class keeps, bounded in blocks and bytes.
+pub(crate) fn keep_count_max(class: usize) -> usize {
+    BLOCK_COUNT_MAX.min(CLASS_BYTES_MAX / class_size_bytes(class)).max(2)
+}
+
+#[derive(Default)]
+pub(crate) struct Shelf {
+    ready: Vec<FreeBlock>,
+    pending: VecDeque<FreeBlock>,
+}
+
+/// Counts since the last time that they were collected.
+#[derive(Default, Clone, Copy)]
+pub(crate) struct Counts {
+    pub(crate) allocated_bytes: i64,
+    pub(crate) allocations: u64,
+    pub(crate) frees: u64,
+}
+
+pub(crate) struct Shelves {
+    classes: [Shelf; CLASS_COUNT],
+    pub(crate) counts: Counts,
+}
+
+pub(crate) struct Magazine {
+    busy: AtomicBool,
+    shelves: UnsafeCell<Shelves>,
+}
+
+// SAFETY: `shelves` is touched only by whoever has set `busy`.
+unsafe impl Sync for Magazine {}
+// SAFETY: free blocks may change threads.
+unsafe impl Send for Magazine {}
+
+impl Magazine {
+    pub(crate) fn new() -> Magazine {
+        let shelves =
+            Shelves { classes: std::array::from_fn(|_| Shelf::default()), counts: Counts::default() };
+        Magazine { busy: AtomicBool::new(false), shelves: UnsafeCell::new(shelves) }
+    }
+
+    /// Works on the shelves. Others spin meanwhile, so `work` calls nothing that blocks.
+    #[inline]
+    pub(crate) fn with<R>(&self, work: impl FnOnce(&mut Shelves) -> R) -> R {
+        struct Unbusy<'a>(&'a AtomicBool);
+        impl Drop for Unbusy<'_> {
+            fn drop(&mut self) {
+                self.0.store(false, Release);
+            }
+        }
+        let mut turns = 0;
+        while self.busy.swap(true, Acquire) {
+            pause(&mut turns); // pairs with the Release in `Unbusy::drop`
+        }
+        let _release = Unbusy(&self.busy);
+        // SAFETY: `busy` was free and is ours until `_release` is dropped.
+        self.shelves.with_mut(|shelves| work(unsafe { &mut *shelves }))
+    }
+}
+
+impl Shelves {
+    /// A block that needs no wait, or nothing. With `anyway`, the oldest pending one if there is no other.
+    #[inline]
+    pub(crate) fn take(
+        &mut self,
+        class: usize,
+        slot: usize,
+        anyway: bool,
+        is_complete: impl Fn(Tick) -> bool,
+    ) -> Option<FreeBlock> {
+        let shelf = &mut self.classes[class];
+        if let Some(block) = shelf.ready.pop() {
+            return Some(block);
+        }
+        for _ in 0..shelf.pending.len().min(LOOK_COUNT) {
+            let mut block = shelf.pending.pop_front().expect("counted");
+            match block.get_mut().marks.uses(slot, &is_complete) {
+                Uses::Over | Uses::Ordered => shelf.ready.push(block),
+                Uses::Pending => shelf.pending.push_back(block),
+            }
+        }
+        shelf.ready.pop().or_else(|| {
+            // Full of what is in flight: a wait is better than growth without end.
+            let full = shelf.pending.len() >= keep_count_max(class);
+            let mut block = if full || anyway { shelf.pending.pop_front() } else { None }?;
+            if fault!(forget_marks) {
+                block.get_mut().marks = Marks::new();
+            }
+            Some(block)
+        })
+    }
+
+    /// Puts a block back; gives it on if there is no room.
+    #[inline]
+    pub(crate) fn put(
+        &mut self,
+        mut block: FreeBlock,
+        slot: usize,
+        is_complete: impl Fn(Tick) -> bool,
+    ) -> Option<FreeBlock> {
+        let class = block.get().class as usize;
+        let shelf = &mut self.classes[class];
+        let room = keep_count_max(class);
+        match block.get_mut().marks.uses(slot, is_complete) {
+            Uses::Pending if shelf.pending.len() < room => shelf.pending.push_back(block),
+            Uses::Over | Uses::Ordered if shelf.ready.len() < room => shelf.ready.push(block),
+            _ => return Some(block),
+        }
+        None
+    }
+
+    /// Takes half of what a full shelf holds, so that a thread that only frees goes to the centre rarely.
+    pub(crate) fn overflow(&mut self, class: usize, into: &mut Vec<FreeBlock>) {
+        let shelf = &mut self.classes[class];
+        let ready = shelf.ready.len() / 2;
+        into.extend(shelf.ready.drain(..ready));
+        let pending = shelf.pending.len() / 2;
+        into.extend(shelf.pending.drain(..pending));
+    }
+
+    /// Takes everything.
+    pub(crate) fn drain(&mut self, into: &mut Vec<FreeBlock>) {
+        for shelf in &mut self.classes {
+            into.append(&mut shelf.ready);
+            into.extend(shelf.pending.drain(..));
+        }
+    }
+}
