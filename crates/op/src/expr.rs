@@ -63,6 +63,16 @@ impl Recorder {
         Mask { recorder: self, id: self.push(inst) }
     }
 
+    /// The number that has been recorded at `id`.
+    pub fn number_at(&self, id: Id) -> Expr<'_> {
+        Expr { recorder: self, id }
+    }
+
+    /// The truth value that has been recorded at `id`.
+    pub fn mask_at(&self, id: Id) -> Mask<'_> {
+        Mask { recorder: self, id }
+    }
+
     /// What has been recorded so far at `id`.
     pub fn inst(&self, id: Id) -> Inst {
         self.insts.borrow()[id.0 as usize]
@@ -70,26 +80,13 @@ impl Recorder {
 
     /// The program that stores `outputs`; what they don't need is left out.
     pub fn finish(self, inputs: usize, params: usize, outputs: &[Id]) -> Program {
-        let insts = self.insts.into_inner();
-        let mut needed = vec![false; insts.len()];
-        let mut stack = outputs.to_vec();
-        while let Some(id) = stack.pop() {
-            if !std::mem::replace(&mut needed[id.0 as usize], true) {
-                stack.extend(insts[id.0 as usize].operands());
-            }
-        }
-        let mut renamed = vec![Id(0); insts.len()];
-        let mut kept = Vec::new();
-        for (position, inst) in insts.into_iter().enumerate().filter(|(position, _)| needed[*position]) {
-            renamed[position] = Id(kept.len() as u16);
-            kept.push(inst.map(|id| renamed[id.0 as usize]));
-        }
         Program {
             inputs: inputs as u8,
             params: params as u8,
-            insts: kept,
-            outputs: outputs.iter().map(|id| renamed[id.0 as usize]).collect(),
+            insts: self.insts.into_inner(),
+            outputs: outputs.to_vec(),
         }
+        .pruned()
     }
 }
 
@@ -177,6 +174,11 @@ impl<'r> Expr<'r> {
 }
 
 impl<'r> Mask<'r> {
+    /// The recorder that it belongs to.
+    pub fn recorder(self) -> &'r Recorder {
+        self.recorder
+    }
+
     /// `self ? yes : no`
     pub fn select(self, yes: impl IntoExpr<'r>, no: impl IntoExpr<'r>) -> Expr<'r> {
         let (yes, no) = (yes.into_expr(self.recorder), no.into_expr(self.recorder));

@@ -306,6 +306,11 @@ impl Kernel {
         }
     }
 
+    /// Does it read what it writes, apart from inputs that are the same view?
+    pub fn reads_outputs(&self) -> bool {
+        matches!(self, Kernel::Scatter { .. } | Kernel::SparseMatMulBackward)
+    }
+
     /// Can it fail on the device with a [`KernelError`]?
     pub fn is_fallible(&self) -> bool {
         use Kernel::*;

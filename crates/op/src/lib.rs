@@ -7,6 +7,7 @@
 //! - [`kernel`]: what a backend is asked to launch: a program, or one of a few structured kernels.
 #![forbid(unsafe_code)]
 
+mod derive;
 pub mod expr;
 pub mod kernel;
 pub mod pointwise;

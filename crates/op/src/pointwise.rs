@@ -62,12 +62,14 @@ pub struct Row {
 const INPUT_COUNT_MAX: usize = 3;
 
 /// The programs of a row, each made when it is first asked for.
-struct Programs {
+pub(crate) struct Programs {
     forward: OnceLock<Program>,
     /// By the set of inputs whose gradients are wanted, as bits.
-    gradients: [OnceLock<Program>; 1 << INPUT_COUNT_MAX],
+    pub(crate) gradients: [OnceLock<Program>; 1 << INPUT_COUNT_MAX],
     /// By the input that is a scalar.
     scalar: [OnceLock<Program>; INPUT_COUNT_MAX],
+    /// Likewise, of the gradients by all others.
+    pub(crate) scalar_gradient: [OnceLock<Program>; INPUT_COUNT_MAX],
 }
 
 impl Programs {
@@ -76,6 +78,7 @@ impl Programs {
             forward: OnceLock::new(),
             gradients: [const { OnceLock::new() }; 1 << INPUT_COUNT_MAX],
             scalar: [const { OnceLock::new() }; INPUT_COUNT_MAX],
+            scalar_gradient: [const { OnceLock::new() }; INPUT_COUNT_MAX],
         }
     }
 }
@@ -111,7 +114,7 @@ macro_rules! define {
                 }),* }
             }
 
-            fn programs(self) -> &'static Programs {
+            pub(crate) fn programs(self) -> &'static Programs {
                 match self { $(Pointwise::$name => {
                     static PROGRAMS: Programs = Programs::new();
                     &PROGRAMS
@@ -128,7 +131,7 @@ macro_rules! define {
             }
 
             /// The gradient as the row states it, by all inputs; none if it is to be derived.
-            fn record_stated_gradient(self) -> Option<Program> {
+            pub(crate) fn record_stated_gradient(self) -> Option<Program> {
                 let recorder = Recorder::default();
                 match self { $(Pointwise::$name => define!(
                     @gradient recorder $derivative [$($input)*] [$($param)*]

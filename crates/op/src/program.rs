@@ -181,6 +181,24 @@ impl Program {
     pub fn output_is_mask(&self, index: usize) -> bool {
         self.insts[self.outputs[index].0 as usize].is_mask()
     }
+    /// The same without the instructions that no output needs.
+    pub(crate) fn pruned(self) -> Program {
+        let mut needed = vec![false; self.insts.len()];
+        let mut stack = self.outputs.clone();
+        while let Some(id) = stack.pop() {
+            if !std::mem::replace(&mut needed[id.0 as usize], true) {
+                stack.extend(self.insts[id.0 as usize].operands());
+            }
+        }
+        let mut renamed = vec![Id(0); self.insts.len()];
+        let mut kept = Vec::new();
+        for (position, inst) in self.insts.into_iter().enumerate().filter(|(position, _)| needed[*position]) {
+            renamed[position] = Id(kept.len() as u16);
+            kept.push(inst.map(|id| renamed[id.0 as usize]));
+        }
+        let outputs = self.outputs.iter().map(|id| renamed[id.0 as usize]).collect();
+        Program { insts: kept, outputs, ..self }
+    }
     /// The same with one input made a scalar parameter, the last one; the inputs after it move up.
     pub fn with_scalar(&self, input: usize) -> Program {
         let input = input as u8;
