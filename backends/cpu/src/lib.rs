@@ -1,3 +1,317 @@
-//! The CPU backend.
+//! The CPU as a device.
+//!
+//! - `queue` orders the work: an op runs on the thread that submits it when its queue is idle and its waits are
+//!   over (no hop, no lock, no allocation); otherwise the queue keeps a copy, and workers, as many as cores, run it in
+//!   order.
+//! - `threads` gives large kernels several threads, and steps aside when other queues are busy.
+//! - `memory` hands out slabs and moves bytes; `kernels` computes.
+//!
+//! A kernel that panics is a bug, and what it has written can't be told: the op is completed, the device is *lost*, and
+//! every later submission says so with the op as suspect. Nothing hangs: queued work is completed without being run.
+
 mod kernels;
+mod memory;
+mod queue;
+mod task;
 mod threads;
+
+use queue::Queues;
+use raddle_hal::{
+    Device, DeviceError, Info, KernelError, Launch, Priority, QUEUE_COUNT_MAX, QueueId, Slab, Submitted, Wait,
+    trace,
+};
+use raddle_sync::{
+    Arc, Mutex, Rank,
+    atomic::{AtomicU8, AtomicUsize, Relaxed},
+    thread,
+};
+use std::{
+    collections::VecDeque,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::OnceLock,
+};
+use task::Task;
+use threads::Threads;
+
+/// Launches that a queue should hold at most. A guess: enough to keep a worker busy, little enough to stay in the cache.
+const IN_FLIGHT_COUNT_MAX: u64 = 1000;
+/// Kernel errors that wait to be taken; beyond it the oldest is forgotten. A guess, above what one queue holds.
+const ERROR_COUNT_MAX: usize = 4096;
+/// A launch gets helpers only if an operand, or all together, has at least so many elements (guess: below, a kernel is over
+/// before a helper has come).
+const PARALLEL_ELEMENTS_MIN: usize = 8192;
+
+/// What can be chosen about the device.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CpuOptions {
+    /// The most threads that one kernel uses. Default: `RADDLE_NUM_THREADS`, or the cores of this process. More than the
+    /// default has no effect.
+    pub thread_count_max: Option<usize>,
+    /// The most memory that slabs take. Default: the memory of the machine.
+    pub memory_bytes_max: Option<usize>,
+}
+
+/// The CPU, a [`Device`] named `cpu`.
+pub struct Cpu {
+    shared: Arc<Shared>,
+    workers: OnceLock<Vec<thread::JoinHandle<()>>>,
+}
+
+/// The device works, is lost, or lives on in a forked child. In one word, so that a submission looks once.
+const WORKS: u8 = 0;
+const LOST: u8 = 1;
+const FORKED: u8 = 2;
+
+struct Shared {
+    info: Info,
+    thread_count: usize,
+    queues: Queues<Task>,
+    /// `WORKS`, or a set of the other two.
+    mode: AtomicU8,
+    /// Launches that panicked.
+    suspects: Mutex<Vec<Wait>>,
+    /// Errors of queued launches, oldest first, until somebody asks.
+    errors: Mutex<VecDeque<(Wait, KernelError)>>,
+    allocated_bytes: AtomicUsize,
+}
+
+impl Default for Cpu {
+    fn default() -> Cpu {
+        Cpu::new()
+    }
+}
+
+impl Cpu {
+    /// The device with its defaults. Makes no thread yet.
+    pub fn new() -> Cpu {
+        Cpu::with_options(CpuOptions::default())
+    }
+
+    /// The device with choices. Makes no thread yet.
+    pub fn with_options(options: CpuOptions) -> Cpu {
+        let thread_count = options.thread_count_max.unwrap_or(usize::MAX).clamp(1, threads::default_count());
+        let info = Info {
+            name: "cpu".into(),
+            description: format!("{} processor, {thread_count} threads a kernel", std::env::consts::ARCH),
+            memory_bytes: options.memory_bytes_max.or_else(memory::machine_bytes),
+            in_flight_count_max: IN_FLIGHT_COUNT_MAX,
+            alignment_bytes: memory::ALIGNMENT_BYTES,
+            poison: false,
+            survives_fork: true,
+        };
+        let shared = Shared {
+            info,
+            thread_count,
+            queues: Queues::new(QUEUE_COUNT_MAX),
+            mode: AtomicU8::new(WORKS),
+            suspects: Mutex::new(Rank::Leaf, Vec::new()),
+            errors: Mutex::new(Rank::Leaf, VecDeque::new()),
+            allocated_bytes: AtomicUsize::new(0),
+        };
+        Cpu { shared: Arc::new(shared), workers: OnceLock::new() }
+    }
+
+    /// Makes the workers if this is the first launch that needs them.
+    fn start_workers(&self) -> Result<(), DeviceError> {
+        let start = |index| {
+            let shared = self.shared.clone();
+            let body = move || shared.queues.work(&|queue, sequence, task| shared.run_task(queue, sequence, task));
+            thread::Builder::new().name(format!("raddle-cpu-{index}")).spawn(body)
+        };
+        let workers = self.workers.get_or_init(|| {
+            // A machine that refuses some threads does with fewer.
+            (0..threads::default_count()).map_while(|index| start(index).ok()).collect()
+        });
+        if workers.is_empty() {
+            return Err(DeviceError::Driver { call: "thread::spawn", code: 0 });
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Cpu {
+    /// Waits for the tasks that are running; what is still queued never runs.
+    fn drop(&mut self) {
+        if self.shared.mode.load(Relaxed) & FORKED != 0 {
+            return; // The workers have stayed in the parent.
+        }
+        self.shared.queues.stop();
+        for worker in self.workers.take().into_iter().flatten() {
+            // A worker catches what its tasks raise, so it has nothing to report.
+            _ = worker.join();
+        }
+    }
+}
+
+impl Shared {
+    /// How many threads a launch may use. Cores are shared by the queues that run just now, and asking which do costs a
+    /// look at each, so small launches don't ask.
+    fn threads_for(&self, launch: &Launch<'_>) -> Threads {
+        if self.thread_count == 1 {
+            return Threads(1);
+        }
+        let size = match launch {
+            Launch::Kernel { operands, .. } => operands.iter().map(|operand| operand.shape().product()).sum(),
+            Launch::Upload { from: host, .. } | Launch::Download { to: host, .. } => host.size_bytes,
+            Launch::FillBytes { size_bytes, .. } => *size_bytes,
+            Launch::Nothing => 0,
+        };
+        if size < PARALLEL_ELEMENTS_MIN {
+            return Threads(1);
+        }
+        Threads((self.thread_count / self.queues.running_count().max(1)).max(1))
+    }
+
+    /// Executes a launch to its end. A panic doesn't come out.
+    ///
+    /// # Safety
+    /// - What the launch names is live and is touched by nobody else in a conflicting way until this returns.
+    /// - It is as the kernel's doc says.
+    unsafe fn perform(&self, queue: QueueId, sequence: u64, launch: &Launch<'_>) -> Result<(), KernelError> {
+        if self.mode.load(Relaxed) & LOST != 0 {
+            return Ok(());
+        }
+        let threads = self.threads_for(launch);
+        let start_ns = trace::start();
+        // SAFETY: the contract is the same.
+        let result = catch_unwind(AssertUnwindSafe(|| unsafe { task::perform(launch, threads) }));
+        if let Some(start_ns) = start_ns {
+            trace::ran((0, queue.0), sequence, launch.name(), start_ns);
+        }
+        match result {
+            Ok(result) => result,
+            Err(_) => {
+                // The hook has printed the panic.
+                self.suspects.lock().push(Wait { queue, sequence });
+                self.mode.fetch_or(LOST, Relaxed);
+                Ok(())
+            }
+        }
+    }
+
+    /// What workers, and threads that wait, do with a queued launch.
+    fn run_task(&self, queue: QueueId, sequence: u64, task: Task) {
+        // SAFETY: by the contract of `submit` what the task names lives, and is as the kernel says, until the task is
+        // complete, which it is when this has returned; the queue runs it behind everything that touches the same memory.
+        if let Err(error) = unsafe { self.perform(queue, sequence, &task.launch()) } {
+            let mut errors = self.errors.lock();
+            if errors.len() == ERROR_COUNT_MAX {
+                errors.pop_front();
+            }
+            errors.push_back((Wait { queue, sequence }, error));
+        }
+    }
+
+    #[cold]
+    fn lost(&self) -> DeviceError {
+        DeviceError::Lost { reason: "a kernel panicked", suspects: self.suspects.lock().clone() }
+    }
+}
+
+impl Device for Cpu {
+    fn info(&self) -> &Info {
+        &self.shared.info
+    }
+
+    fn allocate_slab(&self, size_bytes: usize) -> Result<Slab, DeviceError> {
+        // The system promises more than it has, and kills whoever believes it: refuse what can't be held.
+        let limit_bytes = self.shared.info.memory_bytes.unwrap_or(usize::MAX);
+        let add = |allocated: usize| allocated.checked_add(size_bytes).filter(|&total| total <= limit_bytes);
+        let out_of_memory = DeviceError::OutOfMemory { size_bytes };
+        if self.shared.allocated_bytes.fetch_update(Relaxed, Relaxed, add).is_err() {
+            return Err(out_of_memory);
+        }
+        let Some(handle) = memory::allocate(size_bytes) else {
+            self.shared.allocated_bytes.fetch_sub(size_bytes, Relaxed);
+            return Err(out_of_memory);
+        };
+        Ok(Slab { handle, size_bytes })
+    }
+
+    unsafe fn release_slab(&self, slab: Slab) {
+        // SAFETY: by contract it came from `allocate_slab`, is given back once, and no launch names it.
+        unsafe { memory::release(slab.handle, slab.size_bytes) };
+        self.shared.allocated_bytes.fetch_sub(slab.size_bytes, Relaxed);
+    }
+
+    fn open_queue(&self, queue: QueueId, priority: Priority) -> Result<(), DeviceError> {
+        self.shared.queues.open(queue, priority == Priority::High);
+        Ok(())
+    }
+
+    #[inline]
+    unsafe fn submit(
+        &self,
+        queue: QueueId,
+        sequence: u64,
+        waits: &[Wait],
+        launch: &Launch<'_>,
+    ) -> Result<Submitted, DeviceError> {
+        let mode = self.shared.mode.load(Relaxed);
+        if mode == WORKS {
+            if self.shared.queues.claim(queue, sequence, waits) {
+                return Ok(Submitted::Inline);
+            }
+            self.start_workers()?;
+            // SAFETY: by contract the source of an upload is readable now.
+            let task = unsafe { Task::new(launch) };
+            self.shared.queues.push(queue, sequence, waits, task);
+            return Ok(Submitted::Queued);
+        }
+        if mode & LOST != 0 {
+            return Err(self.shared.lost());
+        }
+        self.shared.queues.claim_serially(queue, sequence, waits);
+        Ok(Submitted::Inline)
+    }
+
+    #[inline]
+    unsafe fn run(&self, queue: QueueId, sequence: u64, launch: &Launch<'_>) -> Result<(), KernelError> {
+        // SAFETY: by the contract of `submit`; `Inline` meant that everything it has to wait for is over.
+        let result = unsafe { self.shared.perform(queue, sequence, launch) };
+        self.shared.queues.finish(queue, sequence);
+        result
+    }
+
+    #[inline]
+    fn completed(&self, queue: QueueId) -> u64 {
+        self.shared.queues.completed(queue)
+    }
+
+    /// Queued launches are run without being asked for.
+    fn flush(&self, _queue: QueueId) {}
+
+    fn synchronize(&self, queue: QueueId, sequence: u64) -> Result<(), DeviceError> {
+        let shared = &*self.shared;
+        if shared.mode.load(Relaxed) & FORKED != 0 {
+            shared.queues.synchronize_serially(queue, sequence);
+        } else {
+            shared.queues.synchronize(queue, sequence, &|queue, sequence, task| {
+                shared.run_task(queue, sequence, task);
+            });
+        }
+        if shared.mode.load(Relaxed) & LOST != 0 { Err(shared.lost()) } else { Ok(()) }
+    }
+
+    fn take_kernel_error(&self, queue: QueueId, sequence: u64) -> Option<KernelError> {
+        if self.shared.mode.load(Relaxed) & FORKED != 0 {
+            return None; // Nothing is ever queued, and the lock may have been held when the process forked.
+        }
+        let mut errors = self.shared.errors.lock();
+        let position = errors.iter().position(|(launch, _)| *launch == Wait { queue, sequence })?;
+        errors.remove(position).map(|(_, error)| error)
+    }
+
+    /// What was in flight in the parent counts as complete here, and what it would have written is undefined: whoever
+    /// forks and goes on with the results synchronizes first.
+    fn after_fork(&self) {
+        threads::set_forked();
+        self.shared.queues.forget_tasks();
+        self.shared.mode.fetch_or(FORKED, Relaxed);
+    }
+}
+
+#[cfg(all(test, loom))]
+mod models;
+#[cfg(all(test, not(loom)))]
+mod tests;

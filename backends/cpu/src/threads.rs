@@ -1,13 +1,201 @@
-//! Intra-op threads. (A stand-in: everything on the calling thread.)
+//! Intra-op threads: several threads for one kernel.
+//!
+//! **Guarantees.** [`Threads::for_each_part`] runs each part once and returns when all are done; the calling thread takes
+//! parts itself, starting at once, and waits only for parts of its own job that a helper is in the middle of. So it never
+//! waits for another job, work of a stream never runs inside the helpers' stealing, and a kernel whose helpers are all busy
+//! elsewhere is as fast as on one thread. Which thread runs which part is open; results can't depend on it as long as parts
+//! are cut by shape (T8).
+//!
+//! The helpers are a `rayon` pool of one thread less than the thread count, made at the first parallel kernel and kept for
+//! the life of the process. Its `scope` and `install` are not used: the first waits for helpers that have not even
+//! started, the second changes the thread.
+//!
+//! The statics here are std's, also in models: which thread runs a part is no part of any modelled protocol, and loom has
+//! no atomics that outlive a model.
+
+use raddle_sync::{
+    Arc, Condvar, Mutex, Rank,
+    atomic::{AcqRel, Acquire, AtomicUsize, Relaxed},
+};
+use std::{
+    any::Any,
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    sync::{OnceLock, atomic::AtomicBool},
+};
 
 /// How many threads a kernel may use; 1 where it must stay on its own.
 #[derive(Clone, Copy, Debug)]
 pub struct Threads(pub usize);
 
+static FORKED: AtomicBool = AtomicBool::new(false);
+static HELPERS: OnceLock<Option<rayon::ThreadPool>> = OnceLock::new();
+
+/// This process is a forked child: the helpers, and perhaps locks, have stayed behind in the parent.
+pub fn set_forked() {
+    FORKED.store(true, Relaxed);
+}
+
+/// `RADDLE_NUM_THREADS` if it is a number above 0, else the cores that this process may use.
+pub fn default_count() -> usize {
+    static COUNT: OnceLock<usize> = OnceLock::new();
+    *COUNT.get_or_init(|| {
+        let asked = std::env::var("RADDLE_NUM_THREADS").ok().and_then(|value| value.trim().parse().ok());
+        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+        asked.filter(|&count| count > 0).unwrap_or_else(cores)
+    })
+}
+
+/// `None` where no thread could be made: then everything is serial.
+fn helpers() -> Option<&'static rayon::ThreadPool> {
+    let make = || {
+        let count = default_count().saturating_sub(1).max(1);
+        let name = |index| format!("raddle-help-{index}");
+        rayon::ThreadPoolBuilder::new().num_threads(count).thread_name(name).build().ok()
+    };
+    HELPERS.get_or_init(make).as_ref()
+}
+
+/// One call of `for_each_part`. Helpers own it jointly with the caller, since they may come when all is over.
+struct Job {
+    /// Borrowed from the caller; called only for a part below `parts` that has been drawn from `next`.
+    body: *const (dyn Fn(usize) + Sync),
+    parts: usize,
+    /// The next part that nobody has drawn.
+    next: AtomicUsize,
+    /// How many parts are over. The caller returns when it is `parts`.
+    done: AtomicUsize,
+    end: Mutex<End>,
+    is_over: Condvar,
+}
+
+#[derive(Default)]
+struct End {
+    caller_sleeps: bool,
+    panic: Option<Box<dyn Any + Send>>,
+}
+
+// SAFETY: `body` points to a `Sync` closure, which any thread may call, and is called only while its owner waits (see
+// `work`); everything else is atomic or locked.
+unsafe impl Send for Job {}
+// SAFETY: as above.
+unsafe impl Sync for Job {}
+
+impl Job {
+    /// Draws parts and runs them until none is left.
+    fn work(&self) {
+        loop {
+            let part = self.next.fetch_add(1, Relaxed);
+            if part >= self.parts {
+                return;
+            }
+            // SAFETY: the part was drawn and is not done, so `done` is below `parts`, so the caller, who owns the closure,
+            // is still in `for_each_part`.
+            let result = catch_unwind(AssertUnwindSafe(|| unsafe { (*self.body)(part) }));
+            if let Err(panic) = result {
+                self.end.lock().panic.get_or_insert(panic);
+            }
+            // Release: what the part wrote; pairs with the caller's acquire, also through the other parts' additions.
+            if self.done.fetch_add(1, AcqRel) + 1 == self.parts && self.end.lock().caller_sleeps {
+                self.is_over.notify_one();
+            }
+        }
+    }
+
+    fn wait(&self) {
+        // Parts are alike, so the helper is about to end: spin first (guess), since sleeping costs about 10 µs.
+        let mut turns = 0;
+        while self.done.load(Acquire) < self.parts && turns < 200 {
+            raddle_sync::pause(&mut turns);
+        }
+        let mut end = self.end.lock();
+        while self.done.load(Acquire) < self.parts {
+            end.caller_sleeps = true;
+            end = self.is_over.wait(end);
+        }
+    }
+}
+
 impl Threads {
     /// Runs `body(0)` … `body(parts - 1)`, each once, in any order, on this thread and the helpers that it may use. How
-    /// work is cut into parts must depend on shapes only, never on the number of threads (T8).
+    /// work is cut into parts must depend on shapes only, never on the number of threads (T8). A panic of a part is raised
+    /// here when all other parts are done.
     pub fn for_each_part(self, parts: usize, body: impl Fn(usize) + Sync) {
-        (0..parts).for_each(body);
+        let helper_count = self.0.min(parts).saturating_sub(1);
+        if helper_count == 0 || FORKED.load(Relaxed) {
+            return (0..parts).for_each(body);
+        }
+        let Some(helpers) = helpers() else {
+            return (0..parts).for_each(body);
+        };
+        let body: &(dyn Fn(usize) + Sync) = &body;
+        // SAFETY: only the lifetime changes; `Job::work` says why nobody calls it after this function has returned.
+        let body: *const (dyn Fn(usize) + Sync + 'static) = unsafe { std::mem::transmute(body) };
+        let job = Arc::new(Job {
+            body,
+            parts,
+            next: AtomicUsize::new(0),
+            done: AtomicUsize::new(0),
+            end: Mutex::new(Rank::Leaf, End::default()),
+            is_over: Condvar::new(),
+        });
+        for _ in 0..helper_count.min(helpers.current_num_threads()) {
+            let job = job.clone();
+            helpers.spawn(move || job.work());
+        }
+        job.work();
+        job.wait();
+        let panic = job.end.lock().panic.take();
+        if let Some(panic) = panic {
+            resume_unwind(panic);
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_part_runs_once() {
+        for (threads, parts) in [(1, 5), (2, 0), (2, 1), (2, 1000), (8, 3), (8, 1000)] {
+            let runs: Vec<AtomicUsize> = (0..parts).map(|_| AtomicUsize::new(0)).collect();
+            Threads(threads).for_each_part(parts, |part| {
+                runs[part].fetch_add(1, Relaxed);
+            });
+            assert!(runs.iter().all(|count| count.load(Relaxed) == 1), "{threads} threads, {parts} parts");
+        }
+    }
+
+    #[test]
+    fn jobs_of_many_threads_and_nested_jobs_end() {
+        let total = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    for _ in 0..100 {
+                        Threads(4).for_each_part(8, |_| {
+                            Threads(2).for_each_part(3, |_| {
+                                total.fetch_add(1, Relaxed);
+                            });
+                        });
+                    }
+                });
+            }
+        });
+        assert_eq!(total.load(Relaxed), 8 * 100 * 8 * 3);
+    }
+
+    #[test]
+    fn a_panic_comes_out_when_all_parts_are_done() {
+        let done = AtomicUsize::new(0);
+        let result = catch_unwind(AssertUnwindSafe(|| {
+            Threads(2).for_each_part(100, |part| {
+                assert_ne!(part, 50, "planted");
+                done.fetch_add(1, Relaxed);
+            });
+        }));
+        let message = *result.expect_err("part 50 panics").downcast::<String>().expect("a formatted message");
+        assert!(message.contains("planted"), "{message}");
+        assert_eq!(done.load(Relaxed), 99);
     }
 }

@@ -140,6 +140,19 @@ pub enum Launch<'a> {
     Nothing,
 }
 
+impl Launch<'_> {
+    /// The name under which it appears in traces.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Launch::Kernel { kernel, .. } => kernel.name(),
+            Launch::Upload { .. } => "upload",
+            Launch::Download { .. } => "download",
+            Launch::FillBytes { .. } => "fill_bytes",
+            Launch::Nothing => "nothing",
+        }
+    }
+}
+
 /// Memory of the host as a plain address, so that a launch can be kept by a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostBytes {

@@ -1,0 +1,83 @@
+//! A launch: kept by a queue, and executed.
+
+use crate::{kernels, memory, threads::Threads};
+use raddle_hal::{Address, HostBytes, Kernel, KernelError, Launch, Operand};
+
+/// A launch that owns what `submit` only lent.
+pub enum Task {
+    Kernel {
+        kernel: Kernel,
+        operands: Box<[Operand]>,
+    },
+    /// The source has to be read at once, so it is copied.
+    Upload {
+        bytes: Box<[u8]>,
+        to: Address,
+    },
+    /// Everything else lends nothing.
+    Plain(Launch<'static>),
+}
+
+impl Task {
+    /// An owned copy.
+    ///
+    /// # Safety
+    /// - The source of an upload is readable.
+    pub unsafe fn new(launch: &Launch<'_>) -> Task {
+        match *launch {
+            Launch::Kernel { kernel, operands } => {
+                Task::Kernel { kernel: kernel.clone(), operands: operands.into() }
+            }
+            Launch::Upload { from, to } => {
+                // SAFETY: by contract the bytes are readable; an empty source may have any address.
+                let bytes = match from.size_bytes {
+                    0 => &[],
+                    size_bytes => unsafe { std::slice::from_raw_parts(from.address as *const u8, size_bytes) },
+                };
+                Task::Upload { bytes: bytes.into(), to }
+            }
+            Launch::Download { from, to } => Task::Plain(Launch::Download { from, to }),
+            Launch::FillBytes { to, size_bytes, value } => {
+                Task::Plain(Launch::FillBytes { to, size_bytes, value })
+            }
+            Launch::Nothing => Task::Plain(Launch::Nothing),
+        }
+    }
+
+    /// The launch again.
+    pub fn launch(&self) -> Launch<'_> {
+        match self {
+            Task::Kernel { kernel, operands } => Launch::Kernel { kernel, operands },
+            Task::Upload { bytes, to } => {
+                let from = HostBytes { address: bytes.as_ptr() as usize, size_bytes: bytes.len() };
+                Launch::Upload { from, to: *to }
+            }
+            Task::Plain(launch) => *launch,
+        }
+    }
+}
+
+fn pointer(address: Address) -> usize {
+    address.handle as usize + address.offset_bytes
+}
+
+/// Executes a launch on this thread, and helpers where it may.
+///
+/// # Safety
+/// - It is as the kernel's doc says; what it names is live.
+/// - Nobody else touches what is written, and nobody writes what is read, until this returns.
+pub unsafe fn perform(launch: &Launch<'_>, threads: Threads) -> Result<(), KernelError> {
+    // SAFETY, for all: the contract is the same; device and host memory don't overlap.
+    match *launch {
+        // SAFETY: as above.
+        Launch::Kernel { kernel, operands } => return unsafe { kernels::execute(kernel, operands, threads) },
+        // SAFETY: as above.
+        Launch::Upload { from, to } => unsafe { memory::copy(from.address, pointer(to), from.size_bytes, threads) },
+        // SAFETY: as above.
+        Launch::Download { from, to } => unsafe { memory::copy(pointer(from), to.address, to.size_bytes, threads) },
+        // SAFETY: as above.
+        Launch::FillBytes { to, size_bytes, value } => unsafe { memory::fill(pointer(to), size_bytes, value, threads) },
+        Launch::Nothing => {}
+    }
+    Ok(())
+}
