@@ -181,8 +181,10 @@ impl Shared {
         match result {
             Ok(result) => result,
             Err(_) => {
-                // The hook has printed the panic.
-                self.suspects.lock().push(Wait { queue, sequence });
+                // The hook has printed the panic. In a forked child the lock may be held for ever.
+                if let Some(mut suspects) = self.suspects.try_lock() {
+                    suspects.push(Wait { queue, sequence });
+                }
                 self.mode.fetch_or(LOST, Relaxed);
                 Ok(())
             }
@@ -204,7 +206,8 @@ impl Shared {
 
     #[cold]
     fn lost(&self) -> DeviceError {
-        DeviceError::Lost { reason: "a kernel panicked", suspects: self.suspects.lock().clone() }
+        let suspects = self.suspects.try_lock().map_or_else(Vec::new, |suspects| suspects.clone());
+        DeviceError::Lost { reason: "a kernel panicked", suspects }
     }
 }
 
@@ -255,21 +258,22 @@ impl Device for Cpu {
             self.start_workers()?;
             // SAFETY: by contract the source of an upload is readable now.
             let task = unsafe { Task::new(launch) };
-            self.shared.queues.push(queue, sequence, waits, task);
+            self.shared.queues.push(queue, waits, task);
             return Ok(Submitted::Queued);
         }
         if mode & LOST != 0 {
             return Err(self.shared.lost());
         }
-        self.shared.queues.claim_serially(queue, sequence, waits);
-        Ok(Submitted::Inline)
+        Ok(Submitted::Inline) // In a forked child: it runs there and then, and has no place on the queue.
     }
 
     #[inline]
     unsafe fn run(&self, queue: QueueId, sequence: u64, launch: &Launch<'_>) -> Result<(), KernelError> {
         // SAFETY: by the contract of `submit`; `Inline` meant that everything it has to wait for is over.
         let result = unsafe { self.shared.perform(queue, sequence, launch) };
-        self.shared.queues.finish(queue, sequence);
+        if self.shared.mode.load(Relaxed) & FORKED == 0 {
+            self.shared.queues.finish(queue, sequence);
+        }
         result
     }
 
@@ -283,9 +287,8 @@ impl Device for Cpu {
 
     fn synchronize(&self, queue: QueueId, sequence: u64) -> Result<(), DeviceError> {
         let shared = &*self.shared;
-        if shared.mode.load(Relaxed) & FORKED != 0 {
-            shared.queues.synchronize_serially(queue, sequence);
-        } else {
+        // In a forked child there is nobody to wait for.
+        if shared.mode.load(Relaxed) & FORKED == 0 {
             shared.queues.synchronize(queue, sequence, &|queue, sequence, task| {
                 shared.run_task(queue, sequence, task);
             });
@@ -302,11 +305,9 @@ impl Device for Cpu {
         errors.remove(position).map(|(_, error)| error)
     }
 
-    /// What was in flight in the parent counts as complete here, and what it would have written is undefined: whoever
-    /// forks and goes on with the results synchronizes first.
+    /// The words of the queues stay as they were; no lock is looked at again.
     fn after_fork(&self) {
         threads::set_forked();
-        self.shared.queues.forget_tasks();
         self.shared.mode.fetch_or(FORKED, Relaxed);
     }
 }

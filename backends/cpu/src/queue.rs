@@ -80,8 +80,6 @@ struct Lists<T> {
 struct Queue<T> {
     /// The completed number and the bits. Anyone reads it; who may change it is said above.
     word: AtomicU64,
-    /// The highest number taken. Written by the submitter (one at a time, by contract), read after a fork.
-    submitted: AtomicU64,
     /// Before others? Set once, when the queue is opened.
     urgent: AtomicBool,
     lists: Mutex<Lists<T>>,
@@ -113,7 +111,6 @@ impl<T> Queues<T> {
         let queue = |_| {
             Padded(Queue {
                 word: AtomicU64::new(0),
-                submitted: AtomicU64::new(0),
                 urgent: AtomicBool::new(false),
                 lists: Mutex::new(Rank::Queue, Lists { tasks: VecDeque::new(), waiters: Vec::new() }),
                 progress: Condvar::new(),
@@ -167,13 +164,9 @@ impl<T> Queues<T> {
     pub fn claim(&self, id: QueueId, sequence: u64, waits: &[Wait]) -> bool {
         let queue = self.queue(id);
         let before = (sequence - 1) << NUMBER_SHIFT;
-        let claimed = waits.iter().all(|wait| self.is_over(wait))
+        waits.iter().all(|wait| self.is_over(wait))
             // Acquire pairs with the release of whoever completed the number before.
-            && queue.word.compare_exchange(before, before | HELD | RUNS, Acquire, Relaxed).is_ok();
-        if claimed {
-            queue.submitted.store(sequence, Relaxed);
-        }
-        claimed
+            && queue.word.compare_exchange(before, before | HELD | RUNS, Acquire, Relaxed).is_ok()
     }
 
     /// Completes what was claimed, and passes the right on if tasks have come meanwhile.
@@ -189,11 +182,10 @@ impl<T> Queues<T> {
     }
 
     /// Keeps a task that can't be claimed.
-    pub fn push(&self, id: QueueId, sequence: u64, waits: &[Wait], body: T) {
+    pub fn push(&self, id: QueueId, waits: &[Wait], body: T) {
         let queue = self.queue(id);
         let task =
             Task { waits: waits.iter().filter(|wait| !self.is_over(wait)).copied().collect(), body };
-        queue.submitted.store(sequence, Relaxed);
         let mut lists = queue.lists.lock();
         lists.tasks.push_back(task);
         // Acquire: if the right comes to us, so does what the last holder wrote. Release: the next holder is behind us.
@@ -371,35 +363,6 @@ impl<T> Queues<T> {
                     lists = queue.progress.wait(lists);
                 }
             }
-        }
-    }
-
-    // ------------------------------------------------------------ after a fork: no lock, no other thread
-
-    /// In a child: whatever was taken counts as complete, since the threads that would run it are not here.
-    pub fn forget_tasks(&self) {
-        for queue in &self.queues {
-            queue.word.store(queue.submitted.load(Relaxed) << NUMBER_SHIFT, Relaxed);
-        }
-    }
-
-    /// In a child: as [`Queues::claim`], but waits until it may. Only threads that the child itself has made can be waited
-    /// for, each inside a task, so this ends.
-    pub fn claim_serially(&self, id: QueueId, sequence: u64, waits: &[Wait]) {
-        let word = &self.queue(id).word;
-        let mut turns = 0;
-        while word.load(Acquire) & HELD != 0 || !waits.iter().all(|wait| self.is_over(wait)) {
-            raddle_sync::pause(&mut turns);
-        }
-        // A submission that the fork has cut off may have used a number or not: what the caller says now counts.
-        word.store((sequence - 1) << NUMBER_SHIFT | HELD | RUNS, Relaxed);
-    }
-
-    /// In a child: waits for a task that another thread is in.
-    pub fn synchronize_serially(&self, id: QueueId, sequence: u64) {
-        let mut turns = 0;
-        while self.completed(id) < sequence {
-            raddle_sync::pause(&mut turns);
         }
     }
 }

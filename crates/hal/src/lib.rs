@@ -290,6 +290,8 @@ pub trait Device: Send + Sync {
     fn take_kernel_error(&self, queue: QueueId, sequence: u64) -> Option<KernelError>;
 
     /// Called in a forked child before anything else there (single-threaded). Only for devices that survive it: from
-    /// now on `submit` always answers `Inline` and `run` uses no other thread.
+    /// now on `submit` always answers `Inline` and `run` uses no other thread. Calls don't overlap any more, a launch is
+    /// complete when `run` returns, and it uses no number: numbers stay as they were, so that what was in flight in the
+    /// parent, and is lost to the child, stays incomplete. `synchronize` returns at once.
     fn after_fork(&self) {}
 }
