@@ -1,20 +1,14 @@
 //! A record of what ran when, for the Chrome and Perfetto trace viewers. Off unless asked for; then each op costs a few
 //! dozen nanoseconds and the record is bounded.
 
-use raddle_sync::{Mutex, Rank};
-use std::{
-    sync::{
-        OnceLock,
-        atomic::{AtomicBool, Ordering::Relaxed},
-    },
-    time::Instant,
-};
+use raddle_sync::global::{AtomicBool, Mutex, MutexGuard, OnceLock, Ordering::Relaxed, PoisonError};
+use std::time::Instant;
 
 /// Spans that are kept; later ones are counted only.
 const SPAN_COUNT_MAX: usize = 1 << 20; // guess: about 100 MiB of JSON
 
 static ON: AtomicBool = AtomicBool::new(false);
-static RECORD: Mutex<Trace> = Mutex::new(Rank::Leaf, Trace { spans: Vec::new(), dropped: 0 });
+static RECORD: Mutex<Trace> = Mutex::new(Trace { spans: Vec::new(), dropped: 0 });
 
 /// What a span shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +47,10 @@ pub struct Trace {
     pub dropped: u64,
 }
 
+fn record() -> MutexGuard<'static, Trace> {
+    RECORD.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 fn origin() -> Instant {
     static ORIGIN: OnceLock<Instant> = OnceLock::new();
     *ORIGIN.get_or_init(Instant::now)
@@ -67,7 +65,7 @@ pub fn enable() {
 /// Stops recording and takes what there is.
 pub fn take() -> Trace {
     ON.store(false, Relaxed);
-    std::mem::take(&mut *RECORD.lock())
+    std::mem::take(&mut *record())
 }
 
 /// The time, if a trace is being recorded.
@@ -107,7 +105,7 @@ pub fn ran(queue: (u8, u8), sequence: u64, name: &'static str, start_ns: u64) {
 }
 
 fn push(span: Span) {
-    let mut record = RECORD.lock();
+    let mut record = record();
     if record.spans.len() < SPAN_COUNT_MAX {
         record.spans.push(span);
     } else {

@@ -32,8 +32,8 @@ pub(crate) const CLASS_COUNT: usize = 36;
 /// The class of blocks past those.
 pub(crate) const LARGE: u8 = u8::MAX;
 /// Slabs of small blocks hold about so many, within bounds.
-const SLAB_BLOCK_COUNT: usize = 16; // guess
-const SLAB_BYTES_MIN: usize = 1 << 16; // guess
+const SLAB_BLOCK_COUNT: usize = if cfg!(loom) { 1 } else { 16 }; // guess
+const SLAB_BYTES_MIN: usize = if cfg!(loom) { UNIT_BYTES } else { 1 << 16 }; // guess
 /// Blocks that go from the centre to a magazine at once.
 const BATCH_COUNT: usize = 16; // guess
 /// A magazine's counts are added to the device's once they come to so many bytes: `allocated` may lag by this for each
@@ -188,10 +188,10 @@ impl DeviceInner {
                     });
                     match block {
                         Some(block) => block,
-                        None => self.refill(class, slot, Some(local))?,
+                        None => self.refill(size_bytes, slot, Some(local))?,
                     }
                 }
-                None => self.refill(class, 0, None)?,
+                None => self.refill(size_bytes, 0, None)?,
             }
         };
         let buffer = block.give(size_bytes);
@@ -205,10 +205,11 @@ impl DeviceInner {
     #[cold]
     fn refill(
         &'static self,
-        class: usize,
+        asked_bytes: usize,
         slot: usize,
         local: Option<&'static local::Local>,
     ) -> Result<FreeBlock> {
+        let class = class_of(asked_bytes) as usize;
         let size_bytes = class_size_bytes(class);
         let mut batch: Vec<FreeBlock> = {
             let mut shelf = self.allocator.centre[class].lock();
@@ -226,19 +227,20 @@ impl DeviceInner {
                 Ok(block) => block,
                 Err(DeviceError::OutOfMemory { .. }) => {
                     self.put_centre(class, &mut batch);
-                    return self.allocate_scarce(size_bytes, || self.take_centre(class));
+                    return self.allocate_scarce(asked_bytes, || self.take_centre(class));
                 }
                 Err(error) => return Err(self.error(error)),
             },
         };
         let mut counts = Counts { allocated_bytes: size_bytes as i64, allocations: 1, ..Counts::default() };
         if let Some(local) = local {
-            batch = local.magazine.with(|shelves| {
-                let rest = batch
-                    .drain(..)
-                    .filter_map(|block| shelves.put(block, slot, |tick| self.is_complete(tick)));
-                rest.collect()
+            let mut rest = batch.split_off(batch.len().min(keep_count_max(class) / 2));
+            local.magazine.with(|shelves| {
+                batch.drain(..).for_each(|block| {
+                    shelves.put(block, slot, |tick| self.is_complete(tick), &mut rest);
+                });
             });
+            batch = rest;
         }
         self.put_centre(class, &mut batch);
         self.allocator.collect(&mut counts);
@@ -249,6 +251,12 @@ impl DeviceInner {
         if !batch.is_empty() {
             self.allocator.centre[class].lock().blocks.append(batch);
         }
+    }
+
+    /// Takes all small blocks of the centre, for a model.
+    #[cfg(all(test, loom))]
+    pub(crate) fn take_all(&self, into: &mut Vec<FreeBlock>) {
+        self.allocator.centre.iter().for_each(|shelf| into.append(&mut shelf.lock().blocks));
     }
 
     fn take_centre(&self, class: usize) -> Option<FreeBlock> {
@@ -499,10 +507,7 @@ pub(crate) fn free(mut block: FreeBlock) {
         if shelves.counts.allocated_bytes < -COUNT_BYTES_MAX {
             device.allocator.collect(&mut shelves.counts);
         }
-        if let Some(block) = shelves.put(block, slot, |tick| device.is_complete(tick)) {
-            shelves.overflow(class, &mut overflow);
-            overflow.push(block);
-        }
+        shelves.put(block, slot, |tick| device.is_complete(tick), &mut overflow);
     });
     if !overflow.is_empty() {
         device.put_centre(class, &mut overflow);

@@ -12,6 +12,9 @@ use raddle_sync::{
 };
 use std::ptr::NonNull;
 
+// As for `DeviceInner`.
+impl std::panic::RefUnwindSafe for Block {}
+
 const RECORDED_COUNT: usize = SLOT_COUNT.div_ceil(64);
 
 /// A piece of a slab.

@@ -14,9 +14,10 @@ use raddle_hal::{self as hal, Kernel, Launch, Priority};
 use raddle_sync::{
     Mutex, MutexGuard, Rank,
     atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering::*},
+    global,
 };
 use smallvec::SmallVec;
-use std::{ptr, sync::atomic::AtomicU16};
+use std::ptr;
 
 /// Devices that a process can have opened at once: a tick has 8 bits for them.
 const DEVICE_COUNT_MAX: usize = 256;
@@ -43,8 +44,11 @@ pub(crate) struct DeviceInner {
     pub(crate) idle_locals: Mutex<Vec<&'static Local>>,
     /// The process's count of forks when it was opened, and when the hal last heard of one.
     pub(crate) forks: u32,
-    pub(crate) forks_seen: std::sync::atomic::AtomicU32,
+    pub(crate) forks_seen: global::AtomicU32,
 }
+
+// A panic leaves nothing half done: locks aren't poisoned, and what they guard is restored by `Drop`.
+impl std::panic::RefUnwindSafe for DeviceInner {}
 
 impl std::fmt::Debug for DeviceInner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -53,8 +57,7 @@ impl std::fmt::Debug for DeviceInner {
 }
 
 /// Indices of devices that are open.
-static OPEN: std::sync::Mutex<[bool; DEVICE_COUNT_MAX]> = std::sync::Mutex::new([false; DEVICE_COUNT_MAX]);
-static OPEN_COUNT: AtomicU16 = AtomicU16::new(0);
+static OPEN: global::Mutex<[bool; DEVICE_COUNT_MAX]> = global::Mutex::new([false; DEVICE_COUNT_MAX]);
 
 impl DeviceInner {
     pub(crate) fn new(hal: Box<dyn hal::Device>, index: u8) -> DeviceInner {
@@ -73,7 +76,7 @@ impl DeviceInner {
             locals: Mutex::new(Rank::Pool, Vec::new()),
             idle_locals: Mutex::new(Rank::Leaf, Vec::new()),
             forks: fork::count(),
-            forks_seen: std::sync::atomic::AtomicU32::new(fork::count()),
+            forks_seen: global::AtomicU32::new(fork::count()),
             hal,
         }
     }
@@ -169,18 +172,65 @@ pub struct StreamStats {
     pub waits_elided: u64,
 }
 
+/// Describes a kernel and its operands as the device and the stream want them.
+#[inline]
+fn with_launch<R>(
+    op: &'static str,
+    device: &'static DeviceInner,
+    kernel: &Kernel,
+    operands: &[Operand<'_>],
+    then: impl FnOnce(&Launch<'_>, &[Touch<'_>]) -> R,
+) -> R {
+    let mut views: SmallVec<[hal::Operand; 6]> = SmallVec::new();
+    let mut touches: SmallVec<[Touch<'_>; 6]> = SmallVec::new();
+    let reads_outputs = kernel.reads_outputs();
+    for operand in operands {
+        let block = operand.buffer.block();
+        debug_assert!(ptr::eq(block.device, device), "{op}: an operand is of another device");
+        debug_assert!(
+            operand.layout.end() * operand.dtype.size_bytes() <= operand.buffer.size_bytes(),
+            "{op}: {:?} of {} leaves its buffer of {} bytes",
+            operand.layout,
+            operand.dtype,
+            operand.buffer.size_bytes()
+        );
+        let view = hal::View { address: block.address, dtype: operand.dtype, layout: *operand.layout };
+        views.push(match operand.access {
+            Access::Read => hal::Operand::In(view),
+            Access::Write => hal::Operand::Out(view),
+        });
+        // Only a block that carries a failure needs to know.
+        let whole = operand.access == Access::Write
+            && block.taint.load(Relaxed) != 0
+            && !reads_outputs
+            && operand.layout.is_contiguous()
+            && operand.layout.element_count() * operand.dtype.size_bytes() >= operand.buffer.size_bytes();
+        touches.push(Touch { block, access: operand.access, whole });
+    }
+    then(&Launch::Kernel { kernel, operands: &views }, &touches)
+}
+
+impl crate::Stream {
+    /// As [`Device::submit_named`], on this stream.
+    pub fn submit_kernel(self, op: &'static str, kernel: &Kernel, operands: &[Operand<'_>]) -> Result<()> {
+        with_launch(op, self.0.device, kernel, operands, |launch, touches| {
+            if fork::is_child(self.0.device) {
+                return fork::submit(self.0.device, op, launch, touches);
+            }
+            self.0.submit(op, launch, touches, &[])
+        })
+    }
+}
+
 impl Device {
     /// Takes a hal device into service. It stays so until [`Device::close`] or the end of the process.
     pub fn open(hal: Box<dyn hal::Device>) -> Result<Device> {
         fork::watch();
-        let mut open = OPEN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut open = OPEN.lock().unwrap_or_else(global::PoisonError::into_inner);
         let Some(index) = open.iter().position(|open| !open) else {
-            let count = usize::from(OPEN_COUNT.load(std::sync::atomic::Ordering::Relaxed));
-            let name = hal.info().name.clone();
-            return Err(Error::TooManyDevices { name, count, count_max: DEVICE_COUNT_MAX });
+            return Err(Error::TooManyDevices { name: hal.info().name.clone(), count_max: DEVICE_COUNT_MAX });
         };
         open[index] = true;
-        OPEN_COUNT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         Ok(Device(Box::leak(Box::new(DeviceInner::new(hal, index as u8)))))
     }
 
@@ -192,8 +242,7 @@ impl Device {
         self.empty_cache();
         let closed = self.memory_stats().reserved_bytes == 0;
         if closed {
-            OPEN.lock().unwrap_or_else(std::sync::PoisonError::into_inner)[self.0.index as usize] = false;
-            OPEN_COUNT.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
+            OPEN.lock().unwrap_or_else(global::PoisonError::into_inner)[self.0.index as usize] = false;
         }
         Ok(closed)
     }
@@ -230,35 +279,9 @@ impl Device {
     }
 
     /// As [`Device::submit`], under the name that errors and traces show.
+    #[inline]
     pub fn submit_named(&self, op: &'static str, kernel: &Kernel, operands: &[Operand<'_>]) -> Result<()> {
-        let mut views: SmallVec<[hal::Operand; 6]> = SmallVec::new();
-        let mut touches: SmallVec<[Touch<'_>; 6]> = SmallVec::new();
-        let accumulates =
-            matches!(kernel, Kernel::Scatter { .. } | Kernel::SparseMatMulBackward | Kernel::MatMul { .. });
-        for operand in operands {
-            let block = operand.buffer.block();
-            debug_assert!(ptr::eq(block.device, self.0), "{op}: an operand is of another device");
-            debug_assert!(
-                operand.layout.end() * operand.dtype.size_bytes() <= operand.buffer.size_bytes(),
-                "{op}: {:?} of {} leaves its buffer of {} bytes",
-                operand.layout,
-                operand.dtype,
-                operand.buffer.size_bytes()
-            );
-            let view = hal::View { address: block.address, dtype: operand.dtype, layout: *operand.layout };
-            views.push(match operand.access {
-                Access::Read => hal::Operand::In(view),
-                Access::Write => hal::Operand::Out(view),
-            });
-            // Only a block that carries a failure needs to know.
-            let whole = operand.access == Access::Write
-                && block.taint.load(Relaxed) != 0
-                && !accumulates
-                && operand.layout.is_contiguous()
-                && operand.layout.element_count() * operand.dtype.size_bytes() >= operand.buffer.size_bytes();
-            touches.push(Touch { block, access: operand.access, whole });
-        }
-        self.launch(op, &Launch::Kernel { kernel, operands: &views }, &touches)
+        with_launch(op, self.0, kernel, operands, |launch, touches| self.launch(op, launch, touches))
     }
 
     #[inline]

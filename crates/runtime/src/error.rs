@@ -1,6 +1,5 @@
 //! What can go wrong below tensors.
 
-use raddle_base::Dims;
 use raddle_hal::{DeviceError, KernelError};
 
 /// An error of the runtime. Data, not sentences; the text says where, what, expected, found.
@@ -43,11 +42,8 @@ pub enum Error {
     #[error("{device}: stream {stream:#x} has used up its sequence numbers, use another one")]
     StreamExhausted { device: String, stream: u64 },
     /// The process has opened as many devices as ticks can name.
-    #[error("open: {name} would be device {count}, at most {count_max} can be open")]
-    TooManyDevices { name: String, count: usize, count_max: usize },
-    /// A shape that is no memory of any machine.
-    #[error("allocate: shape {shape:?} takes more bytes than can be addressed")]
-    TooLarge { shape: Dims },
+    #[error("open: no room for {name}, {count_max} devices are open")]
+    TooManyDevices { name: String, count_max: usize },
     /// A file could not be mapped.
     #[error("{path}: {reason}")]
     File { path: String, reason: String },

@@ -7,8 +7,7 @@
 
 use crate::{Access, Buffer, Error, Result, block::FreeBlock, device::DeviceInner, submit::Touch};
 use raddle_hal::{Address, Launch, QueueId};
-use raddle_sync::atomic::Ordering::*;
-use std::sync::atomic::{AtomicBool, AtomicU32};
+use raddle_sync::global::{AtomicBool, AtomicU32, Once, Ordering::*};
 
 /// How often this process descends by fork from the one that first opened a device.
 static FORKS: AtomicU32 = AtomicU32::new(0);
@@ -23,7 +22,7 @@ extern "C" fn in_child() {
 
 /// Arranges for children to know. Once a process.
 pub(crate) fn watch() {
-    static ONCE: std::sync::Once = std::sync::Once::new();
+    static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         // SAFETY: the handler touches atomics only, and lives as long as the process.
         unsafe { libc::pthread_atfork(None, None, Some(in_child)) };

@@ -17,9 +17,15 @@ mod large;
 mod local;
 mod magazine;
 mod marks;
+#[cfg(all(test, loom))]
+mod models;
+#[cfg(test)]
+mod oracle;
 mod stream;
 mod submit;
 mod taint;
+#[cfg(all(test, not(loom)))]
+mod tests;
 mod tick;
 
 pub use alloc::MemoryStats;

@@ -41,7 +41,13 @@ impl Local {
         self.stream.get().map_or(0, |stream| stream.slot)
     }
 
-    fn unbind(&self) {
+    /// Binds the thread that it belongs to.
+    #[cfg(all(test, loom))]
+    pub(crate) fn bind_now(&self) -> Result<&'static StreamInner> {
+        bind(self)
+    }
+
+    pub(crate) fn unbind(&self) {
         if let Some(stream) = self.stream.take() {
             stream.users.fetch_sub(1, Relaxed);
         }
@@ -80,6 +86,9 @@ thread_local! {
 /// What this thread has on a device; none while the thread-locals are being destroyed.
 #[inline]
 pub(crate) fn get(device: &'static DeviceInner) -> Option<&'static Local> {
+    if cfg!(loom) {
+        return None; // loom's threads share one thread's locals: models have magazines of their own
+    }
     match LAST.get() {
         Some(local) if std::ptr::eq(local.device, device) => Some(local),
         _ => find(device),
@@ -115,7 +124,7 @@ pub(crate) fn current(device: &'static DeviceInner) -> Result<&'static StreamInn
 }
 
 #[cold]
-fn bind(local: &'static Local) -> Result<&'static StreamInner> {
+fn bind(local: &Local) -> Result<&'static StreamInner> {
     // Made streams first, so that a device's few hardware queues aren't spread thin (trap 17): a new one only if all
     // that are there are in use.
     let _pool = local.device.pool.lock();

@@ -18,8 +18,8 @@ use raddle_sync::{
 };
 use std::collections::VecDeque;
 
-/// Blocks of a class that a magazine keeps, of each kind, and their bytes.
-const BLOCK_COUNT_MAX: usize = if cfg!(loom) { 1 } else { 64 }; // guess
+/// Blocks of a class that a magazine keeps, of each kind, and their bytes. Few in tests, so that they meet the bound.
+const BLOCK_COUNT_MAX: usize = if cfg!(test) { 2 } else { 64 }; // guess
 const CLASS_BYTES_MAX: usize = 1 << 19; // guess
 /// Pending blocks looked at when none is ready.
 const LOOK_COUNT: usize = 8; // guess
@@ -116,32 +116,30 @@ impl Shelves {
         })
     }
 
-    /// Puts a block back; gives it on if there is no room.
+    /// Puts a block back. From a full shelf the older half goes to `overflow`, so that a thread that only frees goes to the
+    /// centre rarely, and what was used last stays.
     #[inline]
     pub(crate) fn put(
         &mut self,
         mut block: FreeBlock,
         slot: usize,
         is_complete: impl Fn(Tick) -> bool,
-    ) -> Option<FreeBlock> {
+        overflow: &mut Vec<FreeBlock>,
+    ) {
         let class = block.get().class as usize;
-        let shelf = &mut self.classes[class];
-        let room = keep_count_max(class);
-        match block.get_mut().marks.uses(slot, is_complete) {
-            Uses::Pending if shelf.pending.len() < room => shelf.pending.push_back(block),
-            Uses::Over | Uses::Ordered if shelf.ready.len() < room => shelf.ready.push(block),
-            _ => return Some(block),
+        let Shelf { ready, pending } = &mut self.classes[class];
+        let (half, full) = (keep_count_max(class) / 2, keep_count_max(class));
+        if block.get_mut().marks.uses(slot, is_complete) == Uses::Pending {
+            if pending.len() >= full {
+                overflow.extend(pending.drain(..half));
+            }
+            pending.push_back(block);
+        } else {
+            if ready.len() >= full {
+                overflow.extend(ready.drain(..half));
+            }
+            ready.push(block);
         }
-        None
-    }
-
-    /// Takes half of what a full shelf holds, so that a thread that only frees goes to the centre rarely.
-    pub(crate) fn overflow(&mut self, class: usize, into: &mut Vec<FreeBlock>) {
-        let shelf = &mut self.classes[class];
-        let ready = shelf.ready.len() / 2;
-        into.extend(shelf.ready.drain(..ready));
-        let pending = shelf.pending.len() / 2;
-        into.extend(shelf.pending.drain(..pending));
     }
 
     /// Takes everything.

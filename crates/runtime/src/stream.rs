@@ -82,6 +82,9 @@ pub(crate) struct StreamInner {
     pub(crate) users: AtomicU32,
 }
 
+// As for `DeviceInner`.
+impl std::panic::RefUnwindSafe for StreamInner {}
+
 impl StreamInner {
     pub(crate) fn new(device: &'static DeviceInner, slot: usize, priority: Priority) -> StreamInner {
         StreamInner {

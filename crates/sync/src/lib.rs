@@ -28,6 +28,14 @@ pub mod thread {
     pub use std::thread::{Builder, JoinHandle, current, spawn, yield_now};
 }
 
+/// For statics of the process, which no model has: always std's.
+pub mod global {
+    pub use std::sync::{
+        LazyLock, Mutex, MutexGuard, Once, OnceLock, PoisonError,
+        atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering},
+    };
+}
+
 #[cfg(loom)]
 pub use loom::sync::Arc;
 /// Shared ownership, modelled.

@@ -9,7 +9,7 @@ use loom::sync as imp;
 use std::sync as imp;
 use std::{
     ops::{Deref, DerefMut},
-    sync::PoisonError,
+    sync::{PoisonError, TryLockError},
     time::Duration,
 };
 
@@ -77,8 +77,8 @@ impl<T> Mutex<T> {
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         let inner = match self.inner.try_lock() {
             Ok(inner) => inner,
-            Err(imp::TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(imp::TryLockError::WouldBlock) => return None,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
         };
         held::push(self.rank);
         Some(MutexGuard { rank: self.rank, inner: Some(inner) })

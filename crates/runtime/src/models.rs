@@ -1,0 +1,339 @@
+//! Models of the runtime under loom: the shipped code of marks, submission, completion, magazines and free against
+//! reuse, in every order of two threads with a few preemptions, judged by the oracle.
+//!
+//! Loom's threads share one operating-system thread, so the models use magazines and streams by name, and the way past
+//! the thread-locals: the centre. Run them by `cargo xtask loom`.
+
+use crate::{
+    magazine::Magazine,
+    oracle::{self, Oracle, op},
+    *,
+};
+use loom::thread;
+use raddle_sync::faults::{Fault, plant};
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+};
+
+/// Streams of a model: slots 0, 1 and 2.
+#[derive(Clone)]
+struct Model {
+    device: Device,
+    oracle: Arc<Oracle>,
+}
+
+impl Model {
+    fn stream(&self, slot: usize) -> Stream {
+        Stream(self.device.0.opened(slot))
+    }
+    fn op(&self, slot: usize, reads: &[&Buffer], writes: &[&Buffer]) {
+        op(self.stream(slot), reads, writes).unwrap();
+    }
+    fn written(&self, slot: usize) -> Buffer {
+        let buffer = self.device.allocate(64).unwrap();
+        self.op(slot, &[], &[&buffer]);
+        buffer
+    }
+    fn spawn(&self, body: impl FnOnce(Model) + 'static) -> thread::JoinHandle<()> {
+        let model = self.clone();
+        thread::spawn(move || body(model))
+    }
+}
+
+/// Runs `body` in every order that loom finds with at most `preemptions`. It must hold, or with a fault planted must be
+/// seen not to.
+fn explore(
+    name: &str,
+    fault: Option<Fault>,
+    preemptions: usize,
+    body: impl Fn(&Model) + Send + Sync + 'static,
+) {
+    static TURN: Mutex<()> = Mutex::new(());
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let _planted = fault.map(plant);
+    let count = Arc::new(AtomicUsize::new(0));
+    let counted = count.clone();
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    builder.max_branches = 20_000;
+    let result = catch_unwind(AssertUnwindSafe(|| {
+        builder.check(move || {
+            counted.fetch_add(1, Relaxed);
+            let (device, oracle) = oracle::open(1000);
+            (0..3).for_each(|slot| _ = device.0.stream(slot).unwrap());
+            let model = Model { device, oracle };
+            body(&model);
+            model.oracle.check().unwrap();
+        })
+    }));
+    let verdict = match result {
+        Ok(()) => "holds".to_string(),
+        Err(panic) => panic
+            .downcast_ref::<String>()
+            .cloned()
+            .or_else(|| panic.downcast_ref::<&str>().map(|text| text.to_string()))
+            .unwrap_or_default(),
+    };
+    let planted = fault.map_or("no fault", Fault::name);
+    println!("{name}, {planted}: {} executions, {preemptions} preemptions: {verdict}", count.load(Relaxed));
+    match fault {
+        None => assert_eq!(verdict, "holds"),
+        Some(_) => assert!(verdict.contains("race on"), "the fault was not caught"),
+    }
+}
+
+/// Two readers on their own streams, one writer on a third; the table of marks is made in the race.
+fn readers_and_writer(fault: Option<Fault>, preemptions: usize) {
+    explore("two readers and a writer", fault, preemptions, |model| {
+        let buffer = model.written(0);
+        let reader = |slot| {
+            let buffer = buffer.clone();
+            model.spawn(move |model| model.op(slot, &[&buffer], &[]))
+        };
+        let readers = [reader(0), reader(1)];
+        model.op(2, &[], &[&buffer]);
+        readers.into_iter().for_each(|reader| reader.join().unwrap());
+        model.op(2, &[], &[&buffer]); // sees every read mark
+    });
+}
+
+/// The same with the marks there already: readers don't touch `home`.
+fn registered_readers(fault: Option<Fault>, preemptions: usize) {
+    explore("two registered readers and a writer", fault, preemptions, |model| {
+        let buffer = model.written(2);
+        model.op(0, &[&buffer], &[]);
+        model.op(1, &[&buffer], &[]);
+        let other = {
+            let buffer = buffer.clone();
+            model.spawn(move |model| model.op(0, &[&buffer], &[]))
+        };
+        model.op(2, &[], &[&buffer]);
+        model.op(1, &[&buffer], &[]);
+        other.join().unwrap();
+        model.op(2, &[], &[&buffer]);
+    });
+}
+
+/// A stream reads again while another one makes the table and registers it there: the table must be seen whole.
+fn registered_by_another(fault: Option<Fault>, preemptions: usize) {
+    explore("registered by another", fault, preemptions, |model| {
+        let buffer = model.written(2);
+        model.op(0, &[&buffer], &[]);
+        let other = {
+            let buffer = buffer.clone();
+            model.spawn(move |model| model.op(1, &[&buffer], &[]))
+        };
+        model.op(0, &[&buffer], &[]);
+        other.join().unwrap();
+        model.op(2, &[], &[&buffer]);
+    });
+}
+
+/// A reader whose op may complete, and who drops the last handle or not, while the owner frees and takes memory again.
+fn free_and_reuse(fault: Option<Fault>, preemptions: usize) {
+    explore("reader against free and reuse", fault, preemptions, |model| {
+        let buffer = model.written(0);
+        let reader = {
+            let buffer = buffer.clone();
+            model.spawn(move |model| {
+                model.op(1, &[&buffer], &[]);
+                drop(buffer);
+                model.oracle.complete_next(0);
+                model.oracle.complete_next(1);
+            })
+        };
+        drop(buffer);
+        let next = model.device.allocate(64).unwrap();
+        model.op(0, &[], &[&next]);
+        reader.join().unwrap();
+        let last = model.device.allocate(64).unwrap();
+        model.op(2, &[], &[&last, &next]);
+    });
+}
+
+/// Two threads on one stream with operands in opposite orders, then a stream that depends on both.
+fn one_stream(fault: Option<Fault>, preemptions: usize) {
+    explore("two threads on one stream", fault, preemptions, |model| {
+        let (a, b) = (model.written(0), model.written(1));
+        let other = {
+            let (a, b) = (a.clone(), b.clone());
+            model.spawn(move |model| model.op(2, &[&b], &[&a]))
+        };
+        model.op(2, &[&a], &[&b]);
+        model.op(1, &[&a], &[&b]);
+        other.join().unwrap();
+    });
+}
+
+/// Opposite operands on two streams: no deadlock, and one of the two orders for both buffers.
+fn opposite_operands(fault: Option<Fault>, preemptions: usize) {
+    explore("opposite operands", fault, preemptions, |model| {
+        let (a, b) = (model.device.allocate(64).unwrap(), model.device.allocate(64).unwrap());
+        let other = {
+            let (a, b) = (a.clone(), b.clone());
+            model.spawn(move |model| model.op(1, &[&b], &[&a]))
+        };
+        model.op(0, &[&a], &[&b]);
+        other.join().unwrap();
+        model.op(2, &[&a, &b], &[]);
+    });
+}
+
+/// Stream 1 hands `y` over and only then learns of `x`: who waits for `y` has not waited for `x`.
+fn learns_after_the_tick(fault: Option<Fault>, preemptions: usize) {
+    explore("the producer learns after the tick", fault, preemptions, |model| {
+        let (x, y) = (model.device.allocate(64).unwrap(), model.device.allocate(64).unwrap());
+        let producer = {
+            let (x, y) = (x.clone(), y.clone());
+            model.spawn(move |model| {
+                model.op(2, &[], &[&x]);
+                model.op(1, &[], &[&y]);
+                model.op(1, &[&x], &[]);
+            })
+        };
+        model.op(0, &[&y], &[]);
+        model.op(0, &[&x], &[]);
+        producer.join().unwrap();
+    });
+}
+
+/// A thread's magazine, emptied by another thread while its owner allocates and frees: no block in two hands.
+fn magazine_is_stolen_from(fault: Option<Fault>, preemptions: usize) {
+    explore("a magazine is stolen from", fault, preemptions, |model| {
+        let magazine = loom::sync::Arc::new(Magazine::new());
+        let is_complete = {
+            let device = model.device;
+            move |tick| device.0.is_complete(tick)
+        };
+        let buffer = model.written(1);
+        let mut blocks = Vec::new();
+        drop(buffer); // to the centre
+        model.device.0.take_all(&mut blocks);
+        assert!(!blocks.is_empty());
+        let mut rest = Vec::new();
+        magazine.with(|shelves| {
+            blocks.drain(..).for_each(|block| shelves.put(block, 0, &is_complete, &mut rest))
+        });
+        let thief = {
+            let magazine = magazine.clone();
+            model.spawn(move |model| {
+                let mut taken = Vec::new();
+                magazine.with(|shelves| shelves.drain(&mut taken));
+                taken.into_iter().for_each(|block| model.op(2, &[], &[&block.give(64)]));
+            })
+        };
+        if let Some(block) = magazine.with(|shelves| shelves.take(0, 0, true, &is_complete)) {
+            model.op(0, &[], &[&block.give(64)]);
+        }
+        thief.join().unwrap();
+    });
+}
+
+/// Who sees a tick complete sees what the device wrote before; loom's cell is the device's memory.
+#[test]
+fn model_completion_publishes() {
+    explore("completion publishes", None, 6, |model| {
+        model.op(0, &[], &[]);
+        let result = loom::sync::Arc::new(raddle_sync::UnsafeCell::new(0));
+        let accelerator = {
+            let result = result.clone();
+            model.spawn(move |model| {
+                // SAFETY: loom checks it: the only reader comes after the completion.
+                result.with_mut(|result| unsafe { *result = 1 });
+                model.oracle.complete_next(0);
+                model.stream(0).0.poll();
+            })
+        };
+        if model.stream(0).0.completed.load(raddle_sync::atomic::Acquire) >= 1 {
+            // SAFETY: as above.
+            assert_eq!(result.with(|result| unsafe { *result }), 1);
+        }
+        accelerator.join().unwrap();
+    });
+}
+
+/// Threads bind to a stream and let go while others do: the counts add up, and two threads get different ones as long
+/// as there are free ones.
+#[test]
+fn model_binding() {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(3);
+    builder.check(|| {
+        let (device, _) = oracle::open(1000);
+        let bind = move || {
+            let local = crate::local::Local::new(device.0);
+            let slot = local.bind_now().unwrap().slot;
+            (local, slot)
+        };
+        let other = thread::spawn(move || {
+            let (local, slot) = bind();
+            let users = device.0.opened(slot).users.load(raddle_sync::atomic::Relaxed);
+            assert!(users >= 1);
+            local.unbind();
+        });
+        let (local, slot) = bind();
+        assert!(device.0.opened(slot).users.load(raddle_sync::atomic::Relaxed) >= 1);
+        other.join().unwrap();
+        assert_eq!(device.stream_users().iter().sum::<u32>(), 1);
+        local.unbind();
+        assert_eq!(device.stream_users().iter().sum::<u32>(), 0);
+    });
+}
+
+#[test]
+fn model_registered_by_another() {
+    registered_by_another(None, 6)
+}
+#[test]
+fn model_readers_and_writer() {
+    readers_and_writer(None, 3)
+}
+#[test]
+fn model_registered_readers() {
+    registered_readers(None, 5)
+}
+#[test]
+fn model_free_and_reuse() {
+    free_and_reuse(None, 4)
+}
+#[test]
+fn model_one_stream() {
+    one_stream(None, 5)
+}
+#[test]
+fn model_opposite_operands() {
+    opposite_operands(None, 5)
+}
+#[test]
+fn model_learns_after_the_tick() {
+    learns_after_the_tick(None, 5)
+}
+#[test]
+fn model_magazine() {
+    magazine_is_stolen_from(None, 5)
+}
+
+#[test]
+fn fault_one_read_mark() {
+    readers_and_writer(Some(Fault::one_read_mark), 2)
+}
+#[test]
+fn fault_no_wait_after_read() {
+    registered_readers(Some(Fault::no_wait_after_read), 2)
+}
+#[test]
+fn fault_current_clock() {
+    learns_after_the_tick(Some(Fault::current_clock), 3)
+}
+#[test]
+fn fault_free_without_fence() {
+    free_and_reuse(Some(Fault::free_without_fence), 2)
+}
+#[test]
+fn fault_forget_marks() {
+    magazine_is_stolen_from(Some(Fault::forget_marks), 2)
+}
