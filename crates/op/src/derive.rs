@@ -147,6 +147,8 @@ impl Program {
         let recorder = Recorder::default();
         let gradients = self.outputs.len();
 
+        let given: Vec<Expr> = (0..gradients).map(|output| recorder.input(output)).collect();
+
         // The forward computation, and which of its numbers depend on `wrt`.
         let mut ids: Vec<Id> = Vec::with_capacity(self.insts.len());
         let mut active = Vec::with_capacity(self.insts.len());
@@ -164,8 +166,8 @@ impl Program {
 
         // Backwards: every use of a value stands after it, so that its adjoint is whole when it is reached.
         let mut adjoints = Adjoints { active, gathered: vec![None; self.insts.len()] };
-        for (output, &id) in self.outputs.iter().enumerate() {
-            adjoints.give(id, Adjoint { value: recorder.input(output), guard: None });
+        for (&id, &value) in self.outputs.iter().zip(&given) {
+            adjoints.give(id, Adjoint { value, guard: None });
         }
         let mut by_input = vec![None; self.input_count()];
         for (position, &inst) in self.insts.iter().enumerate().rev() {
@@ -285,32 +287,29 @@ impl Pointwise {
     /// assert_eq!(Pointwise::gt.gradient_program(&[0]), None);
     /// ```
     pub fn gradient_program(self, wrt: &[usize]) -> Option<&'static Program> {
+        self.gradient_program_with(wrt, 0)
+    }
+
+    /// The same where some inputs are scalars (bit `i` for input `i`, none of them in `wrt`): these are its last
+    /// parameters, as in [`Pointwise::program_with`].
+    pub fn gradient_program_with(self, wrt: &[usize], scalars: usize) -> Option<&'static Program> {
         if !wrt.iter().all(|&input| self.is_differentiable_by(input)) {
             return None;
         }
         let wanted = |input: &usize| wrt.contains(input);
-        let set: usize = wrt.iter().map(|&input| 1 << input).fold(0, |set, bit| set | bit);
-        Some(self.programs().gradients[set].get_or_init(|| {
+        let set = wrt.iter().fold(0, |set, &input| set | 1 << input);
+        Some(self.programs().gradients[scalars][set].get_or_init(|| {
             let inputs = 0..self.row().inputs.len();
-            match self.record_stated_gradient() {
-                Some(mut program) => {
+            let gradient = match self.record_stated_gradient() {
+                Some(program) => {
                     let by = inputs.filter(|&input| self.is_differentiable_by(input));
-                    let kept = by.zip(&program.outputs).filter(|(input, _)| wanted(input));
-                    program.outputs = kept.map(|(_, &id)| id).collect();
-                    program.pruned()
+                    program
+                        .choose(by.enumerate().filter(|(_, input)| wanted(input)).map(|(output, _)| output))
                 }
                 None => self.program().gradient(&inputs.filter(wanted).collect::<Vec<_>>()),
-            }
+            };
+            // The output's gradient comes before the inputs.
+            gradient.with_scalars(scalars << 1)
         }))
-    }
-
-    /// [`Pointwise::gradient_program`] by all other inputs where one input is a scalar, which is the last parameter, as in
-    /// [`Pointwise::scalar_program`]. None if there is no gradient.
-    pub fn scalar_gradient_program(self, input: usize) -> Option<&'static Program> {
-        let others: Vec<usize> = (0..self.row().inputs.len())
-            .filter(|&other| other != input && self.is_differentiable_by(other))
-            .collect();
-        let gradient = self.gradient_program(&others).filter(|_| !others.is_empty())?;
-        Some(self.programs().scalar_gradient[input].get_or_init(|| gradient.with_scalar(input + 1)))
     }
 }

@@ -4,15 +4,21 @@
 //! - [`pointwise`]: what the rows are made into here.
 //! - [`expr`]: the language in which rows and fused closures are written. Writing one records a [`Program`].
 //! - [`program`]: the recorded form, which every backend runs or renders as source text; `derive` differentiates it.
+//! - [`render`]: programs as source text, for devices that compile it.
 //! - [`kernel`]: what a backend is asked to launch: a program, or one of a few structured kernels.
 #![forbid(unsafe_code)]
 
 mod derive;
+#[cfg(test)]
+mod eval;
 pub mod expr;
 pub mod kernel;
 pub mod pointwise;
 pub mod program;
+pub mod render;
 mod table;
+#[cfg(test)]
+mod tests;
 
 pub use expr::{Expr, Mask};
 pub use kernel::{

@@ -61,24 +61,22 @@ pub struct Row {
 /// The most inputs that a row has.
 const INPUT_COUNT_MAX: usize = 3;
 
+/// How many sets of inputs there are, each as bits.
+const SETS: usize = 1 << INPUT_COUNT_MAX;
+
 /// The programs of a row, each made when it is first asked for.
 pub(crate) struct Programs {
-    forward: OnceLock<Program>,
-    /// By the set of inputs whose gradients are wanted, as bits.
-    pub(crate) gradients: [OnceLock<Program>; 1 << INPUT_COUNT_MAX],
-    /// By the input that is a scalar.
-    scalar: [OnceLock<Program>; INPUT_COUNT_MAX],
-    /// Likewise, of the gradients by all others.
-    pub(crate) scalar_gradient: [OnceLock<Program>; INPUT_COUNT_MAX],
+    /// By the inputs that are scalars.
+    forward: [OnceLock<Program>; SETS],
+    /// By the inputs that are scalars and those whose gradients are wanted.
+    pub(crate) gradients: [[OnceLock<Program>; SETS]; SETS],
 }
 
 impl Programs {
     const fn new() -> Programs {
         Programs {
-            forward: OnceLock::new(),
-            gradients: [const { OnceLock::new() }; 1 << INPUT_COUNT_MAX],
-            scalar: [const { OnceLock::new() }; INPUT_COUNT_MAX],
-            scalar_gradient: [const { OnceLock::new() }; INPUT_COUNT_MAX],
+            forward: [const { OnceLock::new() }; SETS],
+            gradients: [const { [const { OnceLock::new() }; SETS] }; SETS],
         }
     }
 }
@@ -242,17 +240,20 @@ impl Pointwise {
 
     /// The recorded body.
     pub fn program(self) -> &'static Program {
-        self.programs().forward.get_or_init(|| self.record())
+        self.program_with(0)
     }
 
-    /// The body where one input is a scalar: it has one input fewer, and the scalar is its last parameter.
+    /// The body where some inputs are scalars: see [`Program::with_scalars`].
     ///
     /// ```
-    /// use raddle_op::Pointwise;
-    /// let plus = Pointwise::add.scalar_program(1);
-    /// assert_eq!((plus.input_count(), plus.param_count()), (1, 1));
+    /// use raddle_op::{Pointwise, Program};
+    /// let halve = Pointwise::div.program_with(0b10);
+    /// assert_eq!(*halve, Program::record_many(|[x], [y]| [x / y]));
     /// ```
-    pub fn scalar_program(self, input: usize) -> &'static Program {
-        self.programs().scalar[input].get_or_init(|| self.program().with_scalar(input))
+    pub fn program_with(self, scalars: usize) -> &'static Program {
+        self.programs().forward[scalars].get_or_init(|| match scalars {
+            0 => self.record(),
+            scalars => self.program().with_scalars(scalars),
+        })
     }
 }

@@ -181,6 +181,11 @@ impl Program {
     pub fn output_is_mask(&self, index: usize) -> bool {
         self.insts[self.outputs[index].0 as usize].is_mask()
     }
+    /// The same with some of its outputs.
+    pub(crate) fn choose(mut self, outputs: impl Iterator<Item = usize>) -> Program {
+        self.outputs = outputs.map(|output| self.outputs[output]).collect();
+        self.pruned()
+    }
     /// The same without the instructions that no output needs.
     pub(crate) fn pruned(self) -> Program {
         let mut needed = vec![false; self.insts.len()];
@@ -199,19 +204,25 @@ impl Program {
         let outputs = self.outputs.iter().map(|id| renamed[id.0 as usize]).collect();
         Program { insts: kept, outputs, ..self }
     }
-    /// The same with one input made a scalar parameter, the last one; the inputs after it move up.
-    pub fn with_scalar(&self, input: usize) -> Program {
-        let input = input as u8;
+    /// The same with some inputs made scalars (bit `i` of `scalars` for input `i`): these become parameters behind the
+    /// program's own, in their order, and the other inputs move up.
+    pub fn with_scalars(&self, scalars: usize) -> Program {
+        let is_scalar = |input: usize| scalars >> input & 1 == 1;
+        // How many inputs of the same sort stand before it.
+        let rank =
+            |input: usize| (0..input).filter(|&other| is_scalar(other) == is_scalar(input)).count() as u8;
         let mut program = self.clone();
         for inst in &mut program.insts {
             match *inst {
-                Inst::Input(index) if index == input => *inst = Inst::Param(self.params),
-                Inst::Input(index) if index > input => *inst = Inst::Input(index - 1),
+                Inst::Input(input) if is_scalar(input.into()) => {
+                    *inst = Inst::Param(self.params + rank(input.into()));
+                }
+                Inst::Input(input) => *inst = Inst::Input(rank(input.into())),
                 _ => {}
             }
         }
-        program.inputs -= 1;
-        program.params += 1;
+        program.inputs -= scalars.count_ones() as u8;
+        program.params += scalars.count_ones() as u8;
         program
     }
     /// Does it only move (and convert) its one input?
