@@ -1,0 +1,193 @@
+//! The layer rule: a crate knows crates of lower layers and no others, and only the facade knows a backend.
+
+use crate::{command, failed};
+use serde_json::Value;
+
+/// The layers from the ground up, as in ARCHITECTURE.md. Crates of one layer don't know each other.
+const LAYERS: [&[&str]; 10] = [
+    &["raddle-base", "raddle-sync"],
+    &["raddle-op"],
+    &["raddle-hal"],
+    &["raddle-runtime", "raddle-sanitize"],
+    &["raddle-tensor"],
+    &["raddle-grad"],
+    &["raddle-nn", "raddle-optim"],
+    &["raddle-serve", "raddle-transfer"],
+    &["raddle"],
+    &["raddle-cli", "raddle-conformance", "raddle-benches", "raddle-fuzz", "raddle-examples"],
+];
+/// Backends stand on this layer and those below it.
+const HAL_LAYER: usize = 2;
+const BACKENDS: [&str; 4] = ["raddle-cpu", "raddle-sim", "raddle-cuda", "raddle-metal"];
+const FACADE: &str = "raddle";
+/// Knows nobody.
+const XTASK: &str = "xtask";
+/// These use no other crate than `half` (and `sync` what it is made of in models).
+const LEAN: [(&str, &[&str]); 4] = [
+    ("raddle-base", &["half"]),
+    ("raddle-sync", &["loom"]),
+    ("raddle-op", &["half"]),
+    ("raddle-hal", &["half"]),
+];
+
+/// A crate of the workspace and what it depends on.
+pub struct Package {
+    name: String,
+    /// Name, and whether it is there for tests only.
+    dependencies: Vec<(String, bool)>,
+}
+
+/// Asks cargo for the crates and checks them.
+pub fn run() -> crate::Outcome {
+    let metadata = command::capture(command::cargo().args([
+        "metadata",
+        "--no-deps",
+        "--format-version",
+        "1",
+        "--quiet",
+    ]))?;
+    if !metadata.is_good() {
+        return failed(format!("cargo metadata failed: {}", metadata.stderr.trim()));
+    }
+    let violations = match serde_json::from_str(&metadata.stdout) {
+        Ok(value) => check(&packages(&value)),
+        Err(error) => return failed(format!("cargo metadata: {error}")),
+    };
+    if violations.is_empty() { Ok(()) } else { failed(violations.join("\n")) }
+}
+
+fn packages(metadata: &Value) -> Vec<Package> {
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let name = |value: &Value| value["name"].as_str().unwrap_or_default().to_string();
+    list(&metadata["packages"])
+        .iter()
+        .map(|package| Package {
+            name: name(package),
+            dependencies: list(&package["dependencies"])
+                .iter()
+                .map(|dependency| (name(dependency), dependency["kind"] == "dev"))
+                .collect(),
+        })
+        .collect()
+}
+
+fn layer(name: &str) -> Option<usize> {
+    LAYERS.iter().position(|layer| layer.contains(&name))
+}
+
+/// What breaks the rule, in words.
+pub fn check(packages: &[Package]) -> Vec<String> {
+    let mut violations = Vec::new();
+    let ours: Vec<&str> = packages.iter().map(|package| package.name.as_str()).collect();
+    for package in packages {
+        let name = package.name.as_str();
+        // The highest layer that it may know.
+        let below = if BACKENDS.contains(&name) {
+            HAL_LAYER + 1
+        } else if name == XTASK {
+            0
+        } else if let Some(layer) = layer(name) {
+            layer
+        } else {
+            violations.push(format!(
+                "{name}: has no layer; give it one in xtask/src/layers.rs and ARCHITECTURE.md"
+            ));
+            continue;
+        };
+        for (dependency, for_tests) in &package.dependencies {
+            let dependency = dependency.as_str();
+            let lean = LEAN.iter().find(|(lean, _)| *lean == name);
+            if !ours.contains(&dependency) {
+                if let Some((_, allowed)) = lean
+                    && !for_tests
+                    && !allowed.contains(&dependency)
+                {
+                    violations.push(format!(
+                        "{name}: depends on {dependency}, expected nothing but {}",
+                        allowed.join(", ")
+                    ));
+                }
+            } else if BACKENDS.contains(&dependency) {
+                if name != FACADE {
+                    violations.push(format!("{name}: knows the backend {dependency}; only {FACADE} may"));
+                }
+            } else if layer(dependency).is_none_or(|layer| layer >= below) {
+                violations.push(format!("{name}: depends on {dependency}, which is not below it"));
+            }
+        }
+    }
+    violations
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A workspace with all known crates, in which `name` depends on `dependency`.
+    fn broken(name: &str, dependency: &str) -> Vec<String> {
+        let all = LAYERS.iter().flat_map(|layer| layer.iter()).chain(&BACKENDS).chain([&XTASK]);
+        let packages = all.map(|&known| Package {
+            name: known.into(),
+            dependencies: if known == name { vec![(dependency.into(), false)] } else { Vec::new() },
+        });
+        check(&packages.collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn down_is_fine() {
+        for (name, dependency) in [
+            ("raddle-optim", "raddle-tensor"),
+            ("raddle-cpu", "raddle-hal"),
+            ("raddle", "raddle-sim"),
+            ("raddle-cli", "raddle"),
+            ("raddle-tensor", "smallvec"),
+            ("raddle-op", "half"),
+            ("xtask", "serde_json"),
+        ] {
+            assert_eq!(broken(name, dependency), Vec::<String>::new());
+        }
+    }
+
+    #[test]
+    fn up_and_sideways_are_not() {
+        for (name, dependency) in [
+            ("raddle-op", "raddle-runtime"),
+            ("raddle-nn", "raddle-optim"),
+            ("raddle-cpu", "raddle-runtime"),
+            ("xtask", "raddle-base"),
+        ] {
+            let expected = format!("{name}: depends on {dependency}, which is not below it");
+            assert_eq!(broken(name, dependency), [expected]);
+        }
+    }
+
+    #[test]
+    fn only_the_facade_knows_backends() {
+        for name in ["raddle-sim", "raddle-tensor", "raddle-conformance", "raddle-cli"] {
+            let expected = format!("{name}: knows the backend raddle-cpu; only raddle may");
+            assert_eq!(broken(name, "raddle-cpu"), [expected]);
+        }
+    }
+
+    #[test]
+    fn the_ground_is_lean() {
+        assert_eq!(
+            broken("raddle-hal", "serde"),
+            ["raddle-hal: depends on serde, expected nothing but half"]
+        );
+    }
+
+    #[test]
+    fn unknown_crates_are_named() {
+        let stranger = Package { name: "raddle-new".into(), dependencies: Vec::new() };
+        assert!(check(&[stranger])[0].starts_with("raddle-new: has no layer"));
+    }
+
+    #[test]
+    fn metadata_is_read() {
+        let text = r#"{"packages": [{"name": "a", "dependencies": [{"name": "b", "kind": null}, {"name": "c", "kind": "dev"}]}]}"#;
+        let packages = packages(&serde_json::from_str(text).unwrap());
+        assert_eq!(packages[0].name, "a");
+        assert_eq!(packages[0].dependencies, [("b".into(), false), ("c".into(), true)]);
+    }
+}

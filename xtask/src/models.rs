@@ -1,0 +1,42 @@
+//! `cargo xtask loom`: the models. loom runs each under every interleaving within the bounds.
+
+use crate::{Options, Outcome, command};
+use std::process::Command;
+
+pub const HELP: &str = "\
+The models of what threads share, in every interleaving with a few preemptions.
+
+Usage: cargo xtask loom [OPTIONS] [-- FILTER]
+
+  --preemptions N    bound on preemptions in an interleaving (default 2; more takes much longer)
+
+Example: cargo xtask loom -- model_free_and_reuse
+";
+
+/// The crates that have models.
+const CRATES: [&str; 3] = ["raddle-sync", "raddle-runtime", "raddle-cpu"];
+
+/// The models as a command; `filter` picks tests by name.
+pub fn command(preemptions: u64, filter: &[String]) -> Command {
+    let mut command = command::cargo();
+    command
+        .args(["test", "--release", "--lib"])
+        .args(CRATES.iter().flat_map(|name| ["-p", name]))
+        .arg("--target-dir")
+        .arg(command::target_dir("loom"))
+        // One test at a time: a model has the whole process, and planted faults are seen by all threads.
+        .args(["--", "--test-threads=1"])
+        .args(filter)
+        .env("RUSTFLAGS", "--cfg loom")
+        .env("LOOM_MAX_PREEMPTIONS", preemptions.to_string())
+        // Linking in one piece gains nothing here and costs a minute.
+        .env("CARGO_PROFILE_RELEASE_LTO", "off");
+    command
+}
+
+/// Runs them.
+pub fn run(mut options: Options) -> Outcome {
+    let preemptions = options.number("--preemptions", 2)?;
+    options.finish()?;
+    command::stream(&mut command(preemptions, &options.rest))
+}

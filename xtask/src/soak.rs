@@ -1,0 +1,95 @@
+//! `cargo xtask soak`: random programs on the simulator, compared with running them in sequence, until the time is up.
+
+use crate::{Failure, Options, Outcome, command, failed};
+use std::{
+    process::Command,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+pub const HELP: &str = "\
+Random programs until the time is up, in processes of some hundred seeds; prints seeds per second and failing seeds.
+
+Usage: cargo xtask soak --minutes M [OPTIONS]
+
+  --minutes M    how long (default 1)
+  --seeds N      stop after so many instead
+  --first SEED   where to start (default: the clock, so that every run sees new ones)
+  --batch N      seeds a process (default 250)
+  --large        also the ignored tests, which need gigabytes
+
+Example: cargo xtask soak --minutes 30
+";
+
+/// A batch that takes longer than this hangs: it takes seconds.
+const BATCH_TIME_MAX: Duration = Duration::from_secs(600);
+
+/// Builds the programs and says how to run them. `flags` go to the compiler, with a target folder of their own.
+pub fn build(kind: Option<&str>, flags: &str) -> Result<impl Fn(u64, u64) -> Command + use<>, Failure> {
+    let mut cargo = command::cargo();
+    cargo.args(["build", "--release", "-p", "raddle-conformance", "--bin", "programs"]);
+    let folder = match kind {
+        None => command::target_dir("release"),
+        Some(kind) => {
+            let folder = command::target_dir(kind);
+            cargo.arg("--target-dir").arg(&folder).env("RUSTFLAGS", flags);
+            folder.join("release")
+        }
+    };
+    command::stream(&mut cargo)?;
+    let path = folder.join("programs");
+    Ok(move |first: u64, count: u64| {
+        let mut command = command::program(&path);
+        command.args(["--first", &first.to_string(), "--count", &count.to_string()]);
+        command
+    })
+}
+
+/// Runs until the time is up. All failing batches are told; the run goes on after one.
+pub fn run(mut options: Options) -> Outcome {
+    let minutes = options.number("--minutes", 1)?;
+    let seeds = options.number("--seeds", 0)?;
+    let clock = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let mut first = options.number("--first", clock * 1000)?;
+    let batch = options.number("--batch", 250)?.max(1);
+    let large = options.flag("--large");
+    options.finish()?;
+
+    let programs = build(None, "")?;
+    let log = command::target_dir("soak");
+    std::fs::create_dir_all(&log).map_err(|error| Failure::Check(format!("{}: {error}", log.display())))?;
+    let start = Instant::now();
+    let (mut done, mut failures) = (0, Vec::new());
+    println!("from seed {first}");
+    while if seeds > 0 { done < seeds } else { start.elapsed() < Duration::from_secs(60 * minutes) } {
+        let count = if seeds > 0 { batch.min(seeds - done) } else { batch };
+        let finished =
+            command::capture_within(&mut programs(first, count), BATCH_TIME_MAX, &log.join("batch"))?;
+        match finished {
+            Some(finished) if finished.is_good() => {}
+            Some(finished) => {
+                println!("{}", finished.output().trim_end());
+                failures.push(format!(
+                    "seeds {first} to {}: exit code {:?}",
+                    first + count - 1,
+                    finished.code
+                ));
+            }
+            None => failures
+                .push(format!("seeds {first} to {}: no end after {BATCH_TIME_MAX:?}", first + count - 1)),
+        }
+        done += count;
+        first += count;
+    }
+    let seconds = start.elapsed().as_secs_f64();
+    println!(
+        "{done} seeds in {seconds:.0} s, {:.1} seeds/s, failing batches: {}",
+        done as f64 / seconds,
+        failures.len()
+    );
+    if large {
+        let ignored =
+            ["test", "--release", "-p", "raddle-conformance", "--", "--ignored", "--test-threads=1"];
+        command::stream(command::cargo().args(ignored))?;
+    }
+    if failures.is_empty() { Ok(()) } else { failed(failures.join("\n")) }
+}

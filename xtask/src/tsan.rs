@@ -1,0 +1,210 @@
+//! `cargo xtask tsan`: ThreadSanitizer over the stress programs and a short demo.
+//!
+//! The sanitizer must see std's own accesses, or it reports races that aren't there; so std is rebuilt, which takes a
+//! compiler that has std's source. Debian packages one (the `rustc-web` family). It is unpacked under `target`, not
+//! installed, and gets the sanitizer's runtime from the stable toolchain that builds everything else.
+//!
+//! First a race is planted: a sanitizer that doesn't see it would be silent about everything.
+
+use crate::{
+    Failure, Options, Outcome,
+    command::{self, capture, program},
+    failed,
+};
+use std::{fs, path::Path, path::PathBuf, process::Command};
+
+pub const HELP: &str = "\
+Builds std and the workspace under ThreadSanitizer, shows that a planted race is seen, then runs the stress programs and
+a short demo, which must be silent. Needs Debian's apt-get and dpkg-deb (150 MB to download, 2 GB under target).
+
+Usage: cargo xtask tsan [OPTIONS]
+
+  --only PART    only planted, stress or demo
+
+Example: cargo xtask tsan --only stress
+";
+
+/// What is unpacked: these, and what they need that starts with one of [`NEEDED`].
+const ROOTS: [&str; 4] = ["rustc-web", "cargo-web", "rust-web-src", "libstd-rust-web-dev"];
+const NEEDED: [&str; 6] =
+    ["libstd-rust-web-", "libllvm", "libgit2-", "libhttp-parser", "libssh2-", "libmbed"];
+const REPORT: &str = "WARNING: ThreadSanitizer";
+/// The demo is for races, not for learning: a few published versions are enough.
+const DEMO: [&str; 5] = ["demo", "--steps", "30", "--threads", "4"];
+
+/// Runs the parts.
+pub fn run(mut options: Options) -> Outcome {
+    let only = options.text("--only")?;
+    options.finish()?;
+    if let Some(only) = &only
+        && !["planted", "stress", "demo"].contains(&only.as_str())
+    {
+        return Err(Failure::Usage(format!("--only: expected planted, stress or demo, found {only:?}")));
+    }
+    let wanted = |part: &str| only.as_deref().is_none_or(|only| only == part);
+    let toolchain = Toolchain::unpacked()?;
+    let race = ["test", "-p", "raddle-sync", "--test", "race"];
+    if wanted("planted") {
+        let finished = capture(toolchain.cargo(&race).env("RADDLE_TSAN_PLANT", "1"))?;
+        if !finished.output().contains(REPORT) || finished.is_good() {
+            return failed(format!("the planted race was not reported\n{}", finished.output()));
+        }
+        println!("tsan: the planted race is reported");
+        silent("race without the plant", &mut toolchain.cargo(&race))?;
+    }
+    if wanted("stress") {
+        silent("stress", &mut toolchain.cargo(&["test", "-p", "raddle-conformance", "--test", "stress"]))?;
+    }
+    if wanted("demo") {
+        let mut demo = toolchain.cargo(&["run", "-p", "raddle-cli", "--bin", "raddle", "--"]);
+        silent("demo", demo.args(DEMO))?;
+    }
+    Ok(())
+}
+
+/// Runs a program that must succeed without a report.
+fn silent(part: &str, command: &mut Command) -> Outcome {
+    let finished = capture(command)?;
+    let output = finished.output();
+    let reports = output.matches(REPORT).count();
+    if reports > 0 {
+        return failed(format!("{part}: {reports} reports\n{output}"));
+    }
+    if !finished.is_good() {
+        return failed(format!("{part}: `{}` failed\n{output}", command::line(command)));
+    }
+    for line in output.lines().filter(|line| line.starts_with("test result:")) {
+        println!("{line}");
+    }
+    println!("tsan: {part}: no report");
+    Ok(())
+}
+
+/// A compiler that has std's source, and the sanitizer's runtime.
+struct Toolchain {
+    root: PathBuf,
+    host: String,
+}
+
+impl Toolchain {
+    /// Unpacks it, unless it is there.
+    fn unpacked() -> Result<Toolchain, Failure> {
+        let version = text(program("rustc").arg("-vV"))?;
+        let host =
+            version.lines().find_map(|line| line.strip_prefix("host: ")).unwrap_or_default().to_string();
+        let root = command::target_dir("tsan").join("toolchain");
+        let toolchain = Toolchain { root, host };
+        let stamp = toolchain.root.join("unpacked");
+        if !stamp.exists() {
+            toolchain.unpack()?;
+            write(&stamp, "")?;
+        }
+        Ok(toolchain)
+    }
+
+    fn unpack(&self) -> Outcome {
+        // What an interrupted run left would be mixed with what is unpacked now.
+        if self.root.exists() {
+            fs::remove_dir_all(&self.root).map_err(|error| io(&self.root, &error))?;
+        }
+        let packages = self.root.join("packages");
+        fs::create_dir_all(&packages).map_err(|error| io(&packages, &error))?;
+        let names = needed_packages()?;
+        println!("tsan: downloading {}", names.join(" "));
+        text(program("apt-get").arg("download").args(&names).current_dir(&packages))?;
+        for entry in fs::read_dir(&packages).map_err(|error| io(&packages, &error))? {
+            let path = entry.map_err(|error| io(&packages, &error))?.path();
+            text(program("dpkg-deb").arg("-x").arg(path).arg(&self.root))?;
+        }
+        fs::remove_dir_all(&packages).map_err(|error| io(&packages, &error))?;
+
+        let sysroot = text(program("rustc").args(["--print", "sysroot"]))?;
+        let libraries = format!("lib/rustlib/{}/lib", self.host);
+        let name = "librustc-stable_rt.tsan.a";
+        let from = Path::new(sysroot.trim()).join(&libraries).join(name);
+        fs::copy(&from, self.root.join("usr").join(&libraries).join(name))
+            .map_err(|error| io(&from, &error))?;
+        Ok(())
+    }
+
+    /// Cargo under the sanitizer, in a target folder of its own. The subcommand comes first.
+    fn cargo(&self, words: &[&str]) -> Command {
+        let usr = self.root.join("usr");
+        let mut command = program(usr.join("bin/cargo"));
+        command
+            .arg(words[0])
+            .args(["-Zbuild-std", "--target", &self.host, "--target-dir"])
+            .arg(command::target_dir("tsan").join("build"))
+            .args(&words[1..])
+            .env("LD_LIBRARY_PATH", usr.join("lib/x86_64-linux-gnu"))
+            .env("RUSTC", usr.join("bin/rustc"))
+            .env("RUSTDOC", usr.join("bin/rustdoc"))
+            // -Z needs either a nightly or this.
+            .env("RUSTC_BOOTSTRAP", "1")
+            .env("RUSTFLAGS", "-Zsanitizer=thread")
+            .env("TSAN_OPTIONS", "exitcode=66")
+            // Set by the cargo that runs us, for its own compiler.
+            .env_remove("RUSTUP_TOOLCHAIN")
+            .env_remove("CARGO");
+        command
+    }
+}
+
+/// The packages to unpack, from what apt knows.
+fn needed_packages() -> Result<Vec<String>, Failure> {
+    let depends = || {
+        let quiet = ["recommends", "suggests", "conflicts", "breaks", "replaces", "enhances"]
+            .map(|kind| format!("--no-{kind}"));
+        text(program("apt-cache").args(["depends", "--recurse"]).args(quiet).args(ROOTS))
+    };
+    let names = match depends() {
+        Ok(output) if output.contains("rust-web-src") => output,
+        // The lists may be empty or old: that is so on a fresh machine.
+        _ => {
+            text(program("apt-get").arg("update"))?;
+            depends()?
+        }
+    };
+    Ok(packages_among(&names))
+}
+
+fn packages_among(depends: &str) -> Vec<String> {
+    // Packages stand at the start of a line; what they depend on is indented and comes as a line of its own.
+    let is_package = |line: &&str| line.starts_with(|first: char| first.is_ascii_alphanumeric());
+    let is_needed = |name: &&str| ROOTS.contains(name) || NEEDED.iter().any(|start| name.starts_with(start));
+    let mut names: Vec<String> =
+        depends.lines().filter(is_package).map(str::trim).filter(is_needed).map(String::from).collect();
+    names.sort();
+    names.dedup();
+    names
+}
+
+/// What a program that must succeed printed.
+fn text(command: &mut Command) -> Result<String, Failure> {
+    let finished = capture(command)?;
+    if finished.is_good() {
+        Ok(finished.stdout)
+    } else {
+        failed(format!("`{}` failed\n{}", command::line(command), finished.output()))
+    }
+}
+
+fn write(path: &Path, text: &str) -> Outcome {
+    fs::write(path, text).map_err(|error| io(path, &error))
+}
+
+fn io(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::Check(format!("{}: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packages_are_found() {
+        let depends =
+            "rustc-web\n  Depends: libc6\n  Depends: libllvm22\nlibc6\nlibllvm22\n<libssh2-1>\nlibllvm22\n";
+        assert_eq!(packages_among(depends), ["libllvm22", "rustc-web"]);
+    }
+}
