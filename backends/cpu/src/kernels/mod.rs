@@ -4,9 +4,17 @@
 //! Every kernel gives the same bits at any [`level`], on any number of threads; the pointwise and the random ones also in
 //! any layout (T8).
 
+mod axis;
+mod block;
+mod convert;
 mod index;
 mod layer_norm;
+mod level;
+mod loops;
+mod math;
 mod matmul;
+mod plan;
+mod pointwise;
 mod reduce;
 mod softmax;
 mod sort;
@@ -26,7 +34,11 @@ pub unsafe fn execute(kernel: &Kernel, operands: &[Operand], threads: Threads) -
     // SAFETY: the contract of each is the one of this function.
     unsafe {
         match kernel {
-            Pointwise { .. } | Iota { .. } | Random { .. } | Triangle { .. } => {
+            Pointwise { program, compute, params, groups } => {
+                pointwise::execute(program, *compute, params, *groups, operands, threads);
+                Ok(())
+            }
+            Iota { .. } | Random { .. } | Triangle { .. } => {
                 unimplemented!("{}", kernel.name())
             }
             Reduce { .. } | ArgReduce { .. } | CumSum { .. } => reduce::execute(kernel, operands, threads),

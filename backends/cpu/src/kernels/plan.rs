@@ -1,0 +1,406 @@
+//! A program made ready for the operands of one launch: which loop runs on which memory, in order.
+//!
+//! Values live in slots: the inputs and outputs of a block, scratch registers, and single elements ("uniform" values:
+//! literals, parameters, inputs that don't step, and what is computed from these alone). An input of the compute dtype is
+//! read where it lies; the instruction that makes an output writes it where it belongs. Two rules keep this right:
+//!
+//! - No loop writes what it reads, so loops may assume that slots don't meet. An output that is the same view as an
+//!   input is written once that input has been read for the last time; if that is too early, through a register.
+//! - A register is given out again after the last use of its value.
+//!
+//! Making a plan costs some ten nanoseconds an instruction, so plans aren't kept across launches: nothing to bound,
+//! nothing to invalidate.
+
+use super::convert::convert;
+use super::level::{Level, LoopFn};
+use super::loops::{self, Single};
+use raddle_base::{DType, Element, Scalar};
+use raddle_op::{Id, Inst, Program};
+
+/// Names a piece of memory: an index into the pointers of a block.
+pub type Slot = u32;
+
+/// One loop over a block.
+#[derive(Clone, Copy, Debug)]
+pub struct Step {
+    /// The loop.
+    pub run: LoopFn,
+    /// What it writes.
+    pub out: Slot,
+    /// What it reads; 0 where it reads less.
+    pub operands: [Slot; 3],
+}
+
+/// What a plan has to know about an operand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Class {
+    /// Of its elements.
+    pub dtype: DType,
+    /// Is it one element throughout a block? Only inputs are.
+    pub uniform: bool,
+    /// Where it starts: outputs and inputs that start together are the same view.
+    pub start: usize,
+}
+
+/// See the module. Slots are numbered: inputs, outputs, registers, uniform values.
+#[derive(Debug, Default)]
+pub struct Plan {
+    /// Run with a count of 1 where uniform inputs have changed.
+    pub uniform_steps: Vec<Step>,
+    /// Run after these, with the count of a whole block: they write uniform values out, for loops that need that.
+    pub spread_steps: Vec<Step>,
+    /// Run for each block.
+    pub steps: Vec<Step>,
+    /// What the uniform values are at first.
+    pub uniforms: Vec<u64>,
+    /// How many registers there are.
+    pub register_count: usize,
+    /// The widest element that a register holds.
+    pub register_size_bytes: usize,
+    values: Vec<Value>,
+    free: Vec<Slot>,
+}
+
+/// What is known of the value of an instruction.
+#[derive(Clone, Copy, Debug)]
+struct Value {
+    slot: Slot,
+    uniform: bool,
+    mask: bool,
+    /// The slot of the uniform value, written out.
+    spread: Option<Slot>,
+    /// The last instruction that reads it; its own position if none does.
+    last_use: usize,
+    /// Its register isn't given out again: an output is stored from it at the end.
+    pinned: bool,
+}
+
+/// While a plan is made, registers and uniform values are numbered from here, since neither count is known yet.
+const REGISTER: Slot = 1 << 30;
+const UNIFORM: Slot = 1 << 31;
+
+/// What stays the same while a plan is made.
+struct Context<'a> {
+    program: &'a Program,
+    compute: DType,
+    classes: &'a [Class],
+    level: Level,
+}
+
+impl Context<'_> {
+    fn output_count(&self) -> usize {
+        self.program.outputs().len()
+    }
+    fn input(&self, index: usize) -> &Class {
+        &self.classes[self.output_count() + index]
+    }
+    fn output(&self, index: usize) -> &Class {
+        &self.classes[index]
+    }
+    fn input_slot(&self, index: usize) -> Slot {
+        index as Slot
+    }
+    fn output_slot(&self, index: usize) -> Slot {
+        (self.program.input_count() + index) as Slot
+    }
+    /// May an operand of this dtype be used as a number of the compute dtype, as it is?
+    fn reads_directly(&self, dtype: DType) -> bool {
+        dtype == self.compute || (dtype == DType::Bool && self.compute == DType::U8)
+    }
+    /// May a number of the compute dtype be stored in this dtype, as it is?
+    fn writes_directly(&self, dtype: DType) -> bool {
+        dtype == self.compute || (dtype == DType::U8 && self.compute == DType::Bool)
+    }
+}
+
+impl Plan {
+    /// Makes the plan of a program for operands of these classes (outputs first), in the memory of `self`.
+    pub fn assign(
+        &mut self,
+        program: &Program,
+        compute: DType,
+        params: &[Scalar],
+        classes: &[Class],
+        level: Level,
+    ) {
+        let context = Context { program, compute, classes, level };
+        self.uniform_steps.clear();
+        self.spread_steps.clear();
+        self.steps.clear();
+        self.uniforms.clear();
+        self.free.clear();
+        self.register_count = 0;
+        self.register_size_bytes = compute.size_bytes();
+        self.values.clear();
+        self.values.extend(program.insts().iter().enumerate().map(|(position, inst)| Value {
+            slot: 0,
+            uniform: false,
+            mask: inst.is_mask(),
+            spread: None,
+            last_use: position,
+            pinned: false,
+        }));
+        for (position, inst) in program.insts().iter().enumerate() {
+            inst.operands().for_each(|id| self.values[id.0 as usize].last_use = position);
+        }
+        for (position, inst) in program.insts().iter().enumerate() {
+            self.instruction(&context, position, *inst, params);
+            self.store_what_can_be(&context, position);
+            for id in inst.operands().chain([Id(position as u16)]) {
+                self.release(id.0 as usize, position);
+            }
+        }
+        for output in 0..context.output_count() {
+            let id = program.outputs()[output].0 as usize;
+            if self.values[id].pinned && !self.is_stored_early(&context, id, output) {
+                self.store(&context, id, output);
+            }
+        }
+        self.renumber(program.input_count() + program.outputs().len());
+    }
+
+    /// The pointers that blocks use: how many.
+    pub fn slot_count(&self, program: &Program) -> usize {
+        program.input_count() + program.outputs().len() + self.register_count + self.uniforms.len()
+    }
+
+    fn renumber(&mut self, first_register: usize) {
+        let first_uniform = (first_register + self.register_count) as Slot;
+        let slot = |slot: &mut Slot| match *slot {
+            UNIFORM.. => *slot = *slot - UNIFORM + first_uniform,
+            REGISTER.. => *slot = *slot - REGISTER + first_register as Slot,
+            _ => {}
+        };
+        let all = self.uniform_steps.iter_mut().chain(&mut self.spread_steps).chain(&mut self.steps);
+        for step in all {
+            slot(&mut step.out);
+            step.operands.iter_mut().for_each(slot);
+        }
+    }
+
+    fn register(&mut self) -> Slot {
+        self.free.pop().unwrap_or_else(|| {
+            self.register_count += 1;
+            REGISTER + (self.register_count - 1) as Slot
+        })
+    }
+
+    fn uniform(&mut self, bits: u64) -> Slot {
+        self.uniforms.push(bits);
+        UNIFORM + (self.uniforms.len() - 1) as Slot
+    }
+
+    fn release(&mut self, id: usize, position: usize) {
+        let value = &mut self.values[id];
+        if value.last_use <= position && !value.pinned && (REGISTER..UNIFORM).contains(&value.slot) {
+            self.free.push(value.slot);
+            // Named twice in one instruction, it must not be given back twice.
+            value.slot = 0;
+        }
+    }
+
+    /// Would writing output `output` after the instruction at `position` (in it, if `within`) hurt an input that is the
+    /// same view and is still to be read?
+    fn is_safe_to_write(&self, context: &Context<'_>, output: usize, position: usize, within: bool) -> bool {
+        context.program.insts().iter().enumerate().all(|(id, inst)| match inst {
+            Inst::Input(input) if context.input(*input as usize).start == context.output(output).start => {
+                let read_last = self.values[id].last_use;
+                let stored_later = context.program.outputs().iter().any(|stored| stored.0 as usize == id);
+                // A conversion reads the input at its own place, and then never again.
+                let converted = !context.reads_directly(context.input(*input as usize).dtype);
+                let read_last = if converted { id } else { read_last };
+                (read_last < position || (!within && read_last == position)) && (converted || !stored_later)
+            }
+            _ => true,
+        })
+    }
+
+    /// Where the instruction at `position` writes: into the first output that it makes, if that is right.
+    fn target(&mut self, context: &Context<'_>, position: usize) -> Slot {
+        let output = context.program.outputs().iter().position(|id| id.0 as usize == position);
+        if let Some(output) = output.filter(|output| {
+            !self.values[position].mask
+                && context.writes_directly(context.output(*output).dtype)
+                && self.is_safe_to_write(context, *output, position, true)
+        }) {
+            return context.output_slot(output);
+        }
+        self.register()
+    }
+
+    fn instruction(&mut self, context: &Context<'_>, position: usize, inst: Inst, params: &[Scalar]) {
+        let Context { compute, level, .. } = *context;
+        match inst {
+            Inst::Param(index) => return self.constant(context, position, params[index as usize]),
+            Inst::Literal(bits) => {
+                return self.constant(context, position, Scalar::Float(f64::from_bits(bits)));
+            }
+            Inst::Input(index) => {
+                let (class, slot) = (*context.input(index as usize), context.input_slot(index as usize));
+                self.values[position].uniform = class.uniform;
+                if context.reads_directly(class.dtype) {
+                    self.values[position].slot = slot;
+                } else {
+                    let run = convert(class.dtype, compute, level);
+                    self.emit(context, position, run, [slot, 0, 0]);
+                }
+                return;
+            }
+            _ => {}
+        }
+        self.values[position].uniform = inst.operands().all(|id| self.values[id.0 as usize].uniform);
+        let single = |plan: &Plan, id: Id| {
+            plan.values[id.0 as usize].uniform && !plan.values[position].uniform
+        };
+        let slot = |plan: &Plan, id: Id| plan.values[id.0 as usize].slot;
+        let (run, operands) = match inst {
+            Inst::Unary(op, a) => (loops::unary(op, compute, level), [slot(self, a), 0, 0]),
+            Inst::Not(a) => (loops::not(compute, level), [slot(self, a), 0, 0]),
+            Inst::FromMask(a) => (loops::from_mask(compute, level), [slot(self, a), 0, 0]),
+            Inst::Binary(op, a, b) if loops::has_single(op, compute) => {
+                let which = which_is_single(single(self, a), single(self, b));
+                (loops::binary(op, compute, which, level), [slot(self, a), slot(self, b), 0])
+            }
+            Inst::Binary(op, a, b) => {
+                let operands = [self.packed(context, a, position), self.packed(context, b, position), 0];
+                (loops::binary(op, compute, Single::None, level), operands)
+            }
+            Inst::Compare(op, a, b) => {
+                let which = which_is_single(single(self, a), single(self, b));
+                (loops::compare(op, compute, which, level), [slot(self, a), slot(self, b), 0])
+            }
+            Inst::Logic(op, a, b) => {
+                let operands = [self.packed(context, a, position), self.packed(context, b, position), 0];
+                (loops::logic(op, compute, level), operands)
+            }
+            Inst::Select(mask, yes, no) => {
+                let run = loops::select(compute, single(self, yes), single(self, no), level);
+                (run, [self.packed(context, mask, position), slot(self, yes), slot(self, no)])
+            }
+            Inst::Param(_) | Inst::Literal(_) | Inst::Input(_) => unreachable!("handled above"),
+        };
+        self.emit(context, position, run, operands);
+    }
+
+    fn constant(&mut self, context: &Context<'_>, position: usize, value: Scalar) {
+        let slot = self.uniform(scalar_bits(value, context.compute));
+        self.values[position].uniform = true;
+        self.values[position].slot = slot;
+    }
+
+    fn emit(&mut self, context: &Context<'_>, position: usize, run: LoopFn, operands: [Slot; 3]) {
+        let uniform = self.values[position].uniform;
+        let out = if uniform { self.uniform(0) } else { self.target(context, position) };
+        self.values[position].slot = out;
+        let steps = if uniform { &mut self.uniform_steps } else { &mut self.steps };
+        steps.push(Step { run, out, operands });
+    }
+
+    /// The slot of a value for a loop at `position` that can't take single elements.
+    fn packed(&mut self, context: &Context<'_>, id: Id, position: usize) -> Slot {
+        let value = self.values[id.0 as usize];
+        if !value.uniform || self.values[position].uniform {
+            return value.slot;
+        }
+        value.spread.unwrap_or_else(|| {
+            // Not from the free ones: it is written before all steps and keeps its value through all blocks.
+            self.register_count += 1;
+            let out = REGISTER + (self.register_count - 1) as Slot;
+            let run = loops::splat(context.compute.size_bytes(), context.level);
+            self.spread_steps.push(Step { run, out, operands: [value.slot, 0, 0] });
+            self.values[id.0 as usize].spread = Some(out);
+            out
+        })
+    }
+
+    fn is_stored_early(&self, context: &Context<'_>, id: usize, output: usize) -> bool {
+        let position = id;
+        self.values[id].slot == context.output_slot(output)
+            || self.is_safe_to_write(context, output, position, false)
+    }
+
+    /// Stores the outputs that the value at `position` is, or pins it.
+    fn store_what_can_be(&mut self, context: &Context<'_>, position: usize) {
+        for output in 0..context.output_count() {
+            if context.program.outputs()[output].0 as usize != position {
+                continue;
+            }
+            let slot = self.values[position].slot;
+            if slot == context.output_slot(output) {
+                continue;
+            }
+            if self.is_safe_to_write(context, output, position, false) {
+                self.store(context, position, output);
+                continue;
+            }
+            // It will be stored at the end. An input might be overwritten before, as another output: it is copied.
+            if (slot as usize) < context.program.input_count() && !self.values[position].uniform {
+                let copy = self.register();
+                let run = loops::copied(context.compute.size_bytes(), context.level);
+                self.steps.push(Step { run, out: copy, operands: [slot, 0, 0] });
+                self.values[position].slot = copy;
+            }
+            self.values[position].pinned = true;
+        }
+    }
+
+    /// Appends the steps that store a value in an output.
+    fn store(&mut self, context: &Context<'_>, id: usize, output: usize) {
+        let Context { compute, level, .. } = *context;
+        let (value, dtype) = (self.values[id], context.output(output).dtype);
+        let out = context.output_slot(output);
+        // A truth value becomes a byte, then whatever is wanted.
+        let (byte, from) = if value.mask {
+            (Some(loops::mask_to_byte(compute, level)), DType::U8)
+        } else {
+            (None, compute)
+        };
+        let whole = (byte.is_some() && matches!(dtype, DType::Bool | DType::U8)) || (byte.is_none() && from == dtype);
+        let cast = convert(if byte.is_some() && dtype == DType::Bool { DType::Bool } else { from }, dtype, level);
+        if value.uniform {
+            let mut slot = value.slot;
+            for run in byte.into_iter().chain((!whole).then_some(cast)) {
+                let next = self.uniform(0);
+                self.uniform_steps.push(Step { run, out: next, operands: [slot, 0, 0] });
+                slot = next;
+            }
+            let run = loops::splat(dtype.size_bytes(), level);
+            self.steps.push(Step { run, out, operands: [slot, 0, 0] });
+            return;
+        }
+        match byte {
+            None => self.steps.push(Step { run: cast, out, operands: [value.slot, 0, 0] }),
+            Some(byte) if whole => self.steps.push(Step { run: byte, out, operands: [value.slot, 0, 0] }),
+            Some(byte) => {
+                let register = self.register();
+                self.steps.push(Step { run: byte, out: register, operands: [value.slot, 0, 0] });
+                self.steps.push(Step { run: cast, out, operands: [register, 0, 0] });
+                self.free.push(register);
+            }
+        }
+    }
+}
+
+fn which_is_single(a: bool, b: bool) -> Single {
+    match (a, b) {
+        (true, false) => Single::First,
+        (false, true) => Single::Second,
+        // Both are single elements only where the result is one, and then the count is 1.
+        _ => Single::None,
+    }
+}
+
+/// A scalar in a dtype: the element's bytes are the first ones of the word in memory.
+pub fn scalar_bits(value: Scalar, dtype: DType) -> u64 {
+    let bits = match dtype {
+        DType::Bool => u64::from(bool::from_scalar(value)),
+        DType::U8 => u64::from(u8::from_scalar(value)),
+        DType::I32 => u64::from(i32::from_scalar(value) as u32),
+        DType::I64 => i64::from_scalar(value) as u64,
+        DType::F16 => u64::from(half::f16::from_scalar(value).to_bits()),
+        DType::BF16 => u64::from(half::bf16::from_scalar(value).to_bits()),
+        DType::F32 => u64::from(f32::from_scalar(value).to_bits()),
+        DType::F64 => f64::from_scalar(value).to_bits(),
+    };
+    if cfg!(target_endian = "big") { bits << (64 - 8 * dtype.size_bytes()) } else { bits }
+}

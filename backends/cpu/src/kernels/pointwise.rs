@@ -1,0 +1,460 @@
+//! Pointwise programs over operands of any strides, in blocks that stay in cache.
+//!
+//! A block is `columns × rows` elements: columns along the axis in which the first output steps least, rows along a
+//! second axis, if any. For each block, operands that don't lie packed are packed into registers, transposed where
+//! another axis than the output's is their fast one; the loops of a [`Plan`] run one after another over the block; what
+//! belongs in strided outputs is written there. So DRAM is read and written once, by whole lines, whatever the program
+//! and the strides, and an element's result can't depend on how the work was cut (T8).
+
+use super::block::{Block, pack, unpack};
+use super::level::{Level, LoopFn};
+use super::loops::{self, Single};
+use super::plan::{Class, Plan, Step};
+use super::view::{Geometry, Strided, start_bytes};
+use crate::threads::Threads;
+use raddle_base::{DType, MAX_RANK, Scalar};
+use raddle_hal::Operand;
+use raddle_op::{Id, Inst, Program};
+use raddle_sync::fault;
+use std::{cell::Cell, ops::Range};
+
+/// Elements of a block of straight rows: 4 KiB of `f32`, so that eight registers fit the L1 cache.
+const ROW_COUNT_MAX: usize = 1024;
+/// Elements of a block that is transposed: squares of 64, four cache lines of `f32` a row.
+const TILE_COUNT_MAX: usize = 4096;
+const TILE_SIDE: usize = 64;
+/// Rows shorter than this are taken several at a time (guess).
+const SHORT_ROW: usize = 128;
+/// Elements of a part that a thread takes; less isn't worth waking one (guess).
+const PART_COUNT: usize = 1 << 16;
+/// What a thread keeps for its next launch at most.
+const KEPT_BYTES_MAX: usize = 1 << 20;
+
+/// Runs a pointwise kernel.
+///
+/// # Safety
+/// - As of [`super::execute`] for `Kernel::Pointwise` with these fields.
+pub unsafe fn execute(
+    program: &Program,
+    compute: DType,
+    params: &[Scalar],
+    groups: usize,
+    operands: &[Operand],
+    threads: Threads,
+) {
+    // SAFETY: as of this function; the level is this machine's.
+    unsafe { execute_at(Level::best(), program, compute, params, groups, operands, threads) }
+}
+
+/// # Safety
+/// - As of [`execute`]; the machine has the level.
+pub unsafe fn execute_at(
+    level: Level,
+    program: &Program,
+    compute: DType,
+    params: &[Scalar],
+    groups: usize,
+    operands: &[Operand],
+    threads: Threads,
+) {
+    let in_a_group = program.outputs().len() + program.input_count();
+    debug_assert_eq!(operands.len(), in_a_group * groups, "hal: operands of {groups} groups");
+    let mut kept = None;
+    for operands in operands.chunks_exact(in_a_group) {
+        if operands[0].view().layout.is_empty() {
+            continue;
+        }
+        if let Some((run, addresses, count)) = single_loop(program, compute, operands, level) {
+            parts(count, PART_COUNT, threads, |range| {
+                let address = |operand: usize| {
+                    let (address, size_bytes) = addresses[operand];
+                    (address + range.start * size_bytes) as *mut u8
+                };
+                // SAFETY: all operands are packed and as long; the output is no input.
+                unsafe { run(address(0), address(1), address(2), std::ptr::null(), range.len()) };
+            });
+            continue;
+        }
+        let mut launch = kept.take().unwrap_or_else(take_launch);
+        launch.prepare(program, compute, params, operands, level);
+        let (blocks, per_part) = (launch.block_count(), launch.blocks_per_part());
+        parts(blocks, per_part, threads, |range| {
+            // SAFETY: as of this function.
+            unsafe { launch.run(range) }
+        });
+        kept = Some(launch);
+    }
+    if let Some(launch) = kept {
+        // Without thread-locals, at the end of a thread, it is simply dropped.
+        let _ = LAUNCH.try_with(|slot| slot.set(Some(launch)));
+    }
+}
+
+/// Cuts `count` into parts of at most `part`, by these two numbers only (T8).
+fn parts(count: usize, part: usize, threads: Threads, body: impl Fn(Range<usize>) + Sync) {
+    if count <= part {
+        return body(0..count);
+    }
+    threads.for_each_part(count.div_ceil(part), |index| body(index * part..count.min((index + 1) * part)));
+}
+
+/// The most common launch, without any preparation: one loop over packed operands of the compute dtype, none of them
+/// both input and output. Gives the loop, addresses and element sizes of output and inputs, and how many elements.
+fn single_loop(
+    program: &Program,
+    compute: DType,
+    operands: &[Operand],
+    level: Level,
+) -> Option<(LoopFn, [(usize, usize); 3], usize)> {
+    let view = |index: usize| operands[index].view();
+    let run = match *program.insts() {
+        [Inst::Input(0)] => (view(0).dtype == view(1).dtype && compute == view(0).dtype.compute())
+            .then(|| loops::copied(view(0).dtype.size_bytes(), level)),
+        [Inst::Input(0), Inst::Unary(op, Id(0))] => {
+            (view(0).dtype == compute && view(1).dtype == compute).then(|| loops::unary(op, compute, level))
+        }
+        [Inst::Input(0), Inst::Input(1), Inst::Binary(op, Id(0), Id(1))] => {
+            (view(0).dtype == compute && view(1).dtype == compute && view(2).dtype == compute)
+                .then(|| loops::binary(op, compute, Single::None, level))
+        }
+        _ => None,
+    }?;
+    // One output: the last instruction, since nothing is recorded that no output needs.
+    if program.outputs().len() != 1 || program.outputs()[0].0 as usize + 1 != program.insts().len() {
+        return None;
+    }
+    let mut addresses = [(0, 0); 3];
+    for (operand, address) in operands.iter().zip(&mut addresses) {
+        let view = operand.view();
+        if !view.layout.is_contiguous() {
+            return None;
+        }
+        *address = (start_bytes(view), view.dtype.size_bytes());
+    }
+    let meets = operands.len() > 1 && (addresses[1].0 == addresses[0].0 || addresses[2].0 == addresses[0].0);
+    (!meets).then(|| (run, addresses, view(0).layout.element_count()))
+}
+
+/// How a block finds an operand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Access {
+    /// It lies packed, or is one element.
+    Direct,
+    /// Through this register.
+    Packed(usize),
+}
+
+/// A launch of one group, prepared.
+#[derive(Default)]
+struct Launch {
+    geometry: Geometry,
+    plan: Plan,
+    classes: Vec<Class>,
+    previous: Vec<Class>,
+    accesses: Vec<Access>,
+    level: Option<Level>,
+    inputs: usize,
+    outputs: usize,
+    slot_count: usize,
+    /// Only moves elements: the register of the input, or of the output, is the other's, too.
+    moves: bool,
+    /// The axis of rows; axis 0 is that of columns.
+    row_axis: Option<usize>,
+    columns: usize,
+    rows: usize,
+    /// Blocks along axis 0 and along the axis of rows.
+    across: usize,
+    down: usize,
+    register_count: usize,
+    register_bytes: usize,
+    uniform_inputs: bool,
+}
+
+thread_local! {
+    /// Kept for its memory, so that a launch allocates nothing.
+    static LAUNCH: Cell<Option<Box<Launch>>> = const { Cell::new(None) };
+    static SCRATCH: Cell<Option<Box<Scratch>>> = const { Cell::new(None) };
+}
+
+fn take_launch() -> Box<Launch> {
+    let mut launch = LAUNCH.try_with(Cell::take).ok().flatten().unwrap_or_default();
+    // Its plan was another launch's.
+    launch.previous.clear();
+    launch
+}
+
+impl Launch {
+    fn prepare(
+        &mut self,
+        program: &Program,
+        compute: DType,
+        params: &[Scalar],
+        operands: &[Operand],
+        level: Level,
+    ) {
+        self.geometry.assign(operands);
+        (self.inputs, self.outputs) = (program.input_count(), program.outputs().len());
+        self.choose_blocks(compute);
+        let row_axis = self.row_axis;
+        let is_uniform = |strides: &[usize; MAX_RANK]| strides[0] == 0 && row_axis.is_none_or(|axis| strides[axis] == 0);
+
+        self.classes.clear();
+        self.uniform_inputs = false;
+        for (index, (operand, strided)) in operands.iter().zip(&self.geometry.operands).enumerate() {
+            let uniform = index >= self.outputs && is_uniform(&strided.strides);
+            self.uniform_inputs |= uniform;
+            self.classes.push(Class { dtype: operand.view().dtype, uniform, start: strided.start });
+        }
+        let dtype = self.classes[0].dtype;
+        self.moves = program.is_copy()
+            && dtype == self.classes[1].dtype
+            && compute == dtype.compute()
+            && !self.classes[1].uniform;
+        if !self.is_as_before(level) {
+            self.plan.assign(program, compute, params, &self.classes, level);
+            self.previous.clone_from(&self.classes);
+        }
+        self.level = Some(level);
+        self.slot_count = self.plan.slot_count(program);
+
+        self.accesses.clear();
+        self.register_count = self.plan.register_count;
+        let mut widest = self.plan.register_size_bytes;
+        for (index, operand) in self.geometry.operands.iter().enumerate() {
+            let rows_follow = row_axis.is_none_or(|axis| {
+                self.columns == self.geometry.sizes[0]
+                    && operand.strides[axis] == self.columns * operand.size_bytes
+            });
+            let packed = operand.strides[0] == operand.size_bytes && rows_follow;
+            self.accesses.push(if self.classes[index].uniform || packed {
+                Access::Direct
+            } else {
+                widest = widest.max(operand.size_bytes);
+                self.register_count += 1;
+                Access::Packed(self.register_count - 1)
+            });
+        }
+        // One loop over packed memory needs no blocks but those of the threads.
+        if self.register_count == 0 && row_axis.is_none() && self.plan.steps.len() <= 1 {
+            self.columns = self.geometry.sizes[0].min(PART_COUNT);
+        }
+        let sizes = &self.geometry.sizes;
+        self.across = sizes[0].div_ceil(self.columns);
+        self.down = row_axis.map_or(1, |axis| sizes[axis].div_ceil(self.rows));
+        // A bit more than the elements, so that registers don't share the places of a cache line for line.
+        self.register_bytes = (self.columns * self.rows * widest).next_multiple_of(64) + 128;
+    }
+
+    /// Is the plan of the last group right for this one? (Only starts and layouts differ within a launch.)
+    fn is_as_before(&self, level: Level) -> bool {
+        let same = |a: &Class, b: &Class| (a.dtype, a.uniform) == (b.dtype, b.uniform);
+        let meets = |classes: &[Class], output: usize, input: usize| classes[output].start == classes[input].start;
+        self.level == Some(level)
+            && self.previous.len() == self.classes.len()
+            && self.previous.iter().zip(&self.classes).all(|(a, b)| same(a, b))
+            && (0..self.outputs).all(|output| {
+                (self.outputs..self.classes.len())
+                    .all(|input| meets(&self.previous, output, input) == meets(&self.classes, output, input))
+            })
+    }
+
+    fn choose_blocks(&mut self, compute: DType) {
+        let Geometry { rank, sizes, operands } = &self.geometry;
+        // The axis in which an operand steps less than along the columns: then lines are best taken whole both ways.
+        let faster = |strides: &[usize; MAX_RANK]| {
+            (1..*rank).filter(|axis| strides[*axis] != 0).min_by_key(|axis| strides[*axis]).filter(|axis| strides[*axis] < strides[0])
+        };
+        let across = operands.iter().find_map(|operand| faster(&operand.strides));
+        let row_max = ROW_COUNT_MAX / (compute.size_bytes() / 4).max(1);
+        (self.row_axis, self.columns, self.rows) = if let Some(axis) = across {
+            let columns = sizes[0].min(TILE_SIDE.max(TILE_COUNT_MAX / sizes[axis].max(1)));
+            (Some(axis), columns, sizes[axis].min(TILE_COUNT_MAX / columns).max(1))
+        } else if *rank > 1 && sizes[0] < SHORT_ROW {
+            (Some(1), sizes[0], sizes[1].min((row_max / sizes[0]).max(1)))
+        } else {
+            (None, sizes[0].min(row_max), 1)
+        };
+    }
+
+    fn outer_axes(&self) -> impl Iterator<Item = usize> + '_ {
+        (1..self.geometry.rank).filter(|axis| Some(*axis) != self.row_axis)
+    }
+
+    fn block_count(&self) -> usize {
+        self.across * self.down * self.outer_axes().map(|axis| self.geometry.sizes[axis]).product::<usize>()
+    }
+
+    fn blocks_per_part(&self) -> usize {
+        (PART_COUNT / (self.columns * self.rows)).max(1)
+    }
+
+    /// Runs some of the blocks.
+    ///
+    /// # Safety
+    /// - The operands given to `prepare` are live and as `Kernel::Pointwise` says; nobody else touches these blocks.
+    unsafe fn run(&self, blocks: Range<usize>) {
+        let mut scratch = SCRATCH.try_with(Cell::take).ok().flatten().unwrap_or_default();
+        // SAFETY: as of this function.
+        unsafe { self.run_with(&mut scratch, blocks) };
+        if scratch.lines.len() * size_of::<Line>() > KEPT_BYTES_MAX {
+            scratch.lines = Vec::new();
+        }
+        let _ = SCRATCH.try_with(|slot| slot.set(Some(scratch)));
+    }
+
+    /// # Safety
+    /// - As of [`Launch::run`].
+    unsafe fn run_with(&self, scratch: &mut Scratch, blocks: Range<usize>) {
+        let operands = &self.geometry.operands;
+        let uniforms = &self.plan.uniforms;
+        let uniform_start = self.register_count * self.register_bytes;
+        let area = scratch.area(uniform_start + uniforms.len() * size_of::<u64>());
+        let register = |index: usize| area.wrapping_add(index * self.register_bytes);
+        let uniform = |index: usize| area.wrapping_add(uniform_start + index * size_of::<u64>());
+        for (index, bits) in uniforms.iter().enumerate() {
+            // SAFETY: inside of the area, which is aligned to cache lines.
+            unsafe { uniform(index).cast::<u64>().write(*bits) };
+        }
+        scratch.pointers.clear();
+        scratch.pointers.resize(self.inputs + self.outputs, std::ptr::null_mut());
+        scratch.pointers.extend((0..self.plan.register_count).map(register));
+        scratch.pointers.extend((0..uniforms.len()).map(uniform));
+        debug_assert_eq!(scratch.pointers.len(), self.slot_count, "cpu: slots of a plan");
+        scratch.bases.clear();
+        scratch.bases.resize(operands.len(), 0);
+        let level = self.level.expect("prepare has set it");
+
+        let (mut column_block, mut line) = (blocks.start % self.across, blocks.start / self.across);
+        let mut first = true;
+        for _ in blocks {
+            let new_line = first || column_block == 0;
+            if new_line {
+                self.locate(line, &mut scratch.bases);
+            }
+            let (columns_before, rows_before) = (column_block * self.columns, line % self.down * self.rows);
+            let columns = self.columns.min(self.geometry.sizes[0] - columns_before);
+            let rows = self.row_axis.map_or(1, |axis| self.rows.min(self.geometry.sizes[axis] - rows_before));
+            let block = |index: usize| {
+                let Strided { size_bytes, strides, .. } = operands[index];
+                Block {
+                    start: scratch.bases[index] + columns_before * strides[0],
+                    size_bytes,
+                    column_stride: strides[0],
+                    row_stride: self.row_axis.map_or(0, |axis| strides[axis]),
+                    columns,
+                    rows,
+                }
+            };
+            if self.moves {
+                // SAFETY: the blocks are parts of the operands; an input that is the output's view is moved in place
+                // through a register.
+                unsafe { self.move_block(&block(0), &block(1), register, level) };
+            } else {
+                for (index, access) in self.accesses.iter().enumerate() {
+                    // Outputs come first among operands, inputs among slots.
+                    let slot = if index < self.outputs { self.inputs + index } else { index - self.outputs };
+                    scratch.pointers[slot] = match *access {
+                        Access::Direct => (scratch.bases[index] + columns_before * operands[index].strides[0]) as *mut u8,
+                        Access::Packed(number) => {
+                            if index >= self.outputs {
+                                // SAFETY: the block is part of the operand; a register has room for a block.
+                                unsafe { pack(&block(index), register(number), level) };
+                            }
+                            register(number)
+                        }
+                    };
+                }
+                let pointers = &scratch.pointers;
+                // SAFETY: the slots are those of the plan, as long as the block; no loop writes what it reads.
+                unsafe {
+                    if first || (new_line && self.uniform_inputs) {
+                        run_steps(&self.plan.uniform_steps, pointers, 1);
+                        run_steps(&self.plan.spread_steps, pointers, self.columns * self.rows);
+                    }
+                    run_steps(&self.plan.steps, pointers, columns * rows);
+                }
+                for (index, access) in self.accesses[..self.outputs].iter().enumerate() {
+                    if let Access::Packed(number) = *access
+                        && !fault!(no_copy_back)
+                    {
+                        // SAFETY: the block is part of the operand; the register holds all of it.
+                        unsafe { unpack(register(number), &block(index), level) };
+                    }
+                }
+            }
+            first = false;
+            column_block += 1;
+            if column_block == self.across {
+                (column_block, line) = (0, line + 1);
+            }
+        }
+    }
+
+    /// # Safety
+    /// - The blocks are those of the one output and the one input.
+    unsafe fn move_block(&self, to: &Block, from: &Block, register: impl Fn(usize) -> *mut u8, level: Level) {
+        // SAFETY: as of this function; registers have room for a block.
+        unsafe {
+            match (self.accesses[0], self.accesses[1]) {
+                (Access::Direct, Access::Direct) => {
+                    (to.start as *mut u8).copy_from(from.start as *const u8, to.columns * to.rows * to.size_bytes);
+                }
+                (Access::Direct, Access::Packed(_)) => pack(from, to.start as *mut u8, level),
+                (Access::Packed(_), Access::Direct) => unpack(from.start as *const u8, to, level),
+                (Access::Packed(number), Access::Packed(_)) => {
+                    pack(from, register(number), level);
+                    unpack(register(number), to, level);
+                }
+            }
+        }
+    }
+
+    /// Where each operand's elements of a line of blocks start.
+    fn locate(&self, line: usize, bases: &mut [usize]) {
+        let mut outer = line / self.down;
+        let rows_before = line % self.down * self.rows;
+        for (base, operand) in bases.iter_mut().zip(&self.geometry.operands) {
+            *base = operand.start + self.row_axis.map_or(0, |axis| rows_before * operand.strides[axis]);
+        }
+        for axis in self.outer_axes() {
+            let index = outer % self.geometry.sizes[axis];
+            outer /= self.geometry.sizes[axis];
+            for (base, operand) in bases.iter_mut().zip(&self.geometry.operands) {
+                *base += index * operand.strides[axis];
+            }
+        }
+    }
+}
+
+/// # Safety
+/// - The pointers are those of the steps' slots, with room for `count` elements each.
+unsafe fn run_steps(steps: &[Step], pointers: &[*mut u8], count: usize) {
+    for step in steps {
+        let [a, b, c] = step.operands.map(|slot| pointers[slot as usize]);
+        // SAFETY: as of this function.
+        unsafe { (step.run)(pointers[step.out as usize], a, b, c, count) };
+    }
+}
+
+#[derive(Clone, Copy)]
+#[repr(C, align(64))]
+struct Line([u64; 8]);
+
+/// A thread's memory for registers.
+#[derive(Default)]
+struct Scratch {
+    lines: Vec<Line>,
+    pointers: Vec<*mut u8>,
+    bases: Vec<usize>,
+}
+
+impl Scratch {
+    /// So many bytes, aligned to cache lines.
+    fn area(&mut self, size_bytes: usize) -> *mut u8 {
+        let count = size_bytes.div_ceil(size_of::<Line>());
+        if self.lines.len() < count {
+            self.lines.resize(count, Line([0; 8]));
+        }
+        self.lines.as_mut_ptr().cast()
+    }
+}
