@@ -5,9 +5,11 @@
 //! - [`expr`]: the language in which rows and fused closures are written. Writing one records a [`Program`].
 //! - [`program`]: the recorded form, which every backend runs or renders as source text; `derive` differentiates it.
 //! - [`render`]: programs as source text, for devices that compile it.
+//! - [`mod@catalogue`]: every op by name, for lists.
 //! - [`kernel`]: what a backend is asked to launch: a program, or one of a few structured kernels.
 #![forbid(unsafe_code)]
 
+pub mod catalogue;
 mod derive;
 #[cfg(test)]
 mod eval;

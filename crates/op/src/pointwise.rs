@@ -26,6 +26,19 @@ pub enum Types {
     Float,
 }
 
+impl Types {
+    /// Is the dtype among them?
+    pub fn take(self, dtype: DType) -> bool {
+        match self {
+            Types::All => true,
+            Types::Number => dtype != DType::Bool,
+            Types::Bits => !dtype.is_float(),
+            Types::Int => dtype.is_int(),
+            Types::Float => dtype.is_float(),
+        }
+    }
+}
+
 /// The dtype of the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResultType {
@@ -194,13 +207,7 @@ impl Pointwise {
 
     /// Does it take this dtype without conversion?
     pub fn takes(self, dtype: DType) -> bool {
-        match self.row().types {
-            Types::All => true,
-            Types::Number => dtype != DType::Bool,
-            Types::Bits => !dtype.is_float(),
-            Types::Int => dtype.is_int(),
-            Types::Float => dtype.is_float(),
-        }
+        self.row().types.take(dtype)
     }
 
     /// The dtype that inputs are converted to whose promoted dtype is `promoted`; none if the op refuses it.

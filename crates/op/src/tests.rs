@@ -122,7 +122,8 @@ fn gradients_are_what_central_differences_say_and_so_are_theirs() {
 #[test]
 fn gradients_at_ties_and_singular_points_are_as_the_rows_say() {
     const INF: f64 = f64::INFINITY;
-    let cases: &[(Pointwise, &[f64], &[f64], &[f64])] = &[
+    type Case<'a> = (Pointwise, &'a [f64], &'a [f64], &'a [f64]);
+    let cases: &[Case<'_>] = &[
         (Pointwise::maximum, &[2.0, 2.0], &[], &[0.5, 0.5]),
         (Pointwise::minimum, &[2.0, 2.0], &[], &[0.5, 0.5]),
         (Pointwise::maximum, &[1.0, 2.0], &[], &[0.0, 1.0]),
