@@ -89,6 +89,12 @@ impl DerefMut for Dims {
     }
 }
 
+impl AsRef<[usize]> for Dims {
+    fn as_ref(&self) -> &[usize] {
+        self
+    }
+}
+
 impl PartialEq for Dims {
     fn eq(&self, other: &Dims) -> bool {
         **self == **other

@@ -1,1 +1,56 @@
-//! Tensors: views, checks, dispatch, and the methods made from the op table
+//! Tensors: shapes and views, checks, dispatch, and the methods made from the op table.
+//!
+//! Guarantees:
+//! - **Everything is checked here.** Shapes, dtypes, devices, axes and overlap are checked before a launch, so that no
+//!   backend checks again. A mistake of the caller is an [`Error`] whose text says where, what, expected, found; it
+//!   never panics, and nothing has been written.
+//! - **Whole writes.** An op writes every element of its output view and nothing else, whatever its strides. Outputs that
+//!   overlap themselves, or an input other than as the very same view, are refused.
+//! - **Any thread.** A [`Tensor`] is a handle; clones share memory and may be used from any thread. The runtime orders
+//!   the work. Ops return before the work is done; only [`Tensor::to_vec`], [`Tensor::item`], printing and
+//!   [`Tensor::nonzero`] wait for results.
+//! - **PyTorch's rules** for promotion, broadcasting, the layout of results, NaN order and ties.
+//!
+//! What it doesn't know: gradients. Each op passes through one funnel ([`record`]) that asks a tensor's *slot*, which
+//! `grad` fills, whether somebody wants to know of it.
+#![forbid(unsafe_code)]
+
+mod call;
+mod create;
+mod error;
+mod fused;
+mod host;
+mod index;
+mod join;
+mod linalg;
+mod normalize;
+mod pointwise;
+mod print;
+mod promote;
+mod publish;
+mod random;
+pub mod record;
+mod reduce;
+mod sort;
+mod tensor;
+mod view;
+
+pub use call::{Arg, Call, CallArg, Reduction, View};
+pub use error::Error;
+pub use fused::{Fused, fused, fused_many, pointwise_groups};
+pub use host::To;
+pub use normalize::LayerNormGradients;
+pub use pointwise::pointwise;
+pub use promote::{can_cast, result_type};
+pub use publish::{Published, Publisher};
+pub use random::{Generator, manual_seed};
+pub use reduce::Axes;
+pub use tensor::Tensor;
+pub use view::INFER;
+
+pub use raddle_base::{DType, Dims, Element, Layout, MAX_RANK, Overlap, Scalar, ViewError, bf16, f16};
+pub use raddle_op::{Activation, Expr, Mask, Pointwise, Program, ProgramRef, ScatterMode};
+pub use raddle_runtime::Device;
+
+/// What an op returns.
+pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -1,0 +1,76 @@
+//! What can be wrong with a call. The text reads: where, what, expected, found.
+
+use raddle_base::{DType, Dims, Scalar, ViewError};
+
+/// Why an op was refused. Nothing has been written.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[expect(missing_docs, reason = "the fields are named in the text of each")]
+pub enum Error {
+    /// An axis, a range, a broadcast or a view that the shape doesn't allow.
+    #[error(transparent)]
+    View(Box<ViewError>),
+    /// The runtime or the device: out of memory, a lost device, a kernel that failed.
+    #[error(transparent)]
+    Runtime(#[from] raddle_runtime::Error),
+    /// An operand has the wrong shape.
+    #[error("{op}: {what} has the wrong shape, expected {expected:?}, found {found:?}")]
+    Shape { op: &'static str, what: &'static str, expected: Vec<usize>, found: Vec<usize> },
+    /// The axes that a product sums over differ.
+    #[error(
+        "{op}: inner sizes differ, lhs {lhs:?} axis {lhs_axis} is {}, rhs {rhs:?} axis {rhs_axis} is {}",
+        .lhs[*.lhs_axis], .rhs[*.rhs_axis]
+    )]
+    InnerSize { op: &'static str, lhs: Vec<usize>, lhs_axis: usize, rhs: Vec<usize>, rhs_axis: usize },
+    /// An operand has too few or too many axes.
+    #[error("{op}: {what} has the wrong number of axes, expected {expected}, found {found}")]
+    Rank { op: &'static str, what: &'static str, expected: &'static str, found: usize },
+    /// An operand has a dtype that the op doesn't take.
+    #[error("{op}: {what} has the wrong dtype, expected {expected}, found {found}")]
+    DType { op: &'static str, what: &'static str, expected: &'static str, found: DType },
+    /// Operands that must have one dtype have several.
+    #[error("{op}: dtypes differ, lhs is {lhs}, rhs is {rhs}")]
+    DTypesDiffer { op: &'static str, lhs: DType, rhs: DType },
+    /// The result can't be stored in the output without losing its kind.
+    #[error("{op}: a result of dtype {from} can't be stored in an output of dtype {to}")]
+    Cast { op: &'static str, from: DType, to: DType },
+    /// Operands are on different devices.
+    #[error("{op}: operands are on different devices, expected {expected}, found {found}")]
+    Device { op: &'static str, expected: &'static str, found: &'static str },
+    /// An output has elements that share memory.
+    #[error(
+        "{op}: the output of shape {shape:?} with strides {strides:?} has elements that share memory, use copy() first"
+    )]
+    SelfOverlap { op: &'static str, shape: Vec<usize>, strides: Vec<usize> },
+    /// An output shares some memory with an input, but isn't the same view.
+    #[error("{op}: the output overlaps {what} without being the same view, use copy() first")]
+    Overlap { op: &'static str, what: &'static str },
+    /// A reduction without a neutral element over no elements.
+    #[error("{op}: axis {axis} is empty, expected at least one element, shape is {shape:?}")]
+    EmptyAxis { op: &'static str, axis: usize, shape: Vec<usize> },
+    /// A parameter outside its range.
+    #[error("{op}: {what} is out of range, expected {expected}, found {found}")]
+    Argument { op: &'static str, what: &'static str, expected: &'static str, found: Scalar },
+    /// The host gave too many or too few elements.
+    #[error("{op}: shape {shape:?} has {expected} elements, found {found}")]
+    ElementCount { op: &'static str, shape: Vec<usize>, expected: usize, found: usize },
+    /// An op on a list of tensors was given the wrong number of them.
+    #[error("{op}: wrong number of tensors, expected {expected}, found {found}")]
+    TensorCount { op: &'static str, expected: &'static str, found: usize },
+    /// The result would be larger than any memory.
+    #[error("{op}: shape {shape:?} of {dtype} has more bytes than can be addressed")]
+    TooLarge { op: &'static str, shape: Vec<usize>, dtype: DType },
+    /// Whoever records ops (`grad`) refuses this one.
+    #[error("{op}: {reason}")]
+    Refused { op: &'static str, reason: &'static str },
+}
+
+impl From<ViewError> for Error {
+    fn from(error: ViewError) -> Error {
+        Error::View(Box::new(error))
+    }
+}
+
+/// An error about the shape of an operand.
+pub(crate) fn shape_error(op: &'static str, what: &'static str, expected: &Dims, found: &Dims) -> Error {
+    Error::Shape { op, what, expected: expected.to_vec(), found: found.to_vec() }
+}

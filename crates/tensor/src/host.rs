@@ -1,0 +1,166 @@
+//! From the host and back, and conversions.
+
+use crate::{
+    DType, Device, Element, Error, Layout, Result, Scalar, Tensor,
+    create::{check_dtype, dims},
+};
+
+/// What [`Tensor::to`] converts to: a dtype or a device.
+pub trait To {
+    /// The tensor with another dtype or on another device; the same handle if nothing changes.
+    fn convert(self, tensor: &Tensor) -> Result<Tensor>;
+}
+impl To for DType {
+    fn convert(self, tensor: &Tensor) -> Result<Tensor> {
+        tensor.to_dtype(self)
+    }
+}
+impl To for &Device {
+    fn convert(self, tensor: &Tensor) -> Result<Tensor> {
+        tensor.to_device(self)
+    }
+}
+impl To for Device {
+    fn convert(self, tensor: &Tensor) -> Result<Tensor> {
+        tensor.to_device(&self)
+    }
+}
+
+impl Tensor {
+    /// A tensor of the elements of `values` in row-major order.
+    ///
+    /// Errors: another number of elements than the shape has.
+    pub fn from_slice<T: Element>(
+        values: &[T],
+        shape: impl AsRef<[usize]>,
+        device: &Device,
+    ) -> Result<Tensor> {
+        let op = "from_slice";
+        let shape = dims(op, shape.as_ref())?;
+        if shape.checked_product() != Some(values.len()) {
+            let expected = shape.checked_product().unwrap_or(usize::MAX);
+            return Err(Error::ElementCount { op, shape: shape.to_vec(), expected, found: values.len() });
+        }
+        let mut bytes = Vec::with_capacity(std::mem::size_of_val(values));
+        values.iter().for_each(|value| value.append_bytes(&mut bytes));
+        Tensor::from_bytes(&bytes, shape, T::DTYPE, device)
+    }
+
+    /// [`from_slice`](Tensor::from_slice) of a vector.
+    pub fn from_vec<T: Element>(
+        values: Vec<T>,
+        shape: impl AsRef<[usize]>,
+        device: &Device,
+    ) -> Result<Tensor> {
+        Tensor::from_slice(&values, shape, device)
+    }
+
+    /// A tensor without axes.
+    pub fn scalar<T: Element>(value: T, device: &Device) -> Result<Tensor> {
+        Tensor::from_slice(&[value], [0usize; 0], device)
+    }
+
+    /// A tensor of elements given as bytes, in native order and row-major. A bool is 0 or 1.
+    pub fn from_bytes(
+        bytes: &[u8],
+        shape: impl AsRef<[usize]>,
+        dtype: DType,
+        device: &Device,
+    ) -> Result<Tensor> {
+        let op = "from_bytes";
+        let shape = dims(op, shape.as_ref())?;
+        let size = shape.checked_product().and_then(|count| count.checked_mul(dtype.size_bytes()));
+        if size != Some(bytes.len()) {
+            let expected = shape.checked_product().unwrap_or(usize::MAX);
+            let found = bytes.len() / dtype.size_bytes();
+            return Err(Error::ElementCount { op, shape: shape.to_vec(), expected, found });
+        }
+        let tensor = Tensor::allocate(op, Layout::contiguous(shape), dtype, device)?;
+        if !bytes.is_empty() {
+            device.upload(tensor.buffer(), 0, bytes)?;
+        }
+        Ok(tensor)
+    }
+
+    /// The elements in row-major order as bytes. Waits for them.
+    pub fn to_bytes(&self) -> Result<Vec<u8>> {
+        let size_bytes = self.dtype().size_bytes();
+        if self.layout().is_empty() {
+            return Ok(Vec::new());
+        }
+        let packed = if self.is_contiguous() { self.detach() } else { self.detach().row_major_copy()? };
+        let mut bytes = vec![0; self.element_count() * size_bytes];
+        self.device().download(packed.buffer(), packed.storage_offset() * size_bytes, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// The elements in row-major order. Waits for them. `T` must be the type of the elements; see [`Tensor::to`].
+    pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
+        check_dtype("to_vec", "the tensor", T::DTYPE, self)?;
+        Ok(self.to_bytes()?.chunks_exact(T::DTYPE.size_bytes()).map(T::from_bytes).collect())
+    }
+
+    /// The only element. Waits for it. `T` must be the type of the elements.
+    pub fn item<T: Element>(&self) -> Result<T> {
+        check_dtype("item", "the tensor", T::DTYPE, self)?;
+        Ok(T::from_scalar(self.to_scalar()?))
+    }
+
+    /// The only element, of whatever dtype. Waits for it.
+    pub fn to_scalar(&self) -> Result<Scalar> {
+        let op = "item";
+        if self.element_count() != 1 {
+            let (expected, found) = (1, self.element_count());
+            return Err(Error::ElementCount { op, shape: Vec::new(), expected, found });
+        }
+        Ok(self.dtype().scalar_from_bytes(&self.to_bytes()?))
+    }
+
+    /// With another dtype, or on another device: `x.to(DType::F16)`, `x.to(&device)`. The same tensor if it is so already.
+    /// Floats become integers by truncation; to bool everything but 0 is true.
+    pub fn to(&self, target: impl To) -> Result<Tensor> {
+        target.convert(self)
+    }
+
+    /// Converted to a dtype; strides are kept if it is dense.
+    pub fn to_dtype(&self, dtype: DType) -> Result<Tensor> {
+        if dtype == self.dtype() {
+            return Ok(self.clone());
+        }
+        let out = Tensor::allocate("to", self.layout().preserved(), dtype, &self.device())?;
+        self.copy_into_fresh(&out)?;
+        Ok(out)
+    }
+
+    /// A row-major copy on another device, through the host: it waits for the elements.
+    pub fn to_device(&self, device: &Device) -> Result<Tensor> {
+        if *device == self.device() {
+            return Ok(self.clone());
+        }
+        let out = Tensor::from_bytes(&self.to_bytes()?, self.shape(), self.dtype(), device)?;
+        crate::record::fresh(&[self], &[&out], || crate::Call::To)?;
+        Ok(out)
+    }
+}
+
+/// Reading one element of any dtype.
+pub(crate) trait FromBytes {
+    fn scalar_from_bytes(self, bytes: &[u8]) -> Scalar;
+}
+impl FromBytes for DType {
+    fn scalar_from_bytes(self, bytes: &[u8]) -> Scalar {
+        fn read<T: Element>(bytes: &[u8]) -> Scalar {
+            T::from_bytes(bytes).to_scalar()
+        }
+        match self {
+            DType::Bool => read::<bool>(bytes),
+            DType::U8 => read::<u8>(bytes),
+            DType::I32 => read::<i32>(bytes),
+            DType::I64 => read::<i64>(bytes),
+            DType::F16 => read::<raddle_base::f16>(bytes),
+            DType::BF16 => read::<raddle_base::bf16>(bytes),
+            DType::F32 => read::<f32>(bytes),
+            DType::F64 => read::<f64>(bytes),
+        }
+    }
+}

@@ -1,0 +1,299 @@
+//! Reading and writing at places that another tensor names.
+//!
+//! Indices are i64 (or i32) and count from 0. One that is out of range is found by the kernel: the op on a device that
+//! runs at once returns the error, elsewhere whoever reads the result gets it; nothing is written.
+
+use crate::{
+    Call, DType, Dims, Error, INFER, Layout, Result, Tensor,
+    create::check_dtype,
+    error::shape_error,
+    pointwise::{check_device, check_disjoint, check_out},
+    record::{self, Mode, Silence},
+};
+use raddle_op::{Kernel, ScatterMode};
+
+fn check_index(op: &'static str, tensor: &Tensor, index: &Tensor) -> Result<()> {
+    check_device(op, tensor, &[index])?;
+    match index.dtype() {
+        DType::I64 | DType::I32 => Ok(()),
+        found => Err(Error::DType { op, what: "index", expected: "i64 or i32", found }),
+    }
+}
+
+/// Kernels want an axis: tensors without one get one of size 1.
+fn with_axis(tensor: &Tensor) -> Result<Tensor> {
+    if tensor.rank() == 0 { tensor.detach().reshape([1]) } else { Ok(tensor.detach()) }
+}
+
+impl Tensor {
+    /// Axis and shape of an index that goes beside this tensor; in axes other than `axis` it is at most as large.
+    fn check_beside(&self, op: &'static str, axis: isize, index: &Tensor) -> Result<usize> {
+        check_index(op, self, index)?;
+        if self.rank().max(1) != index.rank().max(1) {
+            let (expected, found) = ("as many as the tensor", index.rank());
+            return Err(Error::Rank { op, what: "index", expected, found });
+        }
+        let axis =
+            if self.rank() == 0 && matches!(axis, 0 | -1) { 0 } else { self.layout().axis(op, axis)? };
+        let fits = |at: usize| at == axis || index.shape()[at] <= self.shape()[at];
+        if index.layout().is_empty() || (0..self.rank().min(index.rank())).all(fits) {
+            Ok(axis)
+        } else {
+            Err(shape_error(op, "index", self.shape(), index.shape()))
+        }
+    }
+
+    /// `out[.., i, ..] = self[.., index[.., i, ..], ..]`; the result has the shape of `index`, which is at most as large as
+    /// `self` in all other axes.
+    pub fn gather(&self, axis: isize, index: &Tensor) -> Result<Tensor> {
+        let op = "gather";
+        let axis = self.check_beside(op, axis, index)?;
+        let out = Tensor::allocate(op, Layout::contiguous(*index.shape()), self.dtype(), &self.device())?;
+        self.gather_launch(op, axis, index, &out)?;
+        record::fresh(&[self, index], &[&out], || Call::Gather { axis })?;
+        Ok(out)
+    }
+
+    /// [`gather`](Tensor::gather) into `out`.
+    pub fn gather_out(&self, axis: isize, index: &Tensor, out: &Tensor) -> Result<()> {
+        let op = "gather";
+        let axis = self.check_beside(op, axis, index)?;
+        check_dtype(op, "the output", self.dtype(), out)?;
+        check_out(op, out, index.shape(), &self.device())?;
+        check_disjoint(op, out, &[self, index])?;
+        let run = || self.gather_launch(op, axis, index, out);
+        record::written(Mode::Out, &[self, index], &[out], || Call::Gather { axis }, run)
+    }
+
+    fn gather_launch(&self, op: &'static str, axis: usize, index: &Tensor, out: &Tensor) -> Result<()> {
+        if out.layout().is_empty() {
+            return Ok(());
+        }
+        let (source, index, out) = (with_axis(self)?, with_axis(index)?, with_axis(out)?);
+        let operands = [out.write(out.layout()), source.read(source.layout()), index.read(index.layout())];
+        Ok(self.device().submit_named(op, &Kernel::Gather { axis }, &operands)?)
+    }
+
+    /// A copy of `self` in which `[.., index[.., i, ..], ..]` is `values[.., i, ..]`. If an element is named twice, the last
+    /// one in row-major order of the index stands. `values` is at least as large as `index`; what is beyond isn't used.
+    pub fn scatter(&self, axis: isize, index: &Tensor, values: &Tensor) -> Result<Tensor> {
+        self.scatter_fresh("scatter", axis, index, values, ScatterMode::Overwrite)
+    }
+    /// [`scatter`](Tensor::scatter) in place.
+    pub fn scatter_(&self, axis: isize, index: &Tensor, values: &Tensor) -> Result<&Tensor> {
+        self.scatter_in_place("scatter", axis, index, values, ScatterMode::Overwrite)
+    }
+    /// A copy of `self` with `values[.., i, ..]` added to `[.., index[.., i, ..], ..]`, in row-major order of the index.
+    pub fn scatter_add(&self, axis: isize, index: &Tensor, values: &Tensor) -> Result<Tensor> {
+        self.scatter_fresh("scatter_add", axis, index, values, ScatterMode::Add)
+    }
+    /// [`scatter_add`](Tensor::scatter_add) in place.
+    pub fn scatter_add_(&self, axis: isize, index: &Tensor, values: &Tensor) -> Result<&Tensor> {
+        self.scatter_in_place("scatter_add", axis, index, values, ScatterMode::Add)
+    }
+
+    fn scatter_fresh(
+        &self,
+        op: &'static str,
+        axis: isize,
+        index: &Tensor,
+        values: &Tensor,
+        mode: ScatterMode,
+    ) -> Result<Tensor> {
+        let axis = self.check_scatter(op, axis, index, values)?;
+        let out = self.detach().copy()?;
+        out.scatter_launch(op, axis, index, values, mode)?;
+        record::fresh(&[self, index, values], &[&out], || Call::Scatter { axis, mode })?;
+        Ok(out)
+    }
+
+    fn scatter_in_place(
+        &self,
+        op: &'static str,
+        axis: isize,
+        index: &Tensor,
+        values: &Tensor,
+        mode: ScatterMode,
+    ) -> Result<&Tensor> {
+        let axis = self.check_scatter(op, axis, index, values)?;
+        check_out(op, self, self.shape(), &self.device())?;
+        check_disjoint(op, self, &[index, values])?;
+        let run = || self.scatter_launch(op, axis, index, values, mode);
+        let call = || Call::Scatter { axis, mode };
+        record::written(Mode::InPlace, &[self, index, values], &[self], call, run)?;
+        Ok(self)
+    }
+
+    fn check_scatter(&self, op: &'static str, axis: isize, index: &Tensor, values: &Tensor) -> Result<usize> {
+        let axis = self.check_beside(op, axis, index)?;
+        check_device(op, self, &[values])?;
+        check_dtype(op, "values", self.dtype(), values)?;
+        let fits = values.rank() == index.rank()
+            && values.shape().iter().zip(index.shape().iter()).all(|(has, needs)| has >= needs);
+        if fits || index.layout().is_empty() {
+            Ok(axis)
+        } else {
+            Err(shape_error(op, "values", index.shape(), values.shape()))
+        }
+    }
+
+    fn scatter_launch(
+        &self,
+        op: &'static str,
+        axis: usize,
+        index: &Tensor,
+        values: &Tensor,
+        mode: ScatterMode,
+    ) -> Result<()> {
+        if index.layout().is_empty() {
+            return Ok(());
+        }
+        let used = Layout::new(*index.shape(), *values.strides(), values.storage_offset());
+        let (target, index) = (with_axis(self)?, with_axis(index)?);
+        let values = with_axis(&values.alias(used))?;
+        let operands =
+            [target.write(target.layout()), index.read(index.layout()), values.read(values.layout())];
+        Ok(self.device().submit_named(op, &Kernel::Scatter { axis, mode }, &operands)?)
+    }
+
+    /// The slices of an axis that `index` (rank 0 or 1) names, in its order.
+    pub fn index_select(&self, axis: isize, index: &Tensor) -> Result<Tensor> {
+        let op = "index_select";
+        let (axis, shape) = self.check_slices(op, axis, index)?;
+        let out = Tensor::allocate(op, Layout::contiguous(shape), self.dtype(), &self.device())?;
+        self.index_select_launch(op, axis, index, &out)?;
+        record::fresh(&[self, index], &[&out], || Call::IndexSelect { axis })?;
+        Ok(out)
+    }
+
+    /// [`index_select`](Tensor::index_select) into `out`.
+    pub fn index_select_out(&self, axis: isize, index: &Tensor, out: &Tensor) -> Result<()> {
+        let op = "index_select";
+        let (axis, shape) = self.check_slices(op, axis, index)?;
+        check_dtype(op, "the output", self.dtype(), out)?;
+        check_out(op, out, &shape, &self.device())?;
+        check_disjoint(op, out, &[self, index])?;
+        let run = || self.index_select_launch(op, axis, index, out);
+        record::written(Mode::Out, &[self, index], &[out], || Call::IndexSelect { axis }, run)
+    }
+
+    /// Axis, and the shape with as many slices as the index names.
+    fn check_slices(&self, op: &'static str, axis: isize, index: &Tensor) -> Result<(usize, Dims)> {
+        check_index(op, self, index)?;
+        if index.rank() > 1 {
+            return Err(Error::Rank { op, what: "index", expected: "0 or 1", found: index.rank() });
+        }
+        let mut shape = *self.shape();
+        if self.rank() == 0 && matches!(axis, 0 | -1) {
+            return Ok((0, shape));
+        }
+        let axis = self.layout().axis(op, axis)?;
+        shape[axis] = index.element_count();
+        Ok((axis, shape))
+    }
+
+    /// The index, repeated (by strides of 0) along all axes of `shape` but one.
+    fn spread_index(index: &Tensor, axis: usize, shape: &Dims) -> Tensor {
+        let mut strides = Dims::filled(0, shape.len());
+        strides[axis] = index.strides().first().copied().unwrap_or(1);
+        index.alias(Layout::new(*shape, strides, index.storage_offset()))
+    }
+
+    fn index_select_launch(&self, op: &'static str, axis: usize, index: &Tensor, out: &Tensor) -> Result<()> {
+        if self.rank() == 0 {
+            return self.gather_launch(op, 0, &index.detach().reshape([0usize; 0])?, out);
+        }
+        let index = Tensor::spread_index(index, axis, out.shape());
+        self.gather_launch(op, axis, &index, out)
+    }
+
+    /// A copy of `self` with `alpha · source[.., i, ..]` added to slice `index[i]` of an axis, in the order of the index.
+    pub fn index_add(&self, axis: isize, index: &Tensor, source: &Tensor, alpha: f64) -> Result<Tensor> {
+        let axis = self.check_index_add(axis, index, source)?;
+        let out = self.detach().copy()?;
+        out.index_add_launch(axis, index, source, alpha)?;
+        record::fresh(&[self, index, source], &[&out], || Call::IndexAdd { axis, alpha })?;
+        Ok(out)
+    }
+
+    /// [`index_add`](Tensor::index_add) in place.
+    pub fn index_add_(&self, axis: isize, index: &Tensor, source: &Tensor, alpha: f64) -> Result<&Tensor> {
+        let op = "index_add";
+        let axis = self.check_index_add(axis, index, source)?;
+        check_out(op, self, self.shape(), &self.device())?;
+        check_disjoint(op, self, &[index, source])?;
+        let call = || Call::IndexAdd { axis, alpha };
+        let run = || self.index_add_launch(axis, index, source, alpha);
+        record::written(Mode::InPlace, &[self, index, source], &[self], call, run)?;
+        Ok(self)
+    }
+
+    fn check_index_add(&self, axis: isize, index: &Tensor, source: &Tensor) -> Result<usize> {
+        let op = "index_add";
+        let (axis, shape) = self.check_slices(op, axis, index)?;
+        check_device(op, self, &[source])?;
+        check_dtype(op, "the source", self.dtype(), source)?;
+        if *source.shape() == shape {
+            Ok(axis)
+        } else {
+            Err(shape_error(op, "the source", &shape, source.shape()))
+        }
+    }
+
+    fn index_add_launch(&self, axis: usize, index: &Tensor, source: &Tensor, alpha: f64) -> Result<()> {
+        let op = "index_add";
+        let source = source.detach();
+        let scaled = match (alpha, self.dtype().is_float()) {
+            (1.0, _) => source,
+            (_, true) => source.mul(alpha)?,
+            (_, false) => source.mul(alpha as i64)?,
+        };
+        let index = if self.rank() == 0 {
+            index.detach().reshape([0usize; 0])?
+        } else {
+            Tensor::spread_index(index, axis, scaled.shape())
+        };
+        self.scatter_launch(op, axis, &index, &scaled, ScatterMode::Add)
+    }
+
+    /// Rows of a table: `self` is [n, ..], the result has the shape of `index` followed by that of a row.
+    pub fn embedding(&self, index: &Tensor) -> Result<Tensor> {
+        let op = "embedding";
+        if self.rank() == 0 {
+            return Err(Error::Rank { op, what: "the table", expected: "at least 1", found: 0 });
+        }
+        crate::pointwise::check_rank(op, self, index.rank().saturating_sub(1))?;
+        check_index(op, self, index)?;
+        let rows = self.index_select(0, &index.detach().ravel()?)?;
+        let shape: Dims = index.shape().iter().chain(&self.shape()[1..]).copied().collect();
+        rows.reshape(shape)
+    }
+
+    /// The indices (i64, [count, rank]) of the elements that aren't zero, in row-major order. Waits for the elements, since
+    /// the shape of the result depends on them.
+    pub fn nonzero(&self) -> Result<Tensor> {
+        let op = "nonzero";
+        let source = self.detach();
+        let count = if self.layout().is_empty() { 0 } else { source.ne(0)?.sum(.., false)?.item::<i64>()? };
+        let shape: Dims = [count as usize, self.rank()].into_iter().collect();
+        let out = Tensor::allocate(op, Layout::contiguous(shape), DType::I64, &self.device())?;
+        if !out.layout().is_empty() {
+            let operands = [out.write(out.layout()), source.read(source.layout())];
+            self.device().submit(&Kernel::NonZero, &operands)?;
+        }
+        Ok(out)
+    }
+
+    /// The elements where `mask` (bool, broadcast) is true, in row-major order, as one axis. Waits for the mask.
+    pub fn masked_select(&self, mask: &Tensor) -> Result<Tensor> {
+        let op = "masked_select";
+        check_device(op, self, &[mask])?;
+        check_dtype(op, "the mask", DType::Bool, mask)?;
+        let shape = Layout::broadcast_shapes(op, self.shape(), mask.shape())?;
+        let places = {
+            let _silence = Silence::new();
+            mask.expand(shape)?.ravel()?.nonzero()?.reshape([INFER])?
+        };
+        self.expand(shape)?.ravel()?.index_select(0, &places)
+    }
+}

@@ -1,0 +1,115 @@
+//! Several tensors into one: one launch, whatever their number.
+
+use crate::{
+    Arg, Call, Dims, Error, Layout, Result, Tensor,
+    create::check_dtype,
+    error::shape_error,
+    pointwise::{check_device, check_disjoint, check_out, check_rank},
+    record::{self, Mode, TensorRefs},
+    result_type,
+};
+use raddle_base::Scalar;
+use raddle_op::{Kernel, PARAM_COUNT_MAX, Pointwise};
+use raddle_runtime::Operand;
+
+impl Tensor {
+    /// The tensors one after the other along an axis. They agree in all other axes; dtypes are promoted. Tensors of shape
+    /// [0] are left out, as in PyTorch.
+    pub fn cat(tensors: &[&Tensor], axis: isize) -> Result<Tensor> {
+        let op = "cat";
+        let (axis, shape) = cat_shape(tensors, axis)?;
+        let args: Vec<Arg<'_>> = tensors.iter().map(|tensor| Arg::Tensor(tensor)).collect();
+        let device = tensors[0].device();
+        let out = Tensor::allocate(op, Layout::contiguous(shape), result_type(&args), &device)?;
+        cat_launch(tensors, axis, &out)?;
+        let inputs: TensorRefs<'_> = tensors.iter().copied().filter(|tensor| !is_skipped(tensor)).collect();
+        record::fresh(&inputs, &[&out], || Call::Cat { axis })?;
+        Ok(out)
+    }
+
+    /// [`cat`](Tensor::cat) into `out`.
+    pub fn cat_out(tensors: &[&Tensor], axis: isize, out: &Tensor) -> Result<()> {
+        let op = "cat";
+        let (axis, shape) = cat_shape(tensors, axis)?;
+        let args: Vec<Arg<'_>> = tensors.iter().map(|tensor| Arg::Tensor(tensor)).collect();
+        check_dtype(op, "the output", result_type(&args), out)?;
+        check_out(op, out, &shape, &tensors[0].device())?;
+        check_disjoint(op, out, tensors)?;
+        let inputs: TensorRefs<'_> = tensors.iter().copied().filter(|tensor| !is_skipped(tensor)).collect();
+        record::written(Mode::Out, &inputs, &[out], || Call::Cat { axis }, || cat_launch(tensors, axis, out))
+    }
+
+    /// The tensors, which have one shape, along a new axis.
+    pub fn stack(tensors: &[&Tensor], axis: isize) -> Result<Tensor> {
+        let op = "stack";
+        if let Some((first, rest)) = tensors.split_first() {
+            check_rank(op, first, 1)?;
+            if let Some(other) = rest.iter().find(|other| other.shape() != first.shape()) {
+                return Err(shape_error(op, "a tensor", first.shape(), other.shape()));
+            }
+        }
+        let parts: Vec<Tensor> =
+            tensors.iter().map(|tensor| tensor.unsqueeze(axis)).collect::<Result<_>>()?;
+        let axis =
+            if axis < 0 { axis + tensors.first().map_or(0, |first| first.rank() as isize + 1) } else { axis };
+        Tensor::cat(&parts.iter().collect::<Vec<_>>(), axis)
+    }
+}
+
+/// PyTorch's old exception: an empty tensor of one axis goes with anything.
+fn is_skipped(tensor: &Tensor) -> bool {
+    **tensor.shape() == [0]
+}
+
+fn cat_shape(tensors: &[&Tensor], axis: isize) -> Result<(usize, Dims)> {
+    let op = "cat";
+    let Some((first, rest)) = tensors.split_first() else {
+        return Err(Error::TensorCount { op, expected: "at least 1", found: 0 });
+    };
+    check_device(op, first, rest)?;
+    let model = tensors.iter().find(|tensor| !is_skipped(tensor)).unwrap_or(first);
+    if model.rank() == 0 {
+        return Err(Error::Rank { op, what: "a tensor", expected: "at least 1", found: 0 });
+    }
+    let axis = model.layout().axis(op, axis)?;
+    let mut shape = *model.shape();
+    let mut length = 0usize;
+    for tensor in tensors.iter().filter(|tensor| !is_skipped(tensor)) {
+        if tensor.rank() != model.rank() {
+            let expected = "as many as the other tensors";
+            return Err(Error::Rank { op, what: "a tensor", expected, found: tensor.rank() });
+        }
+        let mut expected = *model.shape();
+        expected[axis] = tensor.shape()[axis];
+        if *tensor.shape() != expected {
+            return Err(shape_error(op, "a tensor", &expected, tensor.shape()));
+        }
+        length = length.saturating_add(tensor.shape()[axis]);
+    }
+    shape[axis] = length;
+    Ok((axis, shape))
+}
+
+fn cat_launch(tensors: &[&Tensor], axis: usize, out: &Tensor) -> Result<()> {
+    let mut start = 0;
+    let mut parts = Vec::with_capacity(tensors.len());
+    for tensor in tensors.iter().filter(|tensor| !is_skipped(tensor)) {
+        let length = tensor.shape()[axis];
+        if !tensor.layout().is_empty() {
+            parts.push((out.layout().narrow(axis as isize, start, length)?, *tensor));
+        }
+        start += length;
+    }
+    if parts.is_empty() {
+        return Ok(());
+    }
+    let operands: Vec<Operand<'_>> =
+        parts.iter().flat_map(|(part, tensor)| [out.write(part), tensor.read(tensor.layout())]).collect();
+    let kernel = Kernel::Pointwise {
+        program: Pointwise::copy.into(),
+        compute: out.dtype().compute(),
+        params: [Scalar::Int(0); PARAM_COUNT_MAX],
+        groups: parts.len(),
+    };
+    Ok(out.device().submit_named("cat", &kernel, &operands)?)
+}

@@ -1,0 +1,248 @@
+//! Softmax and layer normalisation, forward and backward.
+
+use crate::{
+    Call, Dims, Error, Layout, Result, Tensor,
+    create::check_dtype,
+    error::shape_error,
+    pointwise::{check_device, check_disjoint, check_float, check_out, check_overlap},
+    record::{self, Mode, TensorRefs},
+};
+use raddle_base::Scalar;
+use raddle_op::Kernel;
+use raddle_runtime::Operand;
+use smallvec::SmallVec;
+
+/// The gradients of [`Tensor::layer_norm`].
+pub struct LayerNormGradients {
+    /// By the input.
+    pub input: Tensor,
+    /// By the weight, if there is one.
+    pub weight: Option<Tensor>,
+    /// By the bias, if there is one.
+    pub bias: Option<Tensor>,
+}
+
+impl Tensor {
+    /// `exp(x − max) / Σ exp(x − max)` along an axis, of floats. A row of −∞ only is NaN, as in PyTorch.
+    pub fn softmax(&self, axis: isize) -> Result<Tensor> {
+        self.softmax_any("softmax", axis, false)
+    }
+
+    /// `x − max − log Σ exp(x − max)` along an axis, of floats.
+    pub fn log_softmax(&self, axis: isize) -> Result<Tensor> {
+        self.softmax_any("log_softmax", axis, true)
+    }
+
+    /// [`softmax`](Tensor::softmax) into `out`.
+    pub fn softmax_out(&self, axis: isize, out: &Tensor) -> Result<()> {
+        self.softmax_into("softmax", axis, false, out)
+    }
+
+    /// [`log_softmax`](Tensor::log_softmax) into `out`.
+    pub fn log_softmax_out(&self, axis: isize, out: &Tensor) -> Result<()> {
+        self.softmax_into("log_softmax", axis, true, out)
+    }
+
+    /// The gradient by the input of [`softmax`](Tensor::softmax) or, if `log`, [`log_softmax`](Tensor::log_softmax):
+    /// `self` is the op's result, `gradient` the one of it. Not recorded.
+    pub fn softmax_backward(&self, gradient: &Tensor, axis: isize, log: bool) -> Result<Tensor> {
+        let op = "softmax_backward";
+        let axis = self.softmax_axis(op, axis)?;
+        check_device(op, self, &[gradient])?;
+        check_dtype(op, "the gradient", self.dtype(), gradient)?;
+        if gradient.shape() != self.shape() {
+            return Err(shape_error(op, "the gradient", self.shape(), gradient.shape()));
+        }
+        let out = Tensor::allocate(op, self.layout().preserved(), self.dtype(), &self.device())?;
+        if !out.layout().is_empty() {
+            let layouts = [&out, self, gradient].map(|tensor| with_axis(tensor.layout()));
+            let operands = [out.write(&layouts[0]), self.read(&layouts[1]), gradient.read(&layouts[2])];
+            self.device().submit_named(op, &Kernel::SoftmaxBackward { axis, log }, &operands)?;
+        }
+        Ok(out)
+    }
+
+    fn softmax_axis(&self, op: &'static str, axis: isize) -> Result<usize> {
+        check_float(op, "the tensor", self)?;
+        if self.rank() == 0 && matches!(axis, 0 | -1) { Ok(0) } else { Ok(self.layout().axis(op, axis)?) }
+    }
+
+    fn softmax_any(&self, op: &'static str, axis: isize, log: bool) -> Result<Tensor> {
+        let axis = self.softmax_axis(op, axis)?;
+        let out = Tensor::allocate(op, self.layout().preserved(), self.dtype(), &self.device())?;
+        self.softmax_launch(op, axis, log, &out)?;
+        record::fresh(&[self], &[&out], || Call::Softmax { axis, log })?;
+        Ok(out)
+    }
+
+    fn softmax_into(&self, op: &'static str, axis: isize, log: bool, out: &Tensor) -> Result<()> {
+        let axis = self.softmax_axis(op, axis)?;
+        check_dtype(op, "the output", self.dtype(), out)?;
+        check_out(op, out, self.shape(), &self.device())?;
+        check_disjoint(op, out, &[self])?;
+        let call = || Call::Softmax { axis, log };
+        record::written(Mode::Out, &[self], &[out], call, || self.softmax_launch(op, axis, log, out))
+    }
+
+    fn softmax_launch(&self, op: &'static str, axis: usize, log: bool, out: &Tensor) -> Result<()> {
+        if out.layout().is_empty() {
+            return Ok(());
+        }
+        let layouts = [out, self].map(|tensor| with_axis(tensor.layout()));
+        let operands = [out.write(&layouts[0]), self.read(&layouts[1])];
+        Ok(self.device().submit_named(op, &Kernel::Softmax { axis, log }, &operands)?)
+    }
+
+    /// Over the last `axes` axes: `(x − mean) · rstd · weight + bias` with `rstd = 1 / √(variance + eps)` and the variance
+    /// divided by n. Weight and bias have the shape of these axes and the dtype of the input. Of floats.
+    pub fn layer_norm(
+        &self,
+        axes: usize,
+        weight: Option<&Tensor>,
+        bias: Option<&Tensor>,
+        eps: f64,
+    ) -> Result<Tensor> {
+        Ok(self.layer_norm_stats(axes, weight, bias, eps)?.0)
+    }
+
+    /// [`layer_norm`](Tensor::layer_norm) with what its backward needs: the result, and mean and rstd in the compute dtype,
+    /// with the normalised axes of size 1.
+    pub fn layer_norm_stats(
+        &self,
+        axes: usize,
+        weight: Option<&Tensor>,
+        bias: Option<&Tensor>,
+        eps: f64,
+    ) -> Result<(Tensor, Tensor, Tensor)> {
+        let op = "layer_norm";
+        let stats = self.check_layer_norm(op, axes, weight, bias)?;
+        let (device, dtype) = (self.device(), self.dtype());
+        let out = Tensor::allocate(op, self.layout().preserved(), dtype, &device)?;
+        let stat = || Tensor::allocate(op, Layout::contiguous(stats), dtype.compute(), &device);
+        let (mean, rstd) = (stat()?, stat()?);
+        if out.layout().is_empty() {
+            mean.fill_raw(Scalar::Int(0))?;
+            rstd.fill_raw(Scalar::Float(1.0 / eps.sqrt()))?;
+        } else {
+            let mut operands: SmallVec<[Operand<'_>; 6]> = SmallVec::new();
+            operands.extend([&out, &mean, &rstd].map(|tensor| tensor.write(tensor.layout())));
+            operands.push(self.read(self.layout()));
+            operands.extend(weight.iter().chain(&bias).map(|tensor| tensor.read(tensor.layout())));
+            let kernel = Kernel::LayerNorm { axes, eps, weight: weight.is_some(), bias: bias.is_some() };
+            device.submit_named(op, &kernel, &operands)?;
+        }
+        let mut inputs = TensorRefs::from_slice(&[self]);
+        inputs.extend(weight.into_iter().chain(bias));
+        record::fresh(&inputs, &[&out, &mean, &rstd], || Call::LayerNorm {
+            axes,
+            weight: weight.is_some(),
+            bias: bias.is_some(),
+        })?;
+        Ok((out, mean, rstd))
+    }
+
+    /// The gradients of [`layer_norm`](Tensor::layer_norm) for the gradient `self` of its result: `input`, `mean` and `rstd`
+    /// as given to and by [`layer_norm_stats`](Tensor::layer_norm_stats). Not recorded.
+    pub fn layer_norm_backward(
+        &self,
+        input: &Tensor,
+        (mean, rstd): (&Tensor, &Tensor),
+        axes: usize,
+        weight: Option<&Tensor>,
+        has_bias: bool,
+    ) -> Result<LayerNormGradients> {
+        let op = "layer_norm_backward";
+        let stats = input.check_layer_norm(op, axes, weight, None)?;
+        check_device(op, self, &[input, mean, rstd])?;
+        check_dtype(op, "the gradient", input.dtype(), self)?;
+        if self.shape() != input.shape() {
+            return Err(shape_error(op, "the gradient", input.shape(), self.shape()));
+        }
+        for (what, tensor) in [("mean", mean), ("rstd", rstd)] {
+            check_dtype(op, what, input.dtype().compute(), tensor)?;
+            if *tensor.shape() != stats {
+                return Err(shape_error(op, what, &stats, tensor.shape()));
+            }
+        }
+        let (device, dtype) = (input.device(), input.dtype());
+        let normalised: Dims = input.shape()[input.rank() - axes..].iter().copied().collect();
+        let parameter = |wanted: bool| {
+            wanted.then(|| Tensor::allocate(op, Layout::contiguous(normalised), dtype, &device)).transpose()
+        };
+        let gradients = LayerNormGradients {
+            input: Tensor::allocate(op, input.layout().preserved(), dtype, &device)?,
+            weight: parameter(weight.is_some())?,
+            bias: parameter(has_bias)?,
+        };
+        if input.layout().is_empty() {
+            for parameter in gradients.weight.iter().chain(&gradients.bias) {
+                parameter.fill_raw(Scalar::Int(0))?;
+            }
+            return Ok(gradients);
+        }
+        let mut operands: SmallVec<[Operand<'_>; 8]> = SmallVec::new();
+        operands.push(gradients.input.write(gradients.input.layout()));
+        let parameters = gradients.weight.iter().chain(&gradients.bias);
+        operands.extend(parameters.map(|tensor| tensor.write(tensor.layout())));
+        operands.extend([self, input, mean, rstd].map(|tensor| tensor.read(tensor.layout())));
+        operands.extend(weight.map(|tensor| tensor.read(tensor.layout())));
+        let kernel = Kernel::LayerNormBackward { axes, weight: weight.is_some(), bias: has_bias };
+        device.submit_named(op, &kernel, &operands)?;
+        drop(operands);
+        Ok(gradients)
+    }
+
+    /// Checks operands; the shape of mean and rstd.
+    fn check_layer_norm(
+        &self,
+        op: &'static str,
+        axes: usize,
+        weight: Option<&Tensor>,
+        bias: Option<&Tensor>,
+    ) -> Result<Dims> {
+        check_float(op, "the input", self)?;
+        if axes == 0 || axes > self.rank() {
+            let (what, expected) = ("the number of axes", "1 to the rank of the input");
+            return Err(Error::Argument { op, what, expected, found: Scalar::Int(axes as i64) });
+        }
+        let first = self.rank() - axes;
+        let normalised: Dims = self.shape()[first..].iter().copied().collect();
+        for (what, tensor) in [("weight", weight), ("bias", bias)] {
+            let Some(tensor) = tensor else { continue };
+            check_device(op, self, &[tensor])?;
+            check_dtype(op, what, self.dtype(), tensor)?;
+            if *tensor.shape() != normalised {
+                return Err(shape_error(op, what, &normalised, tensor.shape()));
+            }
+        }
+        let mut stats = *self.shape();
+        stats[first..].fill(1);
+        Ok(stats)
+    }
+
+    /// [`layer_norm`](Tensor::layer_norm) into `out`.
+    pub fn layer_norm_out(
+        &self,
+        axes: usize,
+        weight: Option<&Tensor>,
+        bias: Option<&Tensor>,
+        eps: f64,
+        out: &Tensor,
+    ) -> Result<()> {
+        let op = "layer_norm";
+        check_dtype(op, "the output", self.dtype(), out)?;
+        check_out(op, out, self.shape(), &self.device())?;
+        check_overlap(op, out, &[self])?;
+        out.copy_(&self.layer_norm(axes, weight, bias, eps)?)?;
+        Ok(())
+    }
+}
+
+/// A tensor without axes gets one of size 1.
+fn with_axis(layout: &Layout) -> Layout {
+    if layout.rank() > 0 {
+        return *layout;
+    }
+    let one: Dims = [1].into_iter().collect();
+    Layout::new(one, one, layout.offset())
+}

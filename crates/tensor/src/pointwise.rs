@@ -1,0 +1,401 @@
+//! Pointwise ops: one funnel for all rows of the op table, and the methods made from the rows.
+//!
+//! An op of tensors that have one shape and are contiguous costs no allocation here but the result's; everything else that
+//! it needs lives on the stack. Inputs of other dtypes are converted when the kernel loads them, never in a temporary.
+
+use crate::{
+    Arg, Call, CallArg, DType, Device, Dims, Error, Layout, Overlap, Result, Tensor, can_cast,
+    error::shape_error,
+    promote,
+    record::{self, Mode, TensorRefs},
+};
+use raddle_base::{Kind, MAX_RANK, Scalar, ViewError};
+use raddle_op::{Kernel, PARAM_COUNT_MAX, Pointwise, ProgramRef, for_each_pointwise, pointwise::Types};
+use raddle_runtime::Operand;
+use smallvec::SmallVec;
+
+/// The most inputs of a row.
+const INPUT_COUNT_MAX: usize = 3;
+
+/// What the checks of a call have found out.
+struct Plan<'a> {
+    inputs: TensorRefs<'a>,
+    device: Device,
+    shape: Dims,
+    same_shape: bool,
+    /// Of the result.
+    dtype: DType,
+    compute: DType,
+    /// Bit `i` is set if input `i` of the row is a number.
+    scalars: usize,
+    params: [Scalar; PARAM_COUNT_MAX],
+}
+
+/// Applies a row of the op table to tensors and numbers, of which at least one is a tensor. The methods of [`Tensor`] are
+/// this with a fixed row.
+pub fn pointwise(op: Pointwise, args: &[Arg<'_>], params: &[Scalar]) -> Result<Tensor> {
+    let plan = plan(op, args, params)?;
+    let layout = result_layout(&plan.shape, plan.same_shape, &plan.inputs);
+    let out = Tensor::allocate(op.name(), layout, plan.dtype, &plan.device)?;
+    launch(op, &plan, &out)?;
+    record::fresh(&plan.inputs, &[&out], || call(op, args, params))?;
+    Ok(out)
+}
+
+/// The same into an existing tensor. `Mode::InPlace`: `out` is one of the inputs.
+pub(crate) fn pointwise_into(
+    op: Pointwise,
+    args: &[Arg<'_>],
+    params: &[Scalar],
+    out: &Tensor,
+    mode: Mode,
+) -> Result<()> {
+    let plan = plan(op, args, params)?;
+    let name = op.name();
+    // A copy converts whatever it is given, as PyTorch's does.
+    if op != Pointwise::copy && !can_cast(plan.dtype, out.dtype()) {
+        return Err(Error::Cast { op: name, from: plan.dtype, to: out.dtype() });
+    }
+    check_out(name, out, &plan.shape, &plan.device)?;
+    check_overlap(name, out, &plan.inputs)?;
+    record::written(mode, &plan.inputs, &[out], || call(op, args, params), || launch(op, &plan, out))
+}
+
+fn plan<'a>(op: Pointwise, args: &[Arg<'a>], row_params: &[Scalar]) -> Result<Plan<'a>> {
+    let name = op.name();
+    let mut params = [Scalar::Int(0); PARAM_COUNT_MAX];
+    params[..row_params.len()].copy_from_slice(row_params);
+    let mut param_count = row_params.len();
+
+    let mut inputs = TensorRefs::new();
+    let mut state = promote::State::default();
+    let (mut shape, mut same_shape, mut scalars) = (Dims::EMPTY, true, 0);
+    for (position, arg) in args.iter().enumerate() {
+        if !op.is_condition(position) {
+            state.add(arg);
+        }
+        match arg {
+            Arg::Scalar(value) => {
+                scalars |= 1 << position;
+                params[param_count] = *value;
+                param_count += 1;
+            }
+            Arg::Tensor(tensor) => {
+                if inputs.is_empty() {
+                    shape = *tensor.shape();
+                } else if shape != *tensor.shape() {
+                    same_shape = false;
+                    shape = Layout::broadcast_shapes(name, &shape, tensor.shape())?;
+                }
+                inputs.push(tensor);
+            }
+        }
+    }
+    let Some(first) = inputs.first() else {
+        return Err(Error::TensorCount { op: name, expected: "at least 1", found: 0 });
+    };
+    let device = check_device(name, first, &inputs)?;
+
+    let promoted = state.finish();
+    let compute = op.operand_dtype(promoted).ok_or_else(|| refused(op, promoted))?;
+    if let Some(value) = row_params.iter().find(|value| value.kind() > compute.kind()) {
+        let expected = "a number of the tensor's kind (bool < integer < float)";
+        return Err(Error::Argument { op: name, what: "a parameter", expected, found: *value });
+    }
+    for value in &params[..param_count] {
+        check_fits(name, *value, compute)?;
+    }
+    let dtype = op.result_dtype(promoted).ok_or_else(|| refused(op, promoted))?;
+    Ok(Plan { inputs, device, shape, same_shape, dtype, compute: compute.compute(), scalars, params })
+}
+
+fn refused(op: Pointwise, found: DType) -> Error {
+    let expected = match op.row().types {
+        Types::Bits => "an integer or bool",
+        Types::Int => "an integer",
+        _ => "a number",
+    };
+    Error::DType { op: op.name(), what: "the promoted input", expected, found }
+}
+
+/// A number beside integers must be one of theirs (PyTorch: "value cannot be converted without overflow"). Negative
+/// numbers beside `u8` wrap.
+fn check_fits(op: &'static str, value: Scalar, dtype: DType) -> Result<()> {
+    let (low, high, expected) = match dtype {
+        DType::U8 => (-255, 255, "a number that fits u8"),
+        DType::I32 => (i64::from(i32::MIN), i64::from(i32::MAX), "a number that fits i32"),
+        _ => return Ok(()),
+    };
+    match value {
+        Scalar::Int(number) if !(low..=high).contains(&number) => {
+            Err(Error::Argument { op, what: "the number", expected, found: value })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// All tensors are where the first is.
+pub(crate) fn check_device(op: &'static str, first: &Tensor, others: &[&Tensor]) -> Result<Device> {
+    let device = first.device();
+    match others.iter().find(|other| other.device() != device) {
+        None => Ok(device),
+        Some(other) => Err(Error::Device { op, expected: device.name(), found: other.device().name() }),
+    }
+}
+
+/// A given output has the result's shape, lies on the device and has no two elements in one place.
+pub(crate) fn check_out(op: &'static str, out: &Tensor, shape: &Dims, device: &Device) -> Result<()> {
+    if out.shape() != shape {
+        return Err(shape_error(op, "the output", shape, out.shape()));
+    }
+    if out.device() != *device {
+        return Err(Error::Device { op, expected: device.name(), found: out.device().name() });
+    }
+    if !out.is_contiguous() && out.layout().self_overlap() {
+        return Err(Error::SelfOverlap { op, shape: out.shape().to_vec(), strides: out.strides().to_vec() });
+    }
+    Ok(())
+}
+
+/// No input shares memory with the output, unless it is the very same view.
+pub(crate) fn check_overlap(op: &'static str, out: &Tensor, inputs: &[&Tensor]) -> Result<()> {
+    let meets = |input: &&&Tensor| {
+        !input.is(out)
+            && input.buffer().is(out.buffer())
+            && out.layout().overlap(input.layout()) == Overlap::Partial
+    };
+    match inputs.iter().find(meets) {
+        Some(_) => Err(Error::Overlap { op, what: "an input" }),
+        None => Ok(()),
+    }
+}
+
+/// No input shares memory with the output at all: for ops that can't work in place.
+pub(crate) fn check_disjoint(op: &'static str, out: &Tensor, inputs: &[&Tensor]) -> Result<()> {
+    let meets = |input: &&&Tensor| {
+        input.buffer().is(out.buffer()) && out.layout().overlap(input.layout()) != Overlap::None
+    };
+    match inputs.iter().find(meets) {
+        Some(_) => Err(Error::Overlap { op, what: "an input" }),
+        None => Ok(()),
+    }
+}
+
+/// The layout of a fresh result, as PyTorch's TensorIterator: dense, with its axes in the order that the inputs have them
+/// in memory; the first input that tells two axes apart decides.
+pub(crate) fn result_layout(shape: &Dims, same_shape: bool, inputs: &[&Tensor]) -> Layout {
+    if same_shape && inputs.iter().all(|input| input.is_contiguous()) {
+        return Layout::contiguous(*shape);
+    }
+    let views: SmallVec<[Layout; INPUT_COUNT_MAX]> =
+        inputs.iter().filter_map(|input| input.layout().broadcast_to("result", shape).ok()).collect();
+    // Positive: `a` is the slower axis, so it has to stand behind `b` in a list that begins with the fastest.
+    let compare = |a: usize, b: usize| -> i32 {
+        for view in &views {
+            let (stride_a, stride_b) = (view.strides()[a], view.strides()[b]);
+            if stride_a == 0 || stride_b == 0 {
+                continue;
+            }
+            if stride_a != stride_b {
+                return if stride_a < stride_b { -1 } else { 1 };
+            }
+            if view.shape()[a] > view.shape()[b] {
+                return 1;
+            }
+        }
+        0
+    };
+    let mut order: Dims = (0..shape.len()).rev().collect();
+    for start in 1..order.len() {
+        let mut moved = start;
+        for before in (0..start).rev() {
+            match compare(order[before], order[moved]) {
+                1 => {
+                    order.swap(before, moved);
+                    moved = before;
+                }
+                0 => {}
+                _ => break,
+            }
+        }
+    }
+    let mut strides = *shape;
+    let mut next = 1usize;
+    for &axis in order.iter() {
+        strides[axis] = next;
+        next = next.saturating_mul(shape[axis].max(1));
+    }
+    Layout::new(*shape, strides, 0)
+}
+
+fn launch(op: Pointwise, plan: &Plan<'_>, out: &Tensor) -> Result<()> {
+    if out.layout().is_empty() {
+        return Ok(());
+    }
+    let kernel = Kernel::Pointwise {
+        program: ProgramRef::Static(op.program_with(plan.scalars)),
+        compute: plan.compute,
+        params: plan.params,
+        groups: 1,
+    };
+    let mut expanded: SmallVec<[Layout; INPUT_COUNT_MAX]> = SmallVec::new();
+    if !plan.same_shape || plan.shape != *out.shape() {
+        for input in &plan.inputs {
+            expanded.push(input.layout().broadcast_to(op.name(), out.shape())?);
+        }
+    }
+    let mut operands: SmallVec<[Operand<'_>; INPUT_COUNT_MAX + 1]> = SmallVec::new();
+    operands.push(out.write(out.layout()));
+    for (position, input) in plan.inputs.iter().enumerate() {
+        operands.push(input.read(expanded.get(position).unwrap_or(input.layout())));
+    }
+    Ok(plan.device.submit_named(op.name(), &kernel, &operands)?)
+}
+
+fn call(op: Pointwise, args: &[Arg<'_>], row_params: &[Scalar]) -> Call {
+    let mut params = [Scalar::Int(0); PARAM_COUNT_MAX];
+    params[..row_params.len()].copy_from_slice(row_params);
+    let args = args.iter().map(|arg| match arg {
+        Arg::Tensor(_) => CallArg::Tensor,
+        Arg::Scalar(value) => CallArg::Scalar(*value),
+    });
+    Call::Pointwise { op, args: args.collect(), params }
+}
+
+/// The methods of the rows, apart from those whose `self` isn't their first input.
+macro_rules! methods {
+    ($($(#[doc = $doc:literal])* $name:ident($($input:ident),*; $($param:ident),*) { $($rest:tt)* })*) => {
+        $(methods!(@row $name [$(#[doc = $doc])*] ($($input),*; $($param),*));)*
+    };
+    (@row copy $($rest:tt)*) => {};
+    (@row where_ $($rest:tt)*) => {};
+    (@row fill $($rest:tt)*) => {};
+    (@row $name:ident [$($doc:tt)*] ($first:ident $(, $input:ident)*; $($param:ident),*)) => { pastey::paste! {
+        impl Tensor {
+            $($doc)*
+            ///
+            #[doc = concat!("`self` is `", stringify!($first), "`. Inputs are tensors, broadcast as needed, or numbers; ")]
+            /// the result is a new tensor of the promoted dtype.
+            pub fn $name<'a>(&self $(, $input: impl Into<Arg<'a>>)* $(, $param: impl Into<Scalar>)*) -> Result<Tensor> {
+                pointwise(Pointwise::$name, &[Arg::Tensor(self) $(, $input.into())*], &[$($param.into()),*])
+            }
+
+            #[doc = concat!("[`", stringify!($name), "`](Tensor::", stringify!($name), ") in place. The shape and the dtype of `self` ")]
+            /// stay; an error if the result doesn't fit.
+            pub fn [<$name _>]<'a>(&self $(, $input: impl Into<Arg<'a>>)* $(, $param: impl Into<Scalar>)*) -> Result<&Tensor> {
+                let args = [Arg::Tensor(self) $(, $input.into())*];
+                pointwise_into(Pointwise::$name, &args, &[$($param.into()),*], self, Mode::InPlace)?;
+                Ok(self)
+            }
+
+            #[doc = concat!("[`", stringify!($name), "`](Tensor::", stringify!($name), ") into `out`, which has the shape of the result ")]
+            /// and any strides.
+            pub fn [<$name _out>]<'a>(&self $(, $input: impl Into<Arg<'a>>)* $(, $param: impl Into<Scalar>)*, out: &Tensor) -> Result<()> {
+                let args = [Arg::Tensor(self) $(, $input.into())*];
+                pointwise_into(Pointwise::$name, &args, &[$($param.into()),*], out, Mode::Out)
+            }
+        }
+    } };
+}
+for_each_pointwise!(methods);
+
+impl Tensor {
+    /// `self ? x : y`, element by element; `self` counts as true where it isn't zero. `x` and `y` are tensors or numbers and
+    /// decide the dtype.
+    pub fn where_<'a>(&self, x: impl Into<Arg<'a>>, y: impl Into<Arg<'a>>) -> Result<Tensor> {
+        pointwise(Pointwise::where_, &[Arg::Tensor(self), x.into(), y.into()], &[])
+    }
+
+    /// [`where_`](Tensor::where_) into `out`.
+    pub fn where_out<'a>(&self, x: impl Into<Arg<'a>>, y: impl Into<Arg<'a>>, out: &Tensor) -> Result<()> {
+        pointwise_into(Pointwise::where_, &[Arg::Tensor(self), x.into(), y.into()], &[], out, Mode::Out)
+    }
+
+    /// A new tensor with the same elements and, if this one is dense, the same strides (PyTorch's `clone`).
+    pub fn copy(&self) -> Result<Tensor> {
+        pointwise(Pointwise::copy, &[Arg::Tensor(self)], &[])
+    }
+
+    /// Overwrites this tensor with another one, broadcast and converted as needed; or with a number.
+    pub fn copy_<'a>(&self, from: impl Into<Arg<'a>>) -> Result<&Tensor> {
+        match from.into() {
+            Arg::Scalar(value) => self.fill_with(value)?,
+            Arg::Tensor(from) if from.device() != self.device() => {
+                self.copy_(&from.to_device(&self.device())?)?;
+            }
+            Arg::Tensor(from) => {
+                let out_shape = self.shape();
+                if from.shape() != out_shape {
+                    from.layout().broadcast_to("copy", out_shape)?;
+                }
+                let from = if from.shape() == out_shape { from.clone() } else { from.expand(out_shape)? };
+                pointwise_into(Pointwise::copy, &[Arg::Tensor(&from)], &[], self, Mode::Out)?;
+            }
+        }
+        Ok(self)
+    }
+
+    /// A view of this tensor if it is row-major, else a row-major copy.
+    pub fn contiguous(&self) -> Result<Tensor> {
+        if self.is_contiguous() { Ok(self.clone()) } else { self.row_major_copy() }
+    }
+
+    /// A copy in row-major order.
+    pub(crate) fn row_major_copy(&self) -> Result<Tensor> {
+        let layout = Layout::contiguous(*self.shape());
+        let out = Tensor::allocate("copy", layout, self.dtype(), &self.device())?;
+        self.copy_into_fresh(&out)?;
+        Ok(out)
+    }
+
+    /// Copies into a tensor that was just made, of any dtype and layout, and tells recorders.
+    pub(crate) fn copy_into_fresh(&self, out: &Tensor) -> Result<()> {
+        let plan = plan(Pointwise::copy, &[Arg::Tensor(self)], &[])?;
+        launch(Pointwise::copy, &plan, out)?;
+        record::fresh(&[self], &[out], || Call::To)
+    }
+}
+
+/// The operators on references: `&a + &b`, `&a + 1.0`, `1.0 - &a`, `-&a`. They return a `Result`, since shapes may differ.
+macro_rules! operators {
+    ($($trait:ident $method:ident $row:ident),*) => { $(
+        impl<'a, R: Into<Arg<'a>>> std::ops::$trait<R> for &'a Tensor {
+            type Output = Result<Tensor>;
+            fn $method(self, other: R) -> Result<Tensor> {
+                pointwise(Pointwise::$row, &[Arg::Tensor(self), other.into()], &[])
+            }
+        }
+        operators!(@numbers $trait $method $row f64 f32 i64 i32);
+    )* };
+    (@numbers $trait:ident $method:ident $row:ident $($number:ty)*) => { $(
+        impl std::ops::$trait<&Tensor> for $number {
+            type Output = Result<Tensor>;
+            fn $method(self, other: &Tensor) -> Result<Tensor> {
+                pointwise(Pointwise::$row, &[Arg::Scalar(self.into()), Arg::Tensor(other)], &[])
+            }
+        }
+    )* };
+}
+operators!(Add add add, Sub sub sub, Mul mul mul, Div div div);
+
+impl std::ops::Neg for &Tensor {
+    type Output = Result<Tensor>;
+    fn neg(self) -> Result<Tensor> {
+        pointwise(Pointwise::mul, &[Arg::Tensor(self), Arg::Scalar(Scalar::Int(-1))], &[])
+    }
+}
+
+/// The axes of a result that has `extra` axes more than `tensor`, if there may be so many.
+pub(crate) fn check_rank(op: &'static str, tensor: &Tensor, extra: usize) -> Result<()> {
+    let rank = tensor.rank() + extra;
+    if rank > MAX_RANK { Err(ViewError::Rank { op, rank }.into()) } else { Ok(()) }
+}
+
+/// Is it a number of a float tensor's kind? For ops without a rule for integers.
+pub(crate) fn check_float(op: &'static str, what: &'static str, tensor: &Tensor) -> Result<()> {
+    if tensor.dtype().kind() == Kind::Float {
+        Ok(())
+    } else {
+        Err(Error::DType { op, what, expected: "a float", found: tensor.dtype() })
+    }
+}

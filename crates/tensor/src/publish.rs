@@ -1,0 +1,96 @@
+//! Versions of live tensors, for those who train and serve one model at once.
+//!
+//! Ops are atomic, models are not: whoever reads the weights one by one while somebody trains may see some before and some
+//! after a step. [`Publisher::publish`] copies them all in one launch and then swaps a pointer. A reader takes the newest
+//! version and keeps it as long as it likes; its tensors never change. Old versions go when their last reader drops them,
+//! even while work that reads them is in flight: the runtime holds the memory until that is over.
+
+use crate::{DType, Error, Result, Tensor, pointwise::check_device};
+use arc_swap::ArcSwap;
+use raddle_base::Scalar;
+use raddle_op::{Kernel, PARAM_COUNT_MAX, Pointwise};
+use raddle_runtime::Operand;
+use raddle_sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+
+/// One version: copies of the published tensors, which nobody changes.
+#[derive(Debug)]
+pub struct Published {
+    id: u64,
+    tensors: Vec<Tensor>,
+}
+
+impl Published {
+    /// The number of the version; the first is 0, and later ones are higher.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+    /// The copies, in the order of the tensors given to [`Publisher::publish`].
+    pub fn tensors(&self) -> &[Tensor] {
+        &self.tensors
+    }
+}
+
+/// Where versions are published. Share it by reference or in an `Arc`; all methods may be called from any thread.
+#[derive(Debug)]
+pub struct Publisher {
+    current: ArcSwap<Published>,
+    next_id: AtomicU64,
+}
+
+impl Publisher {
+    /// Publishes a first version.
+    pub fn new(tensors: &[&Tensor]) -> Result<Publisher> {
+        let first = Published { id: 0, tensors: copies(tensors)? };
+        Ok(Publisher { current: ArcSwap::from_pointee(first), next_id: AtomicU64::new(1) })
+    }
+
+    /// Copies the tensors (strides are kept) and makes the copies the newest version; returns its number. Doesn't wait for
+    /// the copy, nor for readers. If two threads publish at once, the version with the higher number stays.
+    ///
+    /// The copy is one launch for each dtype to compute in: nothing is written between its parts.
+    pub fn publish(&self, tensors: &[&Tensor]) -> Result<u64> {
+        let tensors = copies(tensors)?;
+        // The number orders versions and nothing else: the swap publishes.
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let version = Arc::new(Published { id, tensors });
+        self.current.rcu(|current| if current.id < id { version.clone() } else { current.clone() });
+        Ok(id)
+    }
+
+    /// The newest version. Never blocks, and never makes a publisher wait.
+    pub fn load(&self) -> Arc<Published> {
+        self.current.load_full()
+    }
+}
+
+/// Copies of all tensors, by one launch for each dtype to compute in.
+fn copies(tensors: &[&Tensor]) -> Result<Vec<Tensor>> {
+    let op = "publish";
+    let Some((first, rest)) = tensors.split_first() else {
+        return Err(Error::TensorCount { op, expected: "at least 1", found: 0 });
+    };
+    let device = check_device(op, first, rest)?;
+    let made: Vec<Tensor> = tensors
+        .iter()
+        .map(|tensor| Tensor::allocate(op, tensor.layout().preserved(), tensor.dtype(), &device))
+        .collect::<Result<_>>()?;
+    for &compute in DType::ALL {
+        let group: Vec<Operand<'_>> = made
+            .iter()
+            .zip(tensors)
+            .filter(|(copy, _)| copy.dtype().compute() == compute && !copy.layout().is_empty())
+            .flat_map(|(copy, tensor)| [copy.write(copy.layout()), tensor.read(tensor.layout())])
+            .collect();
+        if !group.is_empty() {
+            let kernel = Kernel::Pointwise {
+                program: Pointwise::copy.into(),
+                compute,
+                params: [Scalar::Int(0); PARAM_COUNT_MAX],
+                groups: group.len() / 2,
+            };
+            device.submit_named(op, &kernel, &group)?;
+        }
+    }
+    Ok(made)
+}

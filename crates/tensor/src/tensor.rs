@@ -1,0 +1,183 @@
+//! The handle.
+
+use crate::{DType, Device, Dims, Error, Layout, Result, record::Slot};
+use raddle_runtime::{Access, Buffer, Operand};
+use raddle_sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+use std::sync::Weak;
+
+/// A view of numbers on a device. Cheap to clone: clones are the same tensor, with the same memory and the same place in
+/// a graph of gradients. [`Tensor::copy`] makes another one.
+///
+/// It may be used from any thread. Two threads that change one tensor with no order between them get one of the two
+/// orders, op by op, never torn memory.
+#[derive(Clone)]
+pub struct Tensor(Arc<Inner>);
+
+struct Inner {
+    storage: Arc<Storage>,
+    layout: Layout,
+    dtype: DType,
+    /// The tensor that this is a view of (never itself a view), while that lives.
+    base: Option<Weak<Inner>>,
+    slot: Slot,
+}
+
+/// What views share.
+struct Storage {
+    buffer: Buffer,
+    /// How often it was written since it was made, as far as `grad` is concerned.
+    version: AtomicU64,
+}
+
+impl Tensor {
+    /// A tensor of fresh memory with undefined content.
+    pub(crate) fn allocate(
+        op: &'static str,
+        layout: Layout,
+        dtype: DType,
+        device: &Device,
+    ) -> Result<Tensor> {
+        let size_bytes = layout
+            .shape()
+            .checked_product()
+            .and_then(|count| count.checked_mul(dtype.size_bytes()))
+            .filter(|&size| isize::try_from(size).is_ok())
+            .ok_or_else(|| Error::TooLarge { op, shape: layout.shape().to_vec(), dtype })?;
+        let storage = Storage { buffer: device.allocate(size_bytes)?, version: AtomicU64::new(0) };
+        Ok(Tensor(Arc::new(Inner {
+            storage: Arc::new(storage),
+            layout,
+            dtype,
+            base: None,
+            slot: Slot::empty(),
+        })))
+    }
+
+    /// Another view of the same storage. The caller answers for the layout being inside.
+    pub(crate) fn alias(&self, layout: Layout) -> Tensor {
+        let base = self.0.base.clone().unwrap_or_else(|| Arc::downgrade(&self.0));
+        Tensor(Arc::new(Inner {
+            storage: self.0.storage.clone(),
+            layout,
+            dtype: self.0.dtype,
+            base: Some(base),
+            slot: Slot::empty(),
+        }))
+    }
+
+    /// The same memory under a handle that no graph of gradients knows. It shares the [version](Tensor::version).
+    pub fn detach(&self) -> Tensor {
+        Tensor(Arc::new(Inner {
+            storage: self.0.storage.clone(),
+            layout: self.0.layout,
+            dtype: self.0.dtype,
+            base: None,
+            slot: Slot::empty(),
+        }))
+    }
+
+    pub(crate) fn slot_cell(&self) -> &Slot {
+        &self.0.slot
+    }
+
+    /// Sizes of the axes.
+    #[inline]
+    pub fn shape(&self) -> &Dims {
+        self.0.layout.shape()
+    }
+    /// Steps between neighbours along each axis, in elements.
+    #[inline]
+    pub fn strides(&self) -> &Dims {
+        self.0.layout.strides()
+    }
+    /// Where the first element lies in the storage, in elements.
+    pub fn storage_offset(&self) -> usize {
+        self.0.layout.offset()
+    }
+    /// Shape, strides and offset.
+    #[inline]
+    pub fn layout(&self) -> &Layout {
+        &self.0.layout
+    }
+    /// The type of the elements.
+    #[inline]
+    pub fn dtype(&self) -> DType {
+        self.0.dtype
+    }
+    /// Number of axes.
+    #[inline]
+    pub fn rank(&self) -> usize {
+        self.0.layout.rank()
+    }
+    /// Number of elements.
+    pub fn element_count(&self) -> usize {
+        self.0.layout.element_count()
+    }
+    /// Size of an axis; negative axes count from the end.
+    pub fn size(&self, axis: isize) -> Result<usize> {
+        Ok(self.shape()[self.layout().axis("size", axis)?])
+    }
+    /// Row-major without holes?
+    pub fn is_contiguous(&self) -> bool {
+        self.0.layout.is_contiguous()
+    }
+    /// Where it lies.
+    #[inline]
+    pub fn device(&self) -> Device {
+        self.0.storage.buffer.device()
+    }
+    /// The memory that it is a view of.
+    #[inline]
+    pub fn buffer(&self) -> &Buffer {
+        &self.0.storage.buffer
+    }
+    /// Number of elements that the storage holds.
+    pub fn storage_element_count(&self) -> usize {
+        self.buffer().size_bytes() / self.dtype().size_bytes()
+    }
+    /// The same handle? Clones are, views and copies aren't.
+    pub fn is(&self, other: &Tensor) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+    /// The same memory? Views of one storage are.
+    pub fn shares_storage(&self, other: &Tensor) -> bool {
+        Arc::ptr_eq(&self.0.storage, &other.0.storage)
+    }
+    /// A number that is the same for clones and for no other living tensor.
+    pub fn id(&self) -> usize {
+        Arc::as_ptr(&self.0).addr()
+    }
+
+    /// The tensor that this is a view of, if it is one and that tensor's handle still lives. Never itself a view.
+    pub fn view_base(&self) -> Option<Tensor> {
+        self.0.base.as_ref()?.upgrade().map(Tensor)
+    }
+    /// Is it a view of another tensor (whether that lives or not)?
+    pub fn is_view(&self) -> bool {
+        self.0.base.is_some()
+    }
+
+    /// How often the storage was written since it was made. Views of one storage share it. A gradient that kept a tensor
+    /// compares it to find out whether somebody has changed it since.
+    pub fn version(&self) -> u64 {
+        // Pairs with the release in `bump_version`. Writers and readers that are unordered may see either.
+        self.0.storage.version.load(Ordering::Acquire)
+    }
+    /// Counts a write. Every op here that writes to an existing tensor does so by itself.
+    #[inline]
+    pub fn bump_version(&self) {
+        self.0.storage.version.fetch_add(1, Ordering::Release);
+    }
+
+    #[inline]
+    pub(crate) fn read<'a>(&'a self, layout: &'a Layout) -> Operand<'a> {
+        Operand { buffer: self.buffer(), access: Access::Read, dtype: self.dtype(), layout }
+    }
+    #[inline]
+    pub(crate) fn write<'a>(&'a self, layout: &'a Layout) -> Operand<'a> {
+        Operand { buffer: self.buffer(), access: Access::Write, dtype: self.dtype(), layout }
+    }
+}
