@@ -1,7 +1,7 @@
 //! Every op by name: what `raddle ops` prints and the docs list.
 //!
 //! Pointwise ops come from their rows. The structured ops and the views have no row, since each is code of its own in
-//! other crates: the table here says what these offer, and the facade's tests hold it against them.
+//! other crates: the table here says what these offer.
 
 use crate::{Pointwise, pointwise::Types};
 use raddle_base::DType;

@@ -160,6 +160,8 @@ impl Types {
         let number = self.number;
         let bits = 8 * self.compute.size_bytes();
         let operator = match op {
+            Binary::Min if !is_float => return format!("{a} < {b} ? {a} : {b}"),
+            Binary::Max if !is_float => return format!("{a} > {b} ? {a} : {b}"),
             // Not fmin and fmax: these drop NaN.
             Binary::Min => return format!("{a} < {b} || {a} != {a} ? {a} : {b}"),
             Binary::Max => return format!("{a} > {b} || {a} != {a} ? {a} : {b}"),
@@ -293,7 +295,7 @@ static float raddle_expm1(float x) {
 }
 static float raddle_log1p(float x) {
     float u = 1.0f + x;
-    return u == 1.0f ? x : isinf(u) ? u : precise::log(u) * (x / (u - 1.0f));
+    return u == 1.0f ? x : isinf(u) ? precise::log(u) : precise::log(u) * (x / (u - 1.0f));
 }
 static float raddle_exp_minus_square(float x) {
     float square = x * x, rest = fma(x, x, -square);
