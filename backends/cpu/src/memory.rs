@@ -23,7 +23,8 @@ fn layout(size_bytes: usize) -> Option<Layout> {
 /// The memory of the machine, as far as the system says.
 pub fn machine_bytes() -> Option<usize> {
     // SAFETY: these ask for constants of the system and touch no memory of ours.
-    let (pages, page_bytes) = unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
+    let (pages, page_bytes) =
+        unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
     usize::try_from(pages).ok()?.checked_mul(usize::try_from(page_bytes).ok()?)
 }
 
@@ -71,7 +72,9 @@ fn for_each_piece(size_bytes: usize, threads: Threads, body: impl Fn(usize, usiz
 pub unsafe fn copy(from: usize, to: usize, size_bytes: usize, threads: Threads) {
     for_each_piece(size_bytes, threads, |offset, size_bytes| {
         // SAFETY: the piece lies inside both ranges; pieces don't overlap, so threads don't meet.
-        unsafe { std::ptr::copy_nonoverlapping((from + offset) as *const u8, (to + offset) as *mut u8, size_bytes) }
+        unsafe {
+            std::ptr::copy_nonoverlapping((from + offset) as *const u8, (to + offset) as *mut u8, size_bytes)
+        }
     });
 }
 
@@ -92,7 +95,8 @@ mod tests {
 
     #[test]
     fn slabs_are_aligned_and_usable_to_the_last_byte() {
-        for size_bytes in [0, 1, 63, 64, 4096, HUGE_PAGE_BYTES - 1, HUGE_PAGE_BYTES, 3 * HUGE_PAGE_BYTES + 5] {
+        for size_bytes in [0, 1, 63, 64, 4096, HUGE_PAGE_BYTES - 1, HUGE_PAGE_BYTES, 3 * HUGE_PAGE_BYTES + 5]
+        {
             let handle = allocate(size_bytes).expect("a few megabytes are there");
             assert_eq!(handle as usize % ALIGNMENT_BYTES, 0);
             let back = vec![0u8; size_bytes];

@@ -184,8 +184,7 @@ impl<T> Queues<T> {
     /// Keeps a task that can't be claimed.
     pub fn push(&self, id: QueueId, waits: &[Wait], body: T) {
         let queue = self.queue(id);
-        let task =
-            Task { waits: waits.iter().filter(|wait| !self.is_over(wait)).copied().collect(), body };
+        let task = Task { waits: waits.iter().filter(|wait| !self.is_over(wait)).copied().collect(), body };
         let mut lists = queue.lists.lock();
         lists.tasks.push_back(task);
         // Acquire: if the right comes to us, so does what the last holder wrote. Release: the next holder is behind us.
@@ -203,7 +202,11 @@ impl<T> Queues<T> {
         // One more, and without RUNS, which is set. Release: what the task wrote belongs to the number. Acquire: the
         // lists that `WAITED` announces are under a lock anyway; it pairs with the submitter for the next task.
         let former = self.queue(id).word.fetch_add(NUMBER_ONE - RUNS, AcqRel);
-        debug_assert_eq!(former & (HELD | RUNS), HELD | RUNS, "only the holder of a running head completes it");
+        debug_assert_eq!(
+            former & (HELD | RUNS),
+            HELD | RUNS,
+            "only the holder of a running head completes it"
+        );
         if former & WAITED != 0 && !fault!(lost_wakeup) {
             self.wake(id);
         }
@@ -271,7 +274,11 @@ impl<T> Queues<T> {
     fn make_ready(&self, held: Held) {
         let urgent = self.queue(held.0).urgent.load(Relaxed);
         let mut ready = self.ready.lock();
-        if urgent { ready.urgent.push_back(held) } else { ready.normal.push_back(held) }
+        if urgent {
+            ready.urgent.push_back(held)
+        } else {
+            ready.normal.push_back(held)
+        }
         // Waking is a system call: only where somebody sleeps.
         let wake = ready.sleeper_count > 0;
         drop(ready);
@@ -369,11 +376,10 @@ impl<T> Queues<T> {
 
 impl Ready {
     fn next(&mut self) -> Option<Held> {
-        if self.urgent_in_a_row < URGENT_IN_A_ROW_MAX || self.normal.is_empty() {
-            if let Some(held) = self.urgent.pop_front() {
-                self.urgent_in_a_row += 1;
-                return Some(held);
-            }
+        let urgent_may = self.urgent_in_a_row < URGENT_IN_A_ROW_MAX || self.normal.is_empty();
+        if let Some(held) = self.urgent.pop_front_if(|_| urgent_may) {
+            self.urgent_in_a_row += 1;
+            return Some(held);
         }
         self.urgent_in_a_row = 0;
         self.normal.pop_front()

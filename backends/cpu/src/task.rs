@@ -29,10 +29,10 @@ impl Task {
                 Task::Kernel { kernel: kernel.clone(), operands: operands.into() }
             }
             Launch::Upload { from, to } => {
-                // SAFETY: by contract the bytes are readable; an empty source may have any address.
                 let bytes = match from.size_bytes {
-                    0 => &[],
-                    size_bytes => unsafe { std::slice::from_raw_parts(from.address as *const u8, size_bytes) },
+                    0 => &[], // with any address
+                    // SAFETY: by contract the bytes are readable.
+                    size => unsafe { std::slice::from_raw_parts(from.address as *const u8, size) },
                 };
                 Task::Upload { bytes: bytes.into(), to }
             }
@@ -72,11 +72,17 @@ pub unsafe fn perform(launch: &Launch<'_>, threads: Threads) -> Result<(), Kerne
         // SAFETY: as above.
         Launch::Kernel { kernel, operands } => return unsafe { kernels::execute(kernel, operands, threads) },
         // SAFETY: as above.
-        Launch::Upload { from, to } => unsafe { memory::copy(from.address, pointer(to), from.size_bytes, threads) },
+        Launch::Upload { from, to } => unsafe {
+            memory::copy(from.address, pointer(to), from.size_bytes, threads)
+        },
         // SAFETY: as above.
-        Launch::Download { from, to } => unsafe { memory::copy(pointer(from), to.address, to.size_bytes, threads) },
+        Launch::Download { from, to } => unsafe {
+            memory::copy(pointer(from), to.address, to.size_bytes, threads)
+        },
         // SAFETY: as above.
-        Launch::FillBytes { to, size_bytes, value } => unsafe { memory::fill(pointer(to), size_bytes, value, threads) },
+        Launch::FillBytes { to, size_bytes, value } => unsafe {
+            memory::fill(pointer(to), size_bytes, value, threads)
+        },
         Launch::Nothing => {}
     }
     Ok(())

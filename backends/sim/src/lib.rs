@@ -1,1 +1,280 @@
-//! The simulator: a backend that reorders work on purpose
+//! The simulator: a device that reorders work on purpose, so that a missing wait shows.
+//!
+//! It wraps another device, which gives it memory and executes, one piece at a time, what it decides to run. `submit` runs
+//! nothing. Work runs *late*, when somebody asks (`completed`, `flush`, `synchronize`) or the queue is full, and then in an
+//! order drawn from the seed: any queue may be next whose head has its waits behind it, a starved queue hardly ever is, and
+//! launches are cut into pieces between which other queues run. So two launches that hal's waits don't order do get
+//! swapped, and torn. It obeys those waits and the order of each queue, and knows nothing of the runtime above: a wait that
+//! the runtime wrongly elides can't hide from it.
+//!
+//! **Faults on demand** ([`SimOptions`]): out of memory, a lost device, slow launches, a full queue; and [`Info::poison`] is
+//! set, so the runtime fills memory with junk when it is handed out and when it is freed.
+//!
+//! **Replay.** All chance comes from one generator, and there are no threads here: the same calls with the same seed
+//! execute the same pieces in the same order. [`Sim::history`] lists the last ones for the report of a failure.
+//!
+//! **Locks.** The state is behind one `Leaf` lock that is never held while a piece runs (so `completed` may be called under
+//! any lock of the runtime): whoever runs a piece takes the *turn*, and only one has it. A thread that asks while another
+//! has the turn is answered with what is known, or, in `synchronize`, sleeps until the turn is over.
+//!
+//! The wrapped device computes with the kernels that it always has, and launches are cut only where that changes no bit, so
+//! the numbers are its own.
+
+mod piece;
+mod random;
+mod state;
+#[cfg(test)]
+mod tests;
+
+use raddle_hal::{Device, DeviceError, Info, KernelError, Launch, Priority, QueueId, Slab, Submitted, Wait};
+use raddle_sync::{Arc, Condvar, Mutex, Rank};
+use state::{Executed, Pick, State, Turn};
+use std::fmt;
+
+/// When slabs are refused.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum OutOfMemory {
+    /// When the wrapped device refuses.
+    #[default]
+    Never,
+    /// The n-th request, counted from 1, and no other.
+    At(u64),
+    /// Each request with this probability.
+    Rate(f64),
+}
+
+/// What is drawn, and what goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SimOptions {
+    /// Names the order of everything.
+    pub seed: u64,
+    /// How probably a launch that can be cut is cut.
+    pub cut_probability: f64,
+    /// How probably a launch takes many turns in which it does nothing.
+    pub slow_probability: f64,
+    /// When slabs are refused.
+    pub out_of_memory: OutOfMemory,
+    /// The device is lost when it has executed so many launches.
+    pub lose_after_count: Option<u64>,
+    /// How many launches a queue holds; a submission to a full queue runs work until there is room.
+    pub in_flight_count_max: u64,
+    /// Work that hasn't been flushed runs only when another queue waits for it, or somebody synchronizes: like the open
+    /// command buffer of Metal. Without it, as on CUDA, everything may run.
+    pub needs_flush: bool,
+}
+
+impl Default for SimOptions {
+    /// No faults. Half of the launches cut, one of ten slow, queues of 32 (guesses: small programs then meet each case).
+    fn default() -> SimOptions {
+        SimOptions {
+            seed: 0,
+            cut_probability: 0.5,
+            slow_probability: 0.1,
+            out_of_memory: OutOfMemory::Never,
+            lose_after_count: None,
+            in_flight_count_max: 32,
+            needs_flush: false,
+        }
+    }
+}
+
+/// The simulator, a [`Device`] named `sim:SEED`.
+pub struct Sim {
+    info: Info,
+    inner: Box<dyn Device>,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    /// Signalled when a turn is over.
+    turn_over: Condvar,
+}
+
+/// The queue of the wrapped device that executes everything.
+const INNER_QUEUE: QueueId = QueueId(0);
+
+impl Sim {
+    /// Wraps a device that nobody else uses. Errors are its own.
+    pub fn new(inner: Box<dyn Device>, options: SimOptions) -> Result<Sim, DeviceError> {
+        inner.open_queue(INNER_QUEUE, Priority::Normal)?;
+        let info = Info {
+            name: format!("sim:{}", options.seed),
+            description: format!("simulator over {}", inner.info().name),
+            in_flight_count_max: options.in_flight_count_max,
+            poison: true,
+            survives_fork: false,
+            ..inner.info().clone()
+        };
+        let state = Mutex::new(Rank::Leaf, State::new(options));
+        Ok(Sim { info, inner, shared: Arc::new(Shared { state, turn_over: Condvar::new() }) })
+    }
+
+    /// What was executed last; stays readable when the device has been handed on.
+    pub fn history(&self) -> History {
+        History(self.shared.clone())
+    }
+
+    /// Runs a piece, or lets a turn pass.
+    fn turn(&self, pick: Pick) -> Turn {
+        let mut state = self.shared.state.lock();
+        let (queue, piece, inner_sequence) = match state.begin(pick) {
+            Ok(Some(work)) => work,
+            Ok(None) => return Turn::Passed,
+            Err(turn) => return turn,
+        };
+        drop(state);
+        // A panic must give the turn back, or everybody would wait for ever.
+        let panicked = DeviceError::Lost { reason: "the wrapped device panicked", suspects: Vec::new() };
+        let mut end = EndOfTurn { sim: self, queue, result: Some(Err(panicked)) };
+        end.result = Some(self.execute(inner_sequence, &piece.launch()));
+        Turn::Ran
+    }
+
+    /// Executes a launch on the wrapped device, to its end. Only for whoever has the turn.
+    fn execute(&self, sequence: u64, launch: &Launch<'_>) -> Executed {
+        // SAFETY: calls don't overlap, since one thread has the turn; numbers grow by one, since `sequence` is only used up
+        // if this succeeds; what the launch names lives until it is complete, which the caller reports after this; the
+        // contract of the launch itself was given to us with it.
+        unsafe {
+            match self.inner.submit(INNER_QUEUE, sequence, &[], launch)? {
+                Submitted::Inline => Ok(self.inner.run(INNER_QUEUE, sequence, launch)),
+                Submitted::Queued => {
+                    self.inner.flush(INNER_QUEUE);
+                    self.inner.synchronize(INNER_QUEUE, sequence)?;
+                    Ok(self.inner.take_kernel_error(INNER_QUEUE, sequence).map_or(Ok(()), Err))
+                }
+            }
+        }
+    }
+
+    /// A random number of turns, often none: work runs behind the back of whoever asks.
+    fn drift(&self) {
+        let turn_count = self.shared.state.lock().drift();
+        for _ in 0..turn_count {
+            if self.turn(Pick::Any) != Turn::Ran {
+                break;
+            }
+        }
+    }
+
+    /// Turns until `is_reached`.
+    fn turn_until(&self, queue: QueueId, is_reached: impl Fn(&State) -> bool) {
+        let pick = self.shared.state.lock().pick_for(queue);
+        loop {
+            if is_reached(&self.shared.state.lock()) {
+                return;
+            }
+            match self.turn(pick) {
+                Turn::Ran | Turn::Passed => {}
+                Turn::Taken => {
+                    let mut state = self.shared.state.lock();
+                    while state.turn_is_taken() {
+                        state = self.shared.turn_over.wait(state);
+                    }
+                }
+                // Waits name only what has been submitted, so this is a bug above, or here.
+                Turn::Nothing => {
+                    let state = self.shared.state.lock();
+                    if !is_reached(&state) {
+                        let report = state.to_string();
+                        drop(state);
+                        panic!("sim: queue {} never gets there, nothing can run\n{report}", queue.0);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Gives the turn back, whatever happened in it.
+struct EndOfTurn<'a> {
+    sim: &'a Sim,
+    queue: QueueId,
+    /// `None` only once it has been handed in.
+    result: Option<Executed>,
+}
+
+impl Drop for EndOfTurn<'_> {
+    fn drop(&mut self) {
+        if let Some(result) = self.result.take() {
+            self.sim.shared.state.lock().end(self.queue, result);
+            self.sim.shared.turn_over.notify_all();
+        }
+    }
+}
+
+/// The last executed pieces of a [`Sim`], oldest first; printed as the report of a failure.
+#[derive(Clone)]
+pub struct History(Arc<Shared>);
+
+impl fmt::Display for History {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.state.lock().fmt(f)
+    }
+}
+impl fmt::Debug for History {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl Device for Sim {
+    fn info(&self) -> &Info {
+        &self.info
+    }
+
+    fn allocate_slab(&self, size_bytes: usize) -> Result<Slab, DeviceError> {
+        self.shared.state.lock().allow_slab(size_bytes)?;
+        self.inner.allocate_slab(size_bytes)
+    }
+
+    unsafe fn release_slab(&self, slab: Slab) {
+        // SAFETY: the contract is the same; a launch that is complete here is complete there.
+        unsafe { self.inner.release_slab(slab) };
+    }
+
+    fn open_queue(&self, queue: QueueId, _priority: Priority) -> Result<(), DeviceError> {
+        self.shared.state.lock().open(queue)
+    }
+
+    unsafe fn submit(
+        &self,
+        queue: QueueId,
+        sequence: u64,
+        waits: &[Wait],
+        launch: &Launch<'_>,
+    ) -> Result<Submitted, DeviceError> {
+        if self.shared.state.lock().is_full(queue) {
+            self.shared.state.lock().flush(queue);
+            self.turn_until(queue, |state| !state.is_full(queue));
+        }
+        // SAFETY: by contract the source of an upload is readable.
+        unsafe { self.shared.state.lock().submit(queue, sequence, waits, launch)? };
+        Ok(Submitted::Queued)
+    }
+
+    unsafe fn run(&self, _queue: QueueId, _sequence: u64, _launch: &Launch<'_>) -> Result<(), KernelError> {
+        unreachable!("sim: nothing is inline")
+    }
+
+    fn completed(&self, queue: QueueId) -> u64 {
+        self.drift();
+        self.shared.state.lock().completed(queue)
+    }
+
+    fn flush(&self, queue: QueueId) {
+        self.shared.state.lock().flush(queue);
+        self.drift();
+    }
+
+    fn synchronize(&self, queue: QueueId, sequence: u64) -> Result<(), DeviceError> {
+        self.shared.state.lock().flush(queue);
+        self.turn_until(queue, |state| state.completed(queue) >= sequence);
+        self.shared.state.lock().check()
+    }
+
+    fn take_kernel_error(&self, queue: QueueId, sequence: u64) -> Option<KernelError> {
+        self.shared.state.lock().take_kernel_error(Wait { queue, sequence })
+    }
+}
