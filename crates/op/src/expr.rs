@@ -215,17 +215,18 @@ impl<'r> IntoExpr<'r> for i32 {
 
 macro_rules! operators {
     ($($trait:ident $method:ident $op:ident),*) => { $(
-        impl<'r> $trait for Expr<'r> {
+        impl<'r, T: IntoExpr<'r>> $trait<T> for Expr<'r> {
             type Output = Expr<'r>;
-            fn $method(self, other: Expr<'r>) -> Expr<'r> { self.binary(Binary::$op, other) }
+            fn $method(self, other: T) -> Expr<'r> { self.binary(Binary::$op, other.into_expr(self.recorder)) }
         }
-        impl<'r> $trait<f64> for Expr<'r> {
+        operators!(@literals $trait $method $op f64 i32);
+    )* };
+    (@literals $trait:ident $method:ident $op:ident $($literal:ty)*) => { $(
+        impl<'r> $trait<Expr<'r>> for $literal {
             type Output = Expr<'r>;
-            fn $method(self, other: f64) -> Expr<'r> { self.binary(Binary::$op, self.literal(other)) }
-        }
-        impl<'r> $trait<Expr<'r>> for f64 {
-            type Output = Expr<'r>;
-            fn $method(self, other: Expr<'r>) -> Expr<'r> { other.literal(self).binary(Binary::$op, other) }
+            fn $method(self, other: Expr<'r>) -> Expr<'r> {
+                self.into_expr(other.recorder).binary(Binary::$op, other)
+            }
         }
     )* };
 }

@@ -4,12 +4,14 @@
 //! converted to it when it is loaded, each output from it when it is stored, so a cast is the program that does nothing.
 //! Instructions stand in an order in which each follows its operands; equal ones are recorded once.
 
+use raddle_base::DType;
+
 /// Names the value of the instruction at this position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Id(pub u16);
 
-/// Number → number. Of integers and bool there are `Neg`, `Abs` (both wrap), `BitNot` and the four that round; whoever
-/// launches a program makes sure that all others meet floats only.
+/// Number → number. Of integers and bool there are `Neg`, `Abs` (both wrap), `BitNot` and the four that round; all others
+/// are for floats only (see [`Program::takes`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "named as in C's math.h")]
 pub enum Unary {
@@ -180,6 +182,25 @@ impl Program {
     /// Is output `index` a truth value?
     pub fn output_is_mask(&self, index: usize) -> bool {
         self.insts[self.outputs[index].0 as usize].is_mask()
+    }
+    /// Does every instruction mean something in this compute dtype, and every literal what it says? Functions such as
+    /// `Exp` and literals with a fraction are for floats, bits for integers and bool, shifts for integers.
+    pub fn takes(&self, compute: DType) -> bool {
+        self.insts.iter().all(|inst| match *inst {
+            Inst::Literal(bits) => compute.is_float() || f64::from_bits(bits).fract() == 0.0,
+            Inst::Unary(op, _) => match op {
+                Unary::BitNot => !compute.is_float(),
+                Unary::Neg | Unary::Abs | Unary::Floor | Unary::Ceil | Unary::Round | Unary::Trunc => true,
+                _ => compute.is_float(),
+            },
+            Inst::Binary(op, ..) => match op {
+                Binary::BitAnd | Binary::BitOr | Binary::BitXor => !compute.is_float(),
+                Binary::Shl | Binary::Shr => compute.is_int(),
+                Binary::Atan2 => compute.is_float(),
+                _ => true,
+            },
+            _ => true,
+        })
     }
     /// The same with some of its outputs.
     pub(crate) fn choose(mut self, outputs: impl Iterator<Item = usize>) -> Program {

@@ -53,11 +53,52 @@ fn names_are_found_again_and_programs_take_what_the_row_says() {
 }
 
 #[test]
+fn programs_take_the_dtypes_whose_instructions_they_have() {
+    for &op in Pointwise::ALL {
+        for &dtype in DType::ALL.iter().filter(|&&dtype| op.takes(dtype)) {
+            assert!(op.program().takes(dtype.compute()), "{} of {dtype}", op.name());
+        }
+    }
+    let shift = Pointwise::bitwise_left_shift.program();
+    assert!(!shift.takes(DType::F32) && !shift.takes(DType::Bool) && shift.takes(DType::U8));
+    assert!(!Pointwise::exp.program().takes(DType::I64));
+    assert!(!Pointwise::bitwise_not.program().takes(DType::F64));
+    assert!(
+        !Program::record(|[x]| x + 0.5).takes(DType::I64) && Program::record(|[x]| x + 2).takes(DType::I64)
+    );
+}
+
+#[test]
 fn scalars_become_the_last_parameters() {
     let program = Pointwise::addcmul.program_with(0b101);
     assert_eq!(eval_f64(program, &[3.0], &[2.0, 10.0, 5.0]), [40.0]);
     let gradient = Pointwise::addcmul.gradient_program_with(&[1], 0b101).expect("it has one");
     assert_eq!(eval_f64(gradient, &[7.0, 3.0], &[2.0, 10.0, 5.0]), [70.0]);
+}
+
+#[test]
+fn rows_are_as_accurate_as_they_say() {
+    for &op in Pointwise::ALL.iter().filter(|op| op.takes(DType::F32)) {
+        let row = op.row();
+        let single = |value: f64| f64::from(value as f32);
+        let params: Vec<f64> = params(op).into_iter().map(single).collect();
+        let mut random = Random(11);
+        let mut worst = (0.0, Vec::new());
+        for _ in 0..20_000 {
+            let inputs: Vec<f64> = row.inputs.iter().map(|_| single(random.within(row.domain))).collect();
+            let exact = eval_f64(op.program(), &inputs, &params)[0];
+            let scalars = |values: &[f64]| values.iter().map(|&v| Scalar::Float(v)).collect::<Vec<_>>();
+            let found = eval(op.program(), DType::F32, &scalars(&inputs), &scalars(&params))[0].to_f64();
+            // The distance from this f32 to the next.
+            let unit = (exact.abs().log2().floor() - 23.0).max(-149.0).exp2();
+            let error = (found - exact).abs() / unit;
+            if error > worst.0 {
+                worst = (error, inputs);
+            }
+        }
+        // The f64 next to a tie of two f32 may be the tie: hence the little more.
+        assert!(worst.0 <= row.ulp + 1e-6, "{}: off by {} ulp at {:?}", op.name(), worst.0, worst.1);
+    }
 }
 
 /// Compares a program's gradient by all inputs of `wrt` with central differences. Points near a jump are left out: there
