@@ -75,8 +75,9 @@ impl Magazine {
             }
         }
         let mut turns = 0;
-        while self.busy.swap(true, Acquire) {
-            pause(&mut turns); // pairs with the Release in `Unbusy::drop`
+        // Acquire pairs with the Release in `Unbusy::drop`.
+        while self.busy.compare_exchange(false, true, Acquire, Relaxed).is_err() {
+            pause(&mut turns);
         }
         let _release = Unbusy(&self.busy);
         // SAFETY: `busy` was free and is ours until `_release` is dropped.

@@ -142,6 +142,7 @@ fn free_and_reuse(fault: Option<Fault>, preemptions: usize) {
             model.spawn(move |model| {
                 model.op(1, &[&buffer], &[]);
                 drop(buffer);
+                model.stream(1).query(); // a point where the other thread can take over
                 model.oracle.complete_next(0);
                 model.oracle.complete_next(1);
             })

@@ -5,6 +5,7 @@
 use crate::{Access, Buffer, Device, Operand, Result, Stream, StreamStats, tick::SLOT_COUNT};
 use raddle_base::{DType, Dims, Layout, Scalar};
 use raddle_hal::*;
+use raddle_sync::atomic::{AtomicU32, Relaxed};
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -23,16 +24,19 @@ enum Entry {
 #[derive(Debug, Default)]
 struct Log {
     entries: Vec<Entry>,
-    submitted: HashMap<u8, u64>,
     completed: HashMap<u8, u64>,
     slabs: u64,
     errors: HashMap<(u8, u64), KernelError>,
     slab_bytes_left: Option<usize>,
 }
 
-/// Its lock is std's even in models, so that it orders nothing there.
-#[derive(Debug, Default)]
-pub(crate) struct Oracle(Mutex<Log>);
+/// Its lock is std's even in models, so that it orders nothing there. `beat` is the model's, relaxed, and orders nothing
+/// either: it shows loom that completions and submissions depend on each other, so that it tries both orders.
+#[derive(Debug)]
+pub(crate) struct Oracle {
+    log: Mutex<Log>,
+    beat: AtomicU32,
+}
 
 struct Hal {
     oracle: Arc<Oracle>,
@@ -41,7 +45,7 @@ struct Hal {
 
 /// A device in service whose hal is an oracle.
 pub(crate) fn open(in_flight_count_max: u64) -> (Device, Arc<Oracle>) {
-    let oracle = Arc::new(Oracle::default());
+    let oracle = Arc::new(Oracle { log: Mutex::default(), beat: AtomicU32::new(0) });
     let info = Info {
         name: "oracle".into(),
         description: "runs nothing".into(),
@@ -69,11 +73,12 @@ fn range(address: Address, view: &View) -> Range {
 
 impl Oracle {
     fn log(&self) -> MutexGuard<'_, Log> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Completes the oldest open op of a queue if all that it waits for is complete: a device that obeys waits only.
     pub(crate) fn complete_next(&self, slot: usize) -> bool {
+        self.beat.store(1, Relaxed);
         let mut log = self.log();
         let queue = QueueId(slot as u8);
         let done =
@@ -194,8 +199,8 @@ impl raddle_hal::Device for Hal {
                 .collect(),
             _ => Vec::new(),
         };
+        self.oracle.beat.load(Relaxed);
         let mut log = self.oracle.log();
-        log.submitted.insert(queue.0, sequence);
         log.entries.push(Entry::Launch { at: Wait { queue, sequence }, waits: waits.to_vec(), touches });
         Ok(Submitted::Queued)
     }

@@ -21,7 +21,7 @@ use raddle_sync::{
 use std::{collections::VecDeque, marker::PhantomData};
 
 /// Streams of each priority.
-pub(crate) const POOL_COUNT: usize = 32;
+pub(crate) const POOL_COUNT: usize = if cfg!(loom) { 1 } else { 32 };
 
 /// Names a stream for other programs: which device, which pool, which index, in 64 bits.
 ///
