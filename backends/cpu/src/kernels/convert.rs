@@ -41,7 +41,9 @@ pub fn f32_to_f16(value: f32) -> f16 {
     let bits = value.to_bits() ^ sign;
     let special = if bits > INFINITE { 0x7e00 | ((bits >> 13) & 0x3ff) } else { 0x7c00 };
     let subnormal = (f32::from_bits(bits) + f32::from_bits(ALIGN)).to_bits().wrapping_sub(ALIGN);
-    let normal = bits.wrapping_add((15u32.wrapping_sub(127) << 23).wrapping_add(0xfff)).wrapping_add((bits >> 13) & 1) >> 13;
+    let normal =
+        bits.wrapping_add((15u32.wrapping_sub(127) << 23).wrapping_add(0xfff)).wrapping_add((bits >> 13) & 1)
+            >> 13;
     let magnitude = if bits >= TOO_LARGE {
         special
     } else if bits < NORMAL {

@@ -209,10 +209,22 @@ macro_rules! map2 {
 macro_rules! by_size {
     ($size:expr, $t:ident => $body:expr) => {
         match $size {
-            1 => { type $t = u8; $body }
-            2 => { type $t = u16; $body }
-            4 => { type $t = u32; $body }
-            8 => { type $t = u64; $body }
+            1 => {
+                type $t = u8;
+                $body
+            }
+            2 => {
+                type $t = u16;
+                $body
+            }
+            4 => {
+                type $t = u32;
+                $body
+            }
+            8 => {
+                type $t = u64;
+                $body
+            }
             size => unreachable!("no dtype has elements of {size} bytes"),
         }
     };
@@ -223,9 +235,18 @@ pub(crate) use by_size;
 macro_rules! by_mask {
     ($compute:expr, $t:ident => $body:expr) => {
         match $compute.size_bytes() {
-            1 => { type $t = u8; $body }
-            4 => { type $t = u32; $body }
-            _ => { type $t = u64; $body }
+            1 => {
+                type $t = u8;
+                $body
+            }
+            4 => {
+                type $t = u32;
+                $body
+            }
+            _ => {
+                type $t = u64;
+                $body
+            }
         }
     };
 }
@@ -273,11 +294,26 @@ pub fn mask_to_byte(compute: DType, level: Level) -> LoopFn {
 macro_rules! by_compute {
     ($compute:expr, $t:ident => $body:expr) => {
         match $compute {
-            DType::F32 => { type $t = f32; $body }
-            DType::F64 => { type $t = f64; $body }
-            DType::I64 => { type $t = i64; $body }
-            DType::I32 => { type $t = i32; $body }
-            DType::U8 | DType::Bool => { type $t = u8; $body }
+            DType::F32 => {
+                type $t = f32;
+                $body
+            }
+            DType::F64 => {
+                type $t = f64;
+                $body
+            }
+            DType::I64 => {
+                type $t = i64;
+                $body
+            }
+            DType::I32 => {
+                type $t = i32;
+                $body
+            }
+            DType::U8 | DType::Bool => {
+                type $t = u8;
+                $body
+            }
             other => unreachable!("nothing computes in {other}"),
         }
     };

@@ -19,6 +19,8 @@ mod reduce;
 mod softmax;
 mod sort;
 mod sparse;
+#[cfg(test)]
+mod testing;
 mod view;
 
 use crate::threads::Threads;

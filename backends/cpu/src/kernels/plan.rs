@@ -249,9 +249,8 @@ impl Plan {
             _ => {}
         }
         self.values[position].uniform = inst.operands().all(|id| self.values[id.0 as usize].uniform);
-        let single = |plan: &Plan, id: Id| {
-            plan.values[id.0 as usize].uniform && !plan.values[position].uniform
-        };
+        let single =
+            |plan: &Plan, id: Id| plan.values[id.0 as usize].uniform && !plan.values[position].uniform;
         let slot = |plan: &Plan, id: Id| plan.values[id.0 as usize].slot;
         let (run, operands) = match inst {
             Inst::Unary(op, a) => (loops::unary(op, compute, level), [slot(self, a), 0, 0]),
@@ -350,13 +349,12 @@ impl Plan {
         let (value, dtype) = (self.values[id], context.output(output).dtype);
         let out = context.output_slot(output);
         // A truth value becomes a byte, then whatever is wanted.
-        let (byte, from) = if value.mask {
-            (Some(loops::mask_to_byte(compute, level)), DType::U8)
-        } else {
-            (None, compute)
-        };
-        let whole = (byte.is_some() && matches!(dtype, DType::Bool | DType::U8)) || (byte.is_none() && from == dtype);
-        let cast = convert(if byte.is_some() && dtype == DType::Bool { DType::Bool } else { from }, dtype, level);
+        let (byte, from) =
+            if value.mask { (Some(loops::mask_to_byte(compute, level)), DType::U8) } else { (None, compute) };
+        let whole =
+            (byte.is_some() && matches!(dtype, DType::Bool | DType::U8)) || (byte.is_none() && from == dtype);
+        let cast =
+            convert(if byte.is_some() && dtype == DType::Bool { DType::Bool } else { from }, dtype, level);
         if value.uniform {
             let mut slot = value.slot;
             for run in byte.into_iter().chain((!whole).then_some(cast)) {

@@ -196,7 +196,8 @@ impl Launch {
         (self.inputs, self.outputs) = (program.input_count(), program.outputs().len());
         self.choose_blocks(compute);
         let row_axis = self.row_axis;
-        let is_uniform = |strides: &[usize; MAX_RANK]| strides[0] == 0 && row_axis.is_none_or(|axis| strides[axis] == 0);
+        let is_uniform =
+            |strides: &[usize; MAX_RANK]| strides[0] == 0 && row_axis.is_none_or(|axis| strides[axis] == 0);
 
         self.classes.clear();
         self.uniform_inputs = false;
@@ -248,7 +249,8 @@ impl Launch {
     /// Is the plan of the last group right for this one? (Only starts and layouts differ within a launch.)
     fn is_as_before(&self, level: Level) -> bool {
         let same = |a: &Class, b: &Class| (a.dtype, a.uniform) == (b.dtype, b.uniform);
-        let meets = |classes: &[Class], output: usize, input: usize| classes[output].start == classes[input].start;
+        let meets =
+            |classes: &[Class], output: usize, input: usize| classes[output].start == classes[input].start;
         self.level == Some(level)
             && self.previous.len() == self.classes.len()
             && self.previous.iter().zip(&self.classes).all(|(a, b)| same(a, b))
@@ -262,7 +264,10 @@ impl Launch {
         let Geometry { rank, sizes, operands } = &self.geometry;
         // The axis in which an operand steps less than along the columns: then lines are best taken whole both ways.
         let faster = |strides: &[usize; MAX_RANK]| {
-            (1..*rank).filter(|axis| strides[*axis] != 0).min_by_key(|axis| strides[*axis]).filter(|axis| strides[*axis] < strides[0])
+            (1..*rank)
+                .filter(|axis| strides[*axis] != 0)
+                .min_by_key(|axis| strides[*axis])
+                .filter(|axis| strides[*axis] < strides[0])
         };
         let across = operands.iter().find_map(|operand| faster(&operand.strides));
         let row_max = ROW_COUNT_MAX / (compute.size_bytes() / 4).max(1);
@@ -354,7 +359,9 @@ impl Launch {
                     // Outputs come first among operands, inputs among slots.
                     let slot = if index < self.outputs { self.inputs + index } else { index - self.outputs };
                     scratch.pointers[slot] = match *access {
-                        Access::Direct => (scratch.bases[index] + columns_before * operands[index].strides[0]) as *mut u8,
+                        Access::Direct => {
+                            (scratch.bases[index] + columns_before * operands[index].strides[0]) as *mut u8
+                        }
                         Access::Packed(number) => {
                             if index >= self.outputs {
                                 // SAFETY: the block is part of the operand; a register has room for a block.
@@ -397,7 +404,8 @@ impl Launch {
         unsafe {
             match (self.accesses[0], self.accesses[1]) {
                 (Access::Direct, Access::Direct) => {
-                    (to.start as *mut u8).copy_from(from.start as *const u8, to.columns * to.rows * to.size_bytes);
+                    (to.start as *mut u8)
+                        .copy_from(from.start as *const u8, to.columns * to.rows * to.size_bytes);
                 }
                 (Access::Direct, Access::Packed(_)) => pack(from, to.start as *mut u8, level),
                 (Access::Packed(_), Access::Direct) => unpack(from.start as *const u8, to, level),
@@ -458,3 +466,7 @@ impl Scratch {
         self.lines.as_mut_ptr().cast()
     }
 }
+
+#[cfg(test)]
+#[path = "pointwise_tests.rs"]
+mod tests;

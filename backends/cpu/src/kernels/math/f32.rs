@@ -389,7 +389,8 @@ pub fn cos_turns(u: f32) -> f32 {
     let f = quarters - (rounded - ROUND);
     let z = f * f;
     let cosine = polynomial!(z, 1.0, -1.233_700_5, 0.253_669_2, -0.020_860_07, 0.000_903_628_1);
-    let sine = f * polynomial!(z, 1.570_796_4, -0.645_964_1, 0.079_692_59, -0.004_681_266_4, 0.000_158_206_31);
+    let sine =
+        f * polynomial!(z, 1.570_796_4, -0.645_964_1, 0.079_692_59, -0.004_681_266_4, 0.000_158_206_31);
     let value = if n & 1 == 0 { cosine } else { sine };
     // cos, −sin, −cos, sin
     f32::from_bits(value.to_bits() ^ ((n ^ (n << 1)) & 2) << 30)

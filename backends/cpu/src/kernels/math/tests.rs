@@ -15,7 +15,9 @@ fn arguments() -> Vec<f32> {
     all.extend((0..300_000).map(|_| (next() as f32 / u32::MAX as f32 - 0.5) * 24.0));
     all.extend((0..100_000).map(|_| 1.0 + (next() as f32 / u32::MAX as f32 - 0.5) * 0.1));
     all.extend((0..100_000).map(|_| (next() as f32 / u32::MAX as f32 - 0.5) * 300.0));
-    for special in [0.0, 1.0, f32::MIN_POSITIVE, f32::from_bits(1), f32::MAX, f32::INFINITY, f32::NAN, 88.722_84, 103.97] {
+    for special in
+        [0.0, 1.0, f32::MIN_POSITIVE, f32::from_bits(1), f32::MAX, f32::INFINITY, f32::NAN, 88.722_84, 103.97]
+    {
         all.extend([special, -special]);
     }
     all
@@ -108,13 +110,32 @@ fn functions_of_two_arguments_are_as_accurate_as_they_say() {
 
 #[test]
 fn powers_and_angles_of_special_values_are_those_of_c() {
-    let special =
-        [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.0, -2.0, 3.0, -3.0, f32::INFINITY, -f32::INFINITY, f32::NAN, 1e30, -1e-30];
+    let special = [
+        0.0,
+        -0.0,
+        1.0,
+        -1.0,
+        0.5,
+        -0.5,
+        2.0,
+        -2.0,
+        3.0,
+        -3.0,
+        f32::INFINITY,
+        -f32::INFINITY,
+        f32::NAN,
+        1e30,
+        -1e-30,
+    ];
     for a in special {
         for b in special {
             for (own, library) in [(own::pow(a, b), a.powf(b)), (own::atan2(a, b), a.atan2(b))] {
                 assert_eq!(own.is_nan(), library.is_nan(), "{a} {b}: {own} {library}");
-                assert_eq!(own.is_sign_negative() && !own.is_nan(), library.is_sign_negative() && !library.is_nan(), "{a} {b}");
+                assert_eq!(
+                    own.is_sign_negative() && !own.is_nan(),
+                    library.is_sign_negative() && !library.is_nan(),
+                    "{a} {b}"
+                );
                 assert!(own.is_nan() || ulps(own, f64::from(library)) <= 4.0, "{a} {b}: {own} {library}");
             }
         }
