@@ -150,30 +150,34 @@ impl Toolchain {
     }
 }
 
-/// The packages to unpack, from what apt knows.
+/// The packages to unpack, from what apt knows: the roots, and what they need in turn.
 fn needed_packages() -> Result<Vec<String>, Failure> {
-    let depends = || {
-        let quiet = ["recommends", "suggests", "conflicts", "breaks", "replaces", "enhances"]
-            .map(|kind| format!("--no-{kind}"));
-        text(program("apt-cache").args(["depends", "--recurse"]).args(quiet).args(ROOTS))
+    let depends = |names: &[String]| {
+        let kinds = ["recommends", "suggests", "conflicts", "breaks", "replaces", "enhances"];
+        text(program("apt-cache").arg("depends").args(kinds.map(|kind| format!("--no-{kind}"))).args(names))
     };
-    let names = match depends() {
-        Ok(output) if output.contains("rust-web-src") => output,
-        // The lists may be empty or old: that is so on a fresh machine.
-        _ => {
-            text(program("apt-get").arg("update"))?;
-            depends()?
+    let mut names: Vec<String> = ROOTS.map(String::from).into();
+    // The lists may be empty or old: that is so on a fresh machine.
+    if depends(&names).is_err() {
+        text(program("apt-get").arg("update"))?;
+    }
+    loop {
+        let found: Vec<String> =
+            needed_among(&depends(&names)?).into_iter().filter(|name| !names.contains(name)).collect();
+        if found.is_empty() {
+            return Ok(names);
         }
-    };
-    Ok(packages_among(&names))
+        names.extend(found);
+    }
 }
 
-fn packages_among(depends: &str) -> Vec<String> {
-    // Packages stand at the start of a line; what they depend on is indented and comes as a line of its own.
-    let is_package = |line: &&str| line.starts_with(|first: char| first.is_ascii_alphanumeric());
-    let is_needed = |name: &&str| ROOTS.contains(name) || NEEDED.iter().any(|start| name.starts_with(start));
-    let mut names: Vec<String> =
-        depends.lines().filter(is_package).map(str::trim).filter(is_needed).map(String::from).collect();
+/// The dependencies in what `apt-cache depends` prints that aren't on every machine.
+fn needed_among(depends: &str) -> Vec<String> {
+    let name = |line: &str| {
+        let name = line.trim().trim_start_matches('|').strip_prefix("Depends: ")?;
+        NEEDED.iter().any(|start| name.starts_with(start)).then(|| name.to_string())
+    };
+    let mut names: Vec<String> = depends.lines().filter_map(name).collect();
     names.sort();
     names.dedup();
     names
@@ -203,8 +207,7 @@ mod tests {
 
     #[test]
     fn packages_are_found() {
-        let depends =
-            "rustc-web\n  Depends: libc6\n  Depends: libllvm22\nlibc6\nlibllvm22\n<libssh2-1>\nlibllvm22\n";
-        assert_eq!(packages_among(depends), ["libllvm22", "rustc-web"]);
+        let depends = "rustc-web\n  Depends: libc6\n  Depends: libllvm22\n |Depends: libssh2-1\ncargo-web\n  Depends: libllvm22\n";
+        assert_eq!(needed_among(depends), ["libllvm22", "libssh2-1"]);
     }
 }
