@@ -1,1 +1,47 @@
-//! A tensor runtime for many threads and one accelerator
+//! Raddle: tensors for many threads and one accelerator.
+//!
+//! Any tensor may be used from any thread, with no lock and no synchronisation in user code. Memory is never reused while
+//! work that touches it is in flight, and no op drops a write.
+//!
+//! ```
+//! use raddle::prelude::*;
+//!
+//! # fn main() -> raddle::Result<()> {
+//! let device = Device::new("cpu")?;
+//! let weight = Tensor::randn([4, 3], DType::F32, &device, None)?;
+//! let rows = std::thread::scope(|scope| {
+//!     let part = |seed| {
+//!         let (weight, device) = (&weight, &device);
+//!         scope.spawn(move || Tensor::full([2, 3], seed, DType::F32, device)?.linear(weight, None))
+//!     };
+//!     let threads: Vec<_> = (0..4i64).map(part).collect();
+//!     threads.into_iter().map(|thread| thread.join().expect("it doesn't panic")).collect::<raddle::Result<Vec<_>>>()
+//! })?;
+//! let all = Tensor::cat(&rows.iter().collect::<Vec<_>>(), 0)?;
+//! assert_eq!(**all.shape(), [8, 4]);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! - [`Device`]: where tensors live; named as `cpu` or `sim:7`.
+//! - [`Tensor`]: views, broadcasting, promotion and methods as in PyTorch; all ops return a [`Result`].
+//! - [`fused`]: one kernel from a closure. [`Publisher`]: versions of live weights for those who train and serve at once.
+//! - [`grad`], [`optim`], [`nn`]: gradients, optimisers, layers and checkpoints.
+#![forbid(unsafe_code)]
+
+mod device;
+
+pub use device::Device;
+pub use raddle_grad as grad;
+pub use raddle_nn as nn;
+pub use raddle_op::catalogue;
+pub use raddle_optim as optim;
+pub use raddle_runtime::{
+    self as runtime, Event, MappedFile, MemoryStats, Priority, Stream, StreamGuard, StreamId, StreamStats,
+};
+pub use raddle_tensor::*;
+
+/// What most programs need: `use raddle::prelude::*;`.
+pub mod prelude {
+    pub use crate::{DType, Device, Element, Generator, INFER, Scalar, Tensor, fused, manual_seed};
+}

@@ -36,6 +36,9 @@ pub enum Error {
     /// Operands are on different devices.
     #[error("{op}: operands are on different devices, expected {expected}, found {found}")]
     Device { op: &'static str, expected: &'static str, found: &'static str },
+    /// No device of that name.
+    #[error("device: unknown name {name:?}, expected one of: {known}")]
+    UnknownDevice { name: String, known: &'static str },
     /// An output has elements that share memory.
     #[error(
         "{op}: the output of shape {shape:?} with strides {strides:?} has elements that share memory, use copy() first"
@@ -53,6 +56,9 @@ pub enum Error {
     /// The host gave too many or too few elements.
     #[error("{op}: shape {shape:?} has {expected} elements, found {found}")]
     ElementCount { op: &'static str, shape: Vec<usize>, expected: usize, found: usize },
+    /// A single number was asked of a tensor that has none, or several.
+    #[error("{op}: the tensor has the wrong number of elements, expected 1, found {found}")]
+    NotOneElement { op: &'static str, found: usize },
     /// An op on a list of tensors was given the wrong number of them.
     #[error("{op}: wrong number of tensors, expected {expected}, found {found}")]
     TensorCount { op: &'static str, expected: &'static str, found: usize },

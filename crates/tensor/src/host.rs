@@ -110,8 +110,7 @@ impl Tensor {
     pub fn to_scalar(&self) -> Result<Scalar> {
         let op = "item";
         if self.element_count() != 1 {
-            let (expected, found) = (1, self.element_count());
-            return Err(Error::ElementCount { op, shape: Vec::new(), expected, found });
+            return Err(Error::NotOneElement { op, found: self.element_count() });
         }
         Ok(self.dtype().scalar_from_bytes(&self.to_bytes()?))
     }

@@ -365,7 +365,7 @@ macro_rules! operators {
                 pointwise(Pointwise::$row, &[Arg::Tensor(self), other.into()], &[])
             }
         }
-        operators!(@numbers $trait $method $row f64 f32 i64 i32);
+        operators!(@numbers $trait $method $row f64 i64);
     )* };
     (@numbers $trait:ident $method:ident $row:ident $($number:ty)*) => { $(
         impl std::ops::$trait<&Tensor> for $number {

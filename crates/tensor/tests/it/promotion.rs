@@ -1,0 +1,68 @@
+use crate::{counted, device, tensor, values};
+use raddle_tensor::{Arg, DType, Scalar, Tensor, can_cast, result_type};
+
+#[test]
+fn kinds_of_operands_count_in_their_order() {
+    use DType::*;
+    let make = |dtype, shape: &[usize]| Tensor::zeros(shape, dtype, device()).unwrap();
+    // Tensor with axes, tensor without, number; what PyTorch's result_type gives.
+    let cases = [
+        (F16, F64, Scalar::Float(1.0), F16),
+        (I32, I64, Scalar::Int(1), I32),
+        (I32, F64, Scalar::Int(1), F64),
+        (I32, I64, Scalar::Float(1.0), F32),
+        (U8, Bool, Scalar::Bool(true), U8),
+        (Bool, U8, Scalar::Bool(true), U8),
+        (Bool, Bool, Scalar::Int(1), I64),
+        (BF16, F16, Scalar::Float(1.0), BF16),
+        (I64, F16, Scalar::Float(1.0), F16),
+    ];
+    for (with_axes, without, number, expected) in cases {
+        let (a, b) = (make(with_axes, &[2]), make(without, &[]));
+        let args = [Arg::Tensor(&a), Arg::Tensor(&b), Arg::Scalar(number)];
+        assert_eq!(result_type(&args), expected, "{with_axes} {without} {number:?}");
+    }
+    assert_eq!(result_type(&[Arg::Tensor(&make(F16, &[1])), Arg::Tensor(&make(BF16, &[1]))]), F32);
+    assert_eq!(result_type(&[Scalar::Int(1).into(), Scalar::Float(1.0).into()]), F32);
+}
+
+#[test]
+fn results_are_stored_only_where_their_kind_fits() {
+    assert!(
+        can_cast(DType::F64, DType::F16)
+            && can_cast(DType::I64, DType::U8)
+            && can_cast(DType::Bool, DType::U8)
+    );
+    assert!(!can_cast(DType::F16, DType::I64) && !can_cast(DType::U8, DType::Bool));
+    let integers = tensor(&[1i32, 2], &[2]);
+    assert!(integers.add_(1.5).is_err());
+    assert_eq!(integers.add_(1).unwrap().to_vec::<i32>().unwrap(), [2, 3]);
+}
+
+#[test]
+fn inputs_are_converted_and_integers_become_floats_where_needed() {
+    let (integers, floats) = (tensor(&[1i64, 2, 3], &[3]), counted(&[3]));
+    assert_eq!(values(&integers.add(&floats).unwrap()), [1.0, 3.0, 5.0]);
+    let quotient = integers.div(2).unwrap();
+    assert_eq!((quotient.dtype(), values(&quotient)), (DType::F32, vec![0.5, 1.0, 1.5]));
+    assert_eq!((&integers * 2.5).unwrap().dtype(), DType::F32);
+    assert_eq!(integers.gt(1.5).unwrap().to_vec::<bool>().unwrap(), [false, true, true]);
+    assert_eq!(values(&(1.0 - &floats).unwrap()), [1.0, 0.0, -1.0]);
+}
+
+#[test]
+fn results_keep_the_order_of_axes() {
+    let rows = counted(&[2, 3, 4]);
+    let permuted = rows.permute([2, 0, 1]).unwrap();
+    assert_eq!(**permuted.exp().unwrap().strides(), [1, 12, 4]);
+    assert_eq!(permuted.copy().unwrap().strides(), permuted.strides());
+    // The first operand that tells two axes apart decides; expanded axes tell nothing.
+    let column = counted(&[4, 1, 1]);
+    assert_eq!(**column.add(&permuted).unwrap().strides(), [1, 12, 4]);
+    let plain = counted(&[4, 2, 3]);
+    assert!(plain.add(&permuted).unwrap().is_contiguous());
+    assert_eq!(**permuted.add(&plain).unwrap().strides(), [1, 12, 4]);
+    // Holes are closed.
+    let stepped = counted(&[4, 6]).slice(1, 0, 6, 2).unwrap();
+    assert_eq!(**stepped.neg().unwrap().strides(), [3, 1]);
+}
