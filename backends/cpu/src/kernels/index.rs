@@ -1,13 +1,327 @@
-//! (A stand-in.)
+//! Gather, scatter, and the places of what isn't zero.
+//!
+//! Indices are checked first, all of them, so a launch that fails has written nothing; the first bad one in row-major
+//! order is told. Where the index operand is expanded along the last axes (`index_select`, `index_add`, embeddings),
+//! whole rows move at once. A scatter runs in parallel only over positions that can't meet; along the axis it goes in
+//! index order, so the last one stands, and sums have one order.
 
+use super::axis::{Compute, Grid, Line, Shared, Source, by_compute, by_dtype, for_each_range, multiversion};
+use super::loops::by_size;
+use super::view;
 use crate::threads::Threads;
-use raddle_hal::{Kernel, KernelError, Operand};
+use raddle_base::DType;
+use raddle_hal::{Kernel, KernelError, Operand, View};
+use raddle_op::ScatterMode;
+
+/// Elements that a part takes along the last merged axis.
+const CHUNK: usize = 512;
+/// Indices that are checked at a time.
+const CHECKED_COUNT: usize = 1024;
 
 /// Runs a kernel of this module.
 ///
 /// # Safety
 /// - As of [`super::execute`].
 pub unsafe fn execute(kernel: &Kernel, operands: &[Operand], threads: Threads) -> Result<(), KernelError> {
-    let _ = (operands, threads);
-    unimplemented!("{}", kernel.name())
+    let view = |index: usize| operands[index].view();
+    // SAFETY: the contract of each is the one of this function.
+    unsafe {
+        match *kernel {
+            Kernel::Gather { axis } => {
+                let (out, source, index) = (view(0), view(1), view(2));
+                check(index, view::layout(source).shape()[axis], threads)?;
+                by_size!(out.dtype.size_bytes(), E => match index.dtype {
+                    DType::I32 => gather::<E, i32>(axis, out, source, index, threads),
+                    _ => gather::<E, i64>(axis, out, source, index, threads),
+                });
+            }
+            Kernel::Scatter { axis, mode } => {
+                let (target, index, values) = (view(0), view(1), view(2));
+                check(index, view::layout(target).shape()[axis], threads)?;
+                match mode {
+                    ScatterMode::Overwrite => by_size!(target.dtype.size_bytes(), E => {
+                        scatter::<E>(axis, [target, index, values], |to, from| *to = from, threads);
+                    }),
+                    ScatterMode::Add => by_compute!(target.dtype, A => by_dtype!(target.dtype, E => {
+                        scatter::<E>(axis, [target, index, values], add::<A, E>, threads);
+                    })),
+                }
+            }
+            Kernel::NonZero => non_zero(view(0), view(1), threads),
+            _ => unreachable!("cpu: {} takes no indices", kernel.name()),
+        }
+    }
+    Ok(())
+}
+
+/// A type of indices.
+trait Index: Source {
+    /// As an offset; it has been checked.
+    fn offset(self) -> usize;
+}
+impl Index for i32 {
+    #[inline(always)]
+    fn offset(self) -> usize {
+        self as usize
+    }
+}
+impl Index for i64 {
+    #[inline(always)]
+    fn offset(self) -> usize {
+        self as usize
+    }
+}
+
+multiversion! {
+/// Are all of them below `size`, and none negative?
+fn all_below<I: Index>(indices: &[I], size: i64) -> bool {
+    let mut good = true;
+    for index in indices {
+        good &= (index.i64() as u64) < size as u64;
+    }
+    good
+}
+}
+
+/// Checks that all indices are inside an axis of `size`.
+///
+/// # Safety
+/// - The operand is in live memory that nobody writes meanwhile.
+pub unsafe fn check(index: &View, size: usize, threads: Threads) -> Result<(), KernelError> {
+    let layout = view::layout(index);
+    if layout.is_empty() {
+        return Ok(());
+    }
+    // Along expanded axes the indices are the same: looking at the first of each is enough, and finds the first bad one.
+    let strides = layout.strides();
+    let distinct = || (0..layout.rank()).filter(|&axis| strides[axis] != 0);
+    let line = Line::new(index, distinct());
+    let blocks = line.count.div_ceil(CHECKED_COUNT);
+    let first_bad = std::sync::atomic::AtomicUsize::new(usize::MAX);
+    for_each_range(threads, blocks, CHECKED_COUNT, |range| {
+        let mut staged = [0i64; CHECKED_COUNT];
+        for block in range {
+            let of = block * CHECKED_COUNT..line.count.min((block + 1) * CHECKED_COUNT);
+            let indices = if line.is_direct::<i64>() {
+                // SAFETY: the caller's bullet.
+                unsafe { line.slice(0, of.clone()) }
+            } else {
+                // SAFETY: the caller's bullet.
+                unsafe { line.load(0, of.clone(), &mut staged[..of.len()]) };
+                &staged[..of.len()]
+            };
+            if !all_below(indices, size as i64) {
+                let bad = indices.iter().position(|&index| index < 0 || index >= size as i64);
+                let bad = of.start + bad.expect("one of the block is out of range");
+                // Relaxed: the end of the parallel loop orders it before the load below.
+                first_bad.fetch_min(bad, std::sync::atomic::Ordering::Relaxed);
+                return;
+            }
+        }
+    });
+    let bad = first_bad.into_inner();
+    if bad == usize::MAX {
+        return Ok(());
+    }
+    let mut found = [0i64];
+    // SAFETY: the caller's bullet.
+    unsafe { line.load(0, bad..bad + 1, &mut found) };
+    let mut places = *layout.shape();
+    let mut next = 1;
+    for axis in (0..layout.rank()).rev() {
+        next *= std::mem::replace(&mut places[axis], next);
+    }
+    let [position] = Grid::new(distinct().map(|axis| (layout.shape()[axis], [places[axis]]))).at(bad);
+    Err(KernelError::IndexOutOfRange { index: found[0], position, size })
+}
+
+/// The merged axes of a walk, the last apart: its size and strides.
+fn split_last<const K: usize>(mut grid: Grid<K>) -> (Grid<K>, usize, [usize; K]) {
+    let Some(last) = grid.shape.len().checked_sub(1) else { return (grid, 1, [0; K]) };
+    let size = grid.shape.remove(last);
+    let strides = std::array::from_fn(|operand| grid.strides[operand].remove(last));
+    (grid, size, strides)
+}
+
+/// # Safety
+/// - As of [`super::execute`]; `E` has the size of the elements, `I` is the type of the indices, which are in range.
+unsafe fn gather<E: Copy + Send, I: Index>(axis: usize, out: &View, source: &View, index: &View, threads: Threads) {
+    let layouts = [out, source, index].map(view::layout);
+    let axis_stride = layouts[1].strides()[axis];
+    let axes = (0..layouts[0].rank()).map(|other| {
+        let of_source = if other == axis { 0 } else { layouts[1].strides()[other] };
+        (layouts[0].shape()[other], [layouts[0].strides()[other], of_source, layouts[2].strides()[other]])
+    });
+    let (outer, length, steps) = split_last(Grid::new(axes));
+    let chunks = length.div_ceil(CHUNK);
+    let (to, from) = (Shared::new(view::start::<E>(out)), Shared::new(view::start::<E>(source)));
+    let indices = Shared::new(view::start::<I>(index));
+    for_each_range(threads, outer.count() * chunks, 2 * length.min(CHUNK), |range| {
+        for unit in range {
+            let first = unit % chunks * CHUNK;
+            let count = CHUNK.min(length - first);
+            let [to_start, from_start, index_start] = outer.at(unit / chunks);
+            let to = to.at(to_start + first * steps[0]);
+            let from = from.at(from_start + first * steps[1]);
+            let indices = indices.at(index_start + first * steps[2]);
+            // SAFETY: the indices are in range, so all of it is inside the operands; each unit has its own outputs.
+            unsafe {
+                if steps[2] == 0 {
+                    let from = from.wrapping_add((*indices).offset() * axis_stride);
+                    if steps[0] == 1 && steps[1] == 1 {
+                        std::ptr::copy_nonoverlapping(from, to, count);
+                        continue;
+                    }
+                    for i in 0..count {
+                        *to.wrapping_add(i * steps[0]) = *from.wrapping_add(i * steps[1]);
+                    }
+                    continue;
+                }
+                for i in 0..count {
+                    let index = (*indices.wrapping_add(i * steps[2])).offset();
+                    *to.wrapping_add(i * steps[0]) = *from.wrapping_add(i * steps[1] + index * axis_stride);
+                }
+            }
+        }
+    });
+}
+
+/// `to += from`, in the type that the dtype is computed in.
+#[inline(always)]
+fn add<A: Compute + Plus, E: Source>(to: &mut E, from: E) {
+    *to = A::take(*to).plus(A::take(from)).give();
+}
+
+/// Addition; integers wrap.
+trait Plus {
+    fn plus(self, other: Self) -> Self;
+}
+macro_rules! plus {
+    ($($t:ident |$a:ident, $b:ident| $sum:expr;)*) => { $(
+        impl Plus for $t {
+            #[inline(always)]
+            fn plus(self, other: $t) -> $t {
+                let ($a, $b) = (self, other);
+                $sum
+            }
+        }
+    )* };
+}
+plus! {
+    f32 |a, b| a + b;
+    f64 |a, b| a + b;
+    i64 |a, b| a.wrapping_add(b);
+}
+
+/// # Safety
+/// - As of [`super::execute`]; `E` has the size of the elements, and the indices are in range.
+unsafe fn scatter<E: Copy + Send>(
+    axis: usize,
+    operands: [&View; 3],
+    put: impl Fn(&mut E, E) + Sync,
+    threads: Threads,
+) {
+    let layouts = operands.map(view::layout);
+    let length = layouts[1].shape()[axis];
+    let along = layouts.map(|layout| layout.strides()[axis]);
+    let axes = super::axis::others(layouts[1].rank(), axis)
+        .map(|other| (layouts[1].shape()[other], layouts.map(|layout| layout.strides()[other])));
+    let (outer, width, steps) = split_last(Grid::new(axes));
+    // Lines along the axis never meet, whatever the indices are: the target doesn't overlap itself.
+    let chunk = if length > CHUNK { CHUNK / 8 } else { CHUNK };
+    let chunks = width.div_ceil(chunk);
+    let index = Line::new(operands[1], []);
+    let target = Shared::new(view::start::<E>(operands[0]));
+    let values = Shared::new(view::start::<E>(operands[2]));
+    for_each_range(threads, outer.count() * chunks, 2 * length.saturating_mul(width.min(chunk)), |range| {
+        for unit in range {
+            let first = unit % chunks * chunk;
+            let columns = first..width.min(first + chunk);
+            let starts = outer.at(unit / chunks);
+            // SAFETY: indices are in range, so all of it is inside the operands; each unit has lines of its own.
+            let one = |i: usize, column: usize, index: usize| unsafe {
+                let to = target.at(starts[0] + column * steps[0] + index * along[0]);
+                put(&mut *to, *values.at(starts[2] + column * steps[2] + i * along[2]));
+            };
+            let index_at = |i: usize, column: usize| {
+                let offset = starts[1] + column * steps[1] + i * along[1];
+                // SAFETY: it is an element of the index operand.
+                unsafe {
+                    match index.dtype {
+                        DType::I32 => (*index.address::<i32>(offset)).offset(),
+                        _ => (*index.address::<i64>(offset)).offset(),
+                    }
+                }
+            };
+            if steps[1] == 0 {
+                for i in 0..length {
+                    let index = index_at(i, 0);
+                    columns.clone().for_each(|column| one(i, column, index));
+                }
+            } else if along[2] > steps[2] {
+                for i in 0..length {
+                    columns.clone().for_each(|column| one(i, column, index_at(i, column)));
+                }
+            } else {
+                for column in columns {
+                    (0..length).for_each(|i| one(i, column, index_at(i, column)));
+                }
+            }
+        }
+    });
+}
+
+/// Elements whose places are counted, then written, by one part.
+const PLACES: usize = 1 << 14;
+
+/// # Safety
+/// - As of [`super::execute`].
+unsafe fn non_zero(out: &View, input: &View, threads: Threads) {
+    let layout = view::layout(input);
+    let (shape, rank) = (*layout.shape(), layout.rank());
+    let line = Line::new(input, 0..rank);
+    let blocks = line.count.div_ceil(PLACES);
+    let strides = *view::layout(out).strides();
+    if rank == 0 || blocks == 0 {
+        return;
+    }
+    // The places of a block's elements that aren't zero, one after the other.
+    let places = |block: usize, each: &mut dyn FnMut(usize)| {
+        let mut truths = [super::axis::Truth(0); 256];
+        let end = line.count.min((block + 1) * PLACES);
+        for first in (block * PLACES..end).step_by(256) {
+            let truths = &mut truths[..256.min(end - first)];
+            // SAFETY: the contract of this function.
+            unsafe { line.load(0, first..first + truths.len(), truths) };
+            truths.iter().enumerate().filter(|(_, truth)| truth.0 != 0).for_each(|(i, _)| each(first + i));
+        }
+    };
+    super::axis::scratch::<i64, _>(blocks, |firsts| {
+        let counts = Shared::new(firsts.as_mut_ptr());
+        for_each_range(threads, blocks, PLACES, |range| {
+            for block in range {
+                let mut count = 0;
+                places(block, &mut |_| count += 1);
+                // SAFETY: each block has its own count.
+                unsafe { *counts.at(block) = count };
+            }
+        });
+        let mut next = 0;
+        firsts.iter_mut().for_each(|first| next += std::mem::replace(first, next));
+        let (to, firsts) = (Shared::new(view::start::<i64>(out)), &*firsts);
+        for_each_range(threads, blocks, PLACES, |range| {
+            for block in range {
+                let mut row = firsts[block] as usize;
+                places(block, &mut |mut place| {
+                    for axis in (0..rank).rev() {
+                        let index = place % shape[axis];
+                        place /= shape[axis];
+                        // SAFETY: the caller has counted: there is a row for each place.
+                        unsafe { *to.at(row * strides[0] + axis * strides[1]) = index as i64 };
+                    }
+                    row += 1;
+                });
+            }
+        });
+    });
 }

@@ -1,13 +1,264 @@
-//! (A stand-in.)
+//! Layer normalisation over the last axes, and its derivative.
+//!
+//! A row is read from memory once and stays in the cache for its mean, its variance (around that mean: no cancellation)
+//! and the result. In the backward pass the derivatives of weight and bias are summed in the same pass over the rows, in
+//! blocks of rows that depend on the shape only, so that threads don't change a bit.
 
+use super::axis::{Grid, Line, Real, Shared, by_real, for_each_line, for_each_range, multiversion, scratch};
+use super::reduce::{BLOCK, Cascade, Deviations, Fold, LANES, Sum, fold_slice};
+use super::view;
 use crate::threads::Threads;
-use raddle_hal::{Kernel, KernelError, Operand};
+use raddle_base::Layout;
+use raddle_hal::{Kernel, KernelError, Operand, View};
+
+/// Rows that are summed one after the other before their sum is added to others.
+const ROWS: usize = 32;
+/// The most blocks of rows, each of which has sums of its own (a guess: enough for any number of cores).
+const BLOCK_COUNT_MAX: usize = 64;
 
 /// Runs a kernel of this module.
 ///
 /// # Safety
 /// - As of [`super::execute`].
 pub unsafe fn execute(kernel: &Kernel, operands: &[Operand], threads: Threads) -> Result<(), KernelError> {
-    let _ = (operands, threads);
-    unimplemented!("{}", kernel.name())
+    // SAFETY: the contract of each is the one of this function.
+    unsafe {
+        match *kernel {
+            Kernel::LayerNorm { axes, eps, weight, bias } => {
+                by_real!(operands[3].view().dtype, A => forward::<A>(axes, eps, (weight, bias), operands, threads));
+            }
+            Kernel::LayerNormBackward { axes, weight, bias } => {
+                let outputs = 1 + usize::from(weight) + usize::from(bias);
+                let (outputs, inputs) = operands.split_at(outputs);
+                by_real!(inputs[1].view().dtype, A => backward::<A>(axes, (weight, bias), outputs, inputs, threads));
+            }
+            _ => unreachable!("cpu: {} is no layer norm", kernel.name()),
+        }
+    }
+    Ok(())
+}
+
+multiversion! {
+/// `y = (x − mean) · rstd · weight + bias`
+fn normalise<A: Real>(y: &mut [A], x: &[A], weight: &[A], bias: &[A], mean: A, rstd: A) {
+    for (((y, x), weight), bias) in y.iter_mut().zip(x).zip(weight).zip(bias) {
+        *y = (*x - mean) * rstd * *weight + *bias;
+    }
+}
+}
+
+/// All elements of an operand: where they lie, or copied to `own`, which has what counts if there is no such operand.
+///
+/// # Safety
+/// - The operand is in live memory that nobody writes while the slice lives.
+unsafe fn read_all<'a, A: Real>(operand: Option<&View>, own: &'a mut [A]) -> &'a [A] {
+    let Some(operand) = operand else { return own };
+    // SAFETY: the caller's bullet.
+    unsafe { Line::new(operand, 0..view::layout(operand).rank()).read(0, own) }
+}
+
+/// # Safety
+/// - As of [`super::execute`].
+unsafe fn forward<A: Real>(
+    axes: usize,
+    eps: f64,
+    (has_weight, has_bias): (bool, bool),
+    operands: &[Operand],
+    threads: Threads,
+) where
+    Sum: Fold<A>,
+    Deviations: Fold<A>,
+{
+    let [y, mean, rstd, x] = std::array::from_fn(|index| operands[index].view());
+    let weight = has_weight.then(|| operands[4].view());
+    let bias = has_bias.then(|| operands[4 + usize::from(has_weight)].view());
+    let layouts: [&Layout; 4] = [x, y, mean, rstd].map(view::layout);
+    let rank = layouts[0].rank();
+    let grid = Grid::of(layouts, 0..rank - axes);
+    let [from, to] = [x, y].map(|operand| Line::new(operand, rank - axes..rank));
+    let count = A::from_f64(from.count as f64);
+    for_each_range(threads, grid.count(), from.count.saturating_mul(2), |positions| {
+        scratch::<A, _>(2 * from.count, |memory| {
+            let (own_weight, own_bias) = memory.split_at_mut(from.count);
+            own_weight.fill(A::ONE);
+            own_bias.fill(A::NEGATIVE_ZERO);
+            // SAFETY: the contract of this function.
+            let (weight, bias) = unsafe { (read_all(weight, own_weight), read_all(bias, own_bias)) };
+            let body = |&[_, _, mean_offset, rstd_offset]: &[usize; 4], [x]: [&[A]; 1], [to]: [&mut [A]; 1]| {
+                let average = fold_slice::<A, Sum>(x, A::ZERO) / count;
+                let variance = fold_slice::<A, Deviations>(x, average) / count;
+                let factor = A::ONE / (variance + A::from_f64(eps)).sqrt();
+                normalise(to, x, weight, bias, average, factor);
+                // SAFETY: each row has its own mean and rstd, of the type that is computed in.
+                unsafe {
+                    *view::start::<A>(mean).wrapping_add(mean_offset) = average;
+                    *view::start::<A>(rstd).wrapping_add(rstd_offset) = factor;
+                }
+            };
+            // SAFETY: the contract of this function; the grid's first operands are input and output.
+            unsafe { for_each_line(&grid, positions, [&from], [&to], body) };
+        });
+    });
+}
+
+/// A row, or a part of one; all slices are of one length.
+struct Part<'a, A> {
+    dy: &'a [A],
+    x: &'a [A],
+    weight: &'a [A],
+    mean: A,
+    rstd: A,
+}
+
+multiversion! {
+/// Adds `dy · x̂` to `dweight` and `dy` to `dbias`, and returns Σ g and Σ g·x̂ with g = dy · weight, for at most
+/// [`BLOCK`] elements.
+fn add_part<A: Real>(part: &Part<A>, dweight: &mut [A], dbias: &mut [A]) -> (A, A) {
+    let count = part.x.len();
+    let Part { mean, rstd, .. } = *part;
+    let (dy, x, weight) = (&part.dy[..count], &part.x[..count], &part.weight[..count]);
+    let (dweight, dbias) = (&mut dweight[..count], &mut dbias[..count]);
+    let mut sums = ([A::ZERO; LANES], [A::ZERO; LANES]);
+    let whole = count / LANES * LANES;
+    for first in (0..whole).step_by(LANES) {
+        for lane in 0..LANES {
+            let i = first + lane;
+            let shape = (x[i] - mean) * rstd;
+            dweight[i] += dy[i] * shape;
+            dbias[i] += dy[i];
+            let g = dy[i] * weight[i];
+            sums.0[lane] += g;
+            sums.1[lane] += g * shape;
+        }
+    }
+    for i in whole..count {
+        let shape = (x[i] - mean) * rstd;
+        dweight[i] += dy[i] * shape;
+        dbias[i] += dy[i];
+        let g = dy[i] * weight[i];
+        sums.0[i - whole] += g;
+        sums.1[i - whole] += g * shape;
+    }
+    let mut width = LANES / 2;
+    while width > 0 {
+        for lane in 0..width {
+            sums.0[lane] = sums.0[lane] + sums.0[lane + width];
+            sums.1[lane] = sums.1[lane] + sums.1[lane + width];
+        }
+        width /= 2;
+    }
+    (sums.0[0], sums.1[0])
+}
+}
+
+multiversion! {
+/// `dx = (g − a − x̂ · b) · rstd`
+fn pull_back<A: Real>(dx: &mut [A], row: &Part<A>, a: A, b: A) {
+    let Part { mean, rstd, .. } = *row;
+    for (((dx, dy), x), weight) in dx.iter_mut().zip(row.dy).zip(row.x).zip(row.weight) {
+        *dx = (*dy * *weight - a - (*x - mean) * rstd * b) * rstd;
+    }
+}
+}
+
+multiversion! {
+/// `to = to + from`
+fn add<A: Real>(to: &mut [A], from: &[A]) {
+    for (to, from) in to.iter_mut().zip(from) {
+        *to += *from;
+    }
+}
+}
+
+/// # Safety
+/// - As of [`super::execute`].
+unsafe fn backward<A: Real>(
+    axes: usize,
+    (has_weight, has_bias): (bool, bool),
+    outputs: &[Operand],
+    inputs: &[Operand],
+    threads: Threads,
+) where
+    Sum: Fold<A>,
+{
+    let [dy, x, mean, rstd] = std::array::from_fn(|index| inputs[index].view());
+    let dx = outputs[0].view();
+    let weight = has_weight.then(|| inputs[4].view());
+    let layouts: [&Layout; 5] = [dy, x, dx, mean, rstd].map(view::layout);
+    let rank = layouts[0].rank();
+    let grid = Grid::of(layouts, 0..rank - axes);
+    let [dy, x, dx] = [dy, x, dx].map(|operand| Line::new(operand, rank - axes..rank));
+    let (rows, length) = (grid.count(), x.count);
+    let count = A::from_f64(length as f64);
+    let block_rows = rows.div_ceil(BLOCK_COUNT_MAX).max(ROWS);
+    let blocks = rows.div_ceil(block_rows);
+    scratch::<A, _>(blocks * 2 * length, |partials| {
+        let shared = Shared::new(partials.as_mut_ptr());
+        for_each_range(threads, blocks, block_rows.saturating_mul(length).saturating_mul(2), |range| {
+            scratch::<A, _>(3 * length, |memory| {
+                let (own_weight, recent) = memory.split_at_mut(length);
+                own_weight.fill(A::ONE);
+                // SAFETY: the contract of this function.
+                let weight = unsafe { read_all(weight, own_weight) };
+                for block in range {
+                    // SAFETY: each block has its own sums.
+                    let sums = unsafe { shared.slice(block * 2 * length, 2 * length) };
+                    sums.fill(A::ZERO);
+                    for first in (block * block_rows..rows.min((block + 1) * block_rows)).step_by(ROWS) {
+                        recent.fill(A::ZERO);
+                        let (dweight, dbias) = recent.split_at_mut(length);
+                        let end = (first + ROWS).min(rows).min((block + 1) * block_rows);
+                        let body = |offsets: &[usize; 5], [dy, x]: [&[A]; 2], [dx]: [&mut [A]; 1]| {
+                            // SAFETY: the row's mean and rstd, of the type that is computed in.
+                            let (mean, rstd) = unsafe {
+                                (
+                                    *view::start::<A>(mean).wrapping_add(offsets[3]),
+                                    *view::start::<A>(rstd).wrapping_add(offsets[4]),
+                                )
+                            };
+                            let row = Part { dy, x, weight, mean, rstd };
+                            let (a, b) = row_sums(&row, dweight, dbias);
+                            pull_back(dx, &row, a / count, b / count);
+                        };
+                        // SAFETY: the contract of this function; the grid's operands are in this order.
+                        unsafe { for_each_line(&grid, first..end, [&dy, &x], [&dx], body) };
+                        add(sums, recent);
+                    }
+                }
+            });
+        });
+        let (sums, others) = partials.split_at_mut((2 * length).min(partials.len()));
+        others.chunks(2 * length.max(1)).for_each(|other| add(sums, other));
+        scratch::<A, _>(length, |zeros| {
+            zeros.fill(A::ZERO);
+            let (dweight, dbias) = if blocks == 0 { (&*zeros, &*zeros) } else { sums.split_at(length) };
+            let wanted = [has_weight.then_some(dweight), has_bias.then_some(dbias)].into_iter().flatten();
+            for (operand, sums) in outputs[1..].iter().zip(wanted) {
+                let operand = operand.view();
+                let line = Line::new(operand, 0..view::layout(operand).rank());
+                if length > 0 {
+                    // SAFETY: the contract of this function.
+                    unsafe { line.store(0, sums) };
+                }
+            }
+        });
+    });
+}
+
+/// As [`add_part`], for a whole row.
+fn row_sums<A: Real>(row: &Part<A>, dweight: &mut [A], dbias: &mut [A]) -> (A, A)
+where
+    Sum: Fold<A>,
+{
+    let mut sums = (Cascade::new::<Sum>(), Cascade::new::<Sum>());
+    for first in (0..row.x.len()).step_by(BLOCK) {
+        let of = first..row.x.len().min(first + BLOCK);
+        let Part { mean, rstd, .. } = *row;
+        let (dy, x, weight) = (&row.dy[of.clone()], &row.x[of.clone()], &row.weight[of.clone()]);
+        let part = Part { dy, x, weight, mean, rstd };
+        let (a, b) = add_part(&part, &mut dweight[of.clone()], &mut dbias[of]);
+        sums.0.push::<Sum>(a);
+        sums.1.push::<Sum>(b);
+    }
+    (sums.0.finish::<Sum>(), sums.1.finish::<Sum>())
 }

@@ -1,13 +1,412 @@
-//! (A stand-in.)
+//! Matrix products with what follows them.
+//!
+//! Guarantee: an element of the product is the sum over `k` in blocks of `k` that depend on `k` alone, each block summed
+//! in order by fused multiply-adds, the blocks' sums added in order. Nothing else enters: not the number of rows or
+//! columns, not strides, batch or threads (T8; the tests compare bits). So a sentence gets the same numbers alone and in
+//! a batch. (On a machine without fused multiply-add the products are rounded as well.)
+//!
+//! Large products are the `gemm` crate's. It is called with at most [`K_BLOCK`] of `k`, which it sums in order; and not at
+//! all where it would sum otherwise (dot products of small matrices, vectors, `k` below 3) or is slow (few rows): there
+//! runs [`few_rows`]. 16-bit floats are converted first, so that they are rounded once, at the end.
+//!
+//! Bias, activation and addend are applied to each part as soon as it is complete, by the thread that made it.
 
+use super::axis::{Line, Real, Shared, by_real, for_each_range, multiversion, scratch};
+use super::few_rows::few_rows;
+use super::{math, view};
 use crate::threads::Threads;
-use raddle_hal::{Kernel, KernelError, Operand};
+use raddle_hal::{Kernel, KernelError, Operand, View};
+use raddle_op::Activation;
+
+/// The most of `k` that is summed at once: what the `gemm` crate keeps together on every machine.
+const K_BLOCK: usize = 512;
+/// Up to so many rows or columns the kernel for few rows is faster.
+const FEW: usize = 4;
+/// Multiply-adds below which a part isn't worth another thread (a guess: about 10 µs).
+const PART_WORK: usize = 1 << 18;
+
+/// A matrix in memory. Element (i, j) lies at `i · row + j · column`.
+#[derive(Clone, Copy)]
+pub struct Matrix<A> {
+    /// Element (0, 0).
+    pub start: Shared<A>,
+    /// Step to the next row.
+    pub row: usize,
+    /// Step to the next column.
+    pub column: usize,
+}
+
+impl<A: Copy> Matrix<A> {
+    /// Rows and columns swapped.
+    pub fn transposed(self) -> Matrix<A> {
+        Matrix { start: self.start, row: self.column, column: self.row }
+    }
+    /// From element (i, j) on.
+    pub fn from(self, i: usize, j: usize) -> Matrix<A> {
+        Matrix { start: Shared::new(self.at(i, j)), ..self }
+    }
+    /// Element (i, j).
+    pub fn at(&self, i: usize, j: usize) -> *mut A {
+        self.start.at(i * self.row + j * self.column)
+    }
+}
+
+/// A float that matrices are multiplied in.
+pub trait Product: Real {
+    /// The exact gelu: ½ x (1 + erf(x / √2))
+    fn gelu(self) -> Self;
+}
+impl Product for f32 {
+    #[inline(always)]
+    fn gelu(self) -> f32 {
+        0.5 * self * (1.0 + math::f32::erf(self * std::f32::consts::FRAC_1_SQRT_2))
+    }
+}
+impl Product for f64 {
+    #[inline(always)]
+    fn gelu(self) -> f64 {
+        0.5 * self * (1.0 + math::f64::erf(self * std::f64::consts::FRAC_1_SQRT_2))
+    }
+}
 
 /// Runs a kernel of this module.
 ///
 /// # Safety
 /// - As of [`super::execute`].
 pub unsafe fn execute(kernel: &Kernel, operands: &[Operand], threads: Threads) -> Result<(), KernelError> {
-    let _ = (operands, threads);
-    unimplemented!("{}", kernel.name())
+    let Kernel::MatMul { alpha, beta, bias, accumulate, activation } = *kernel else {
+        unreachable!("cpu: {} is no matrix product", kernel.name())
+    };
+    let view = |index: usize| operands[index].view();
+    let bias = bias.then(|| view(3));
+    let addend = accumulate.then(|| view(operands.len() - 1));
+    // SAFETY: the contract of this function.
+    by_real!(view(0).dtype, A => unsafe {
+        let after = After { alpha: alpha as A, beta: beta as A, bias, addend, activation };
+        multiply::<A>(view(0), view(1), view(2), &after, threads);
+    });
+    Ok(())
+}
+
+/// What is done to the products.
+struct After<'a, A> {
+    alpha: A,
+    beta: A,
+    bias: Option<&'a View>,
+    addend: Option<&'a View>,
+    activation: Activation,
+}
+
+impl<A: Real> After<'_, A> {
+    fn is_nothing(&self) -> bool {
+        self.alpha == A::ONE
+            && self.bias.is_none()
+            && self.addend.is_none()
+            && self.activation == Activation::None
+    }
+}
+
+/// The matrices of an operand, one for each batch; where they lie, or converted in scratch.
+struct Batch<A> {
+    first: Matrix<A>,
+    step: usize,
+}
+
+impl<A: Real> Batch<A> {
+    /// How much scratch the operand needs.
+    fn scratch_count(operand: &View) -> usize {
+        let layout = view::layout(operand);
+        let batch = if layout.strides()[0] == 0 { 1 } else { layout.shape()[0] };
+        if operand.dtype == A::DTYPE { 0 } else { batch * layout.shape()[1] * layout.shape()[2] }
+    }
+
+    /// The matrices of an operand.
+    ///
+    /// # Safety
+    /// - The operand is in live memory that nobody writes meanwhile; the scratch is as large as was asked for.
+    unsafe fn new(operand: &View, memory: &mut [A], threads: Threads) -> Batch<A> {
+        let (shape, strides) = (view::layout(operand).shape(), view::layout(operand).strides());
+        if operand.dtype == A::DTYPE {
+            let first = Matrix { start: Shared::new(view::start(operand)), row: strides[1], column: strides[2] };
+            return Batch { first, step: strides[0] };
+        }
+        // Lines along the axis that is nearer in memory.
+        let (line_axis, other) = if strides[2] <= strides[1] { (2, 1) } else { (1, 2) };
+        let (length, lines) = (shape[line_axis], shape[other]);
+        let batch = if strides[0] == 0 { 1 } else { shape[0] };
+        let line = Line::new(operand, [line_axis]);
+        let start = Shared::new(memory.as_mut_ptr());
+        for_each_range(threads, batch * lines, length, |range| {
+            for index in range {
+                let offset = index / lines * strides[0] + index % lines * strides[other];
+                // SAFETY: each line has a place of its own.
+                unsafe { line.load(offset, 0..length, start.slice(index * length, length)) };
+            }
+        });
+        let (row, column) = if line_axis == 2 { (length, 1) } else { (1, length) };
+        let step = if strides[0] == 0 { 0 } else { length * lines };
+        Batch { first: Matrix { start, row, column }, step }
+    }
+
+    fn get(&self, batch: usize) -> Matrix<A> {
+        Matrix { start: Shared::new(self.first.start.at(batch * self.step)), ..self.first }
+    }
+}
+
+/// # Safety
+/// - As of [`super::execute`].
+unsafe fn multiply<A: Product>(out: &View, a: &View, b: &View, after: &After<A>, threads: Threads) {
+    let (shape, strides) = (view::layout(out).shape(), view::layout(out).strides());
+    let k = view::layout(a).shape()[2];
+    if shape.contains(&0) {
+        return;
+    }
+    // Rows of the output lie along memory: otherwise the transposed product is computed.
+    let swap = shape[1] > 1 && (shape[2] == 1 || strides[1] < strides[2]);
+    let (rows_axis, columns_axis) = if swap { (2, 1) } else { (1, 2) };
+    let (batch, m, n) = (shape[0], shape[rows_axis], shape[columns_axis]);
+    let direct = out.dtype == A::DTYPE && after.addend.is_none();
+    let counts = [a, b].map(Batch::<A>::scratch_count);
+    scratch::<A, _>(counts[0] + counts[1], |memory| {
+        let (a_memory, b_memory) = memory.split_at_mut(counts[0]);
+        // SAFETY: the contract of this function.
+        let (a, b) = unsafe { (Batch::new(a, a_memory, threads), Batch::new(b, b_memory, threads)) };
+        let cut = Cut::new(batch, m, n, k, threads);
+        threads.for_each_part(cut.parts(), |part| {
+            for (index, rows, columns) in cut.pieces(part) {
+                let (mut a, mut b) = (a.get(index), b.get(index));
+                if swap {
+                    (a, b) = (b.transposed(), a.transposed());
+                }
+                let (a, b) = (a.from(rows.start, 0), b.from(0, columns.start));
+                let size = (rows.len(), columns.len(), k);
+                let place = Place { out, axes: (rows_axis, columns_axis), batch: index, rows, columns };
+                // SAFETY: the contract of this function; pieces don't meet.
+                unsafe {
+                    if direct {
+                        let to = place.matrix();
+                        product(size, a, b, to);
+                        if !after.is_nothing() {
+                            finish(&place, to, after, true);
+                        }
+                        continue;
+                    }
+                    scratch::<A, _>(size.0 * size.1, |memory| {
+                        let to = Matrix { start: Shared::new(memory.as_mut_ptr()), row: size.1, column: 1 };
+                        product(size, a, b, to);
+                        finish(&place, to, after, false);
+                    });
+                }
+            }
+        });
+    });
+}
+
+/// How a product is cut into parts: whole matrices of the batch, or blocks of rows or columns of each. How it is cut
+/// doesn't change results, so it may follow the number of threads.
+struct Cut {
+    batch: usize,
+    m: usize,
+    n: usize,
+    /// Matrices that a part takes, if they aren't cut.
+    together: usize,
+    row_blocks: usize,
+    column_blocks: usize,
+}
+
+impl Cut {
+    fn new(batch: usize, m: usize, n: usize, k: usize, threads: Threads) -> Cut {
+        let work = m.saturating_mul(n).saturating_mul(k.max(1));
+        let wanted = (batch.saturating_mul(work) / PART_WORK).clamp(1, threads.0.max(1));
+        if batch >= 2 * wanted || wanted == 1 {
+            // A few parts for each thread, so that none waits long for the last.
+            let parts = if wanted == 1 { 1 } else { batch.min(4 * wanted) };
+            return Cut { batch, m, n, together: batch.div_ceil(parts), row_blocks: 1, column_blocks: 1 };
+        }
+        let blocks = wanted.div_ceil(batch);
+        let most = |size: usize| size.div_ceil(16);
+        let (row_blocks, column_blocks) = if m >= n {
+            let rows = blocks.min(most(m));
+            (rows, blocks.div_ceil(rows).min(most(n)))
+        } else {
+            let columns = blocks.min(most(n));
+            (blocks.div_ceil(columns).min(most(m)), columns)
+        };
+        Cut { batch, m, n, together: 1, row_blocks, column_blocks }
+    }
+
+    fn parts(&self) -> usize {
+        self.batch.div_ceil(self.together) * self.row_blocks * self.column_blocks
+    }
+
+    /// Matrix, rows and columns of each piece of a part.
+    fn pieces(&self, part: usize) -> impl Iterator<Item = (usize, Range, Range)> {
+        let blocks = self.row_blocks * self.column_blocks;
+        let (first, block) = (part / blocks * self.together, part % blocks);
+        // Cut at multiples of 16, which no kernel has to pad.
+        let cut = |size: usize, index: usize, count: usize| {
+            let bound = |index: usize| (size.div_ceil(16) * index / count * 16).min(size);
+            bound(index)..bound(index + 1)
+        };
+        let rows = cut(self.m, block / self.column_blocks, self.row_blocks);
+        let columns = cut(self.n, block % self.column_blocks, self.column_blocks);
+        (first..self.batch.min(first + self.together)).map(move |index| (index, rows.clone(), columns.clone()))
+    }
+}
+
+type Range = std::ops::Range<usize>;
+
+/// `to = a · b`, whatever was there before.
+///
+/// # Safety
+/// - The matrices are in live memory, nobody writes `a` and `b`, nobody else uses `to`.
+unsafe fn product<A: Product>((m, n, k): (usize, usize, usize), a: Matrix<A>, b: Matrix<A>, to: Matrix<A>) {
+    if m == 0 || n == 0 {
+        return;
+    }
+    if k == 0 {
+        for i in 0..m {
+            for j in 0..n {
+                // SAFETY: the caller's bullet.
+                unsafe { *to.at(i, j) = A::ZERO };
+            }
+        }
+        return;
+    }
+    let blocks = k.div_ceil(K_BLOCK);
+    for block in 0..blocks {
+        let (start, end) = (k * block / blocks, k * (block + 1) / blocks);
+        let (a, b, add) = (a.from(0, start), b.from(start, 0), block > 0);
+        let few = m.min(n) <= FEW || m * n <= 256 || k <= 2;
+        // SAFETY: the caller's bullet.
+        unsafe {
+            if few && m <= n {
+                few_rows((m, n, end - start), a, b, to, add);
+            } else if few {
+                few_rows((n, m, end - start), b.transposed(), a.transposed(), to.transposed(), add);
+            } else {
+                gemm::gemm(
+                    m,
+                    n,
+                    end - start,
+                    to.at(0, 0),
+                    to.column as isize,
+                    to.row as isize,
+                    add,
+                    a.at(0, 0),
+                    a.column as isize,
+                    a.row as isize,
+                    b.at(0, 0),
+                    b.column as isize,
+                    b.row as isize,
+                    A::ONE,
+                    A::ONE,
+                    false,
+                    false,
+                    false,
+                    gemm::Parallelism::None,
+                );
+            }
+        }
+    }
+}
+
+/// Where in the output a piece belongs.
+struct Place<'a> {
+    out: &'a View,
+    /// Which axes are rows and columns.
+    axes: (usize, usize),
+    batch: usize,
+    rows: Range,
+    columns: Range,
+}
+
+impl Place<'_> {
+    /// Lines along the piece's columns, and the offset of a row, in an operand of the output's shape.
+    fn lines(&self, operand: &View) -> (Line, impl Fn(usize) -> usize) {
+        let strides = *view::layout(operand).strides();
+        let line = Line::over(operand, [(self.columns.len(), strides[self.axes.1])]);
+        let first = self.batch * strides[0]
+            + self.rows.start * strides[self.axes.0]
+            + self.columns.start * strides[self.axes.1];
+        let step = strides[self.axes.0];
+        (line, move |row| first + row * step)
+    }
+
+    /// The piece, where it lies.
+    fn matrix<A: Real>(&self) -> Matrix<A> {
+        let strides = view::layout(self.out).strides();
+        let (line, offset) = self.lines(self.out);
+        let start = Shared::new(line.address(offset(0)));
+        Matrix { start, row: strides[self.axes.0], column: strides[self.axes.1] }
+    }
+}
+
+multiversion! {
+/// `to = act(alpha · to + bias) + beta · addend`; an empty bias or addend is none.
+fn finish_row<A: Product>(to: &mut [A], bias: &[A], addend: &[A], factors: (A, A), activation: Activation) {
+    let (alpha, beta) = factors;
+    if alpha != A::ONE {
+        for to in to.iter_mut() {
+            *to = *to * alpha;
+        }
+    }
+    for (to, bias) in to.iter_mut().zip(bias) {
+        *to += *bias;
+    }
+    match activation {
+        Activation::None => {}
+        Activation::Relu => {
+            for to in to.iter_mut() {
+                // NaN stays.
+                *to = if *to < A::ZERO { A::ZERO } else { *to };
+            }
+        }
+        Activation::Gelu => {
+            for to in to.iter_mut() {
+                *to = to.gelu();
+            }
+        }
+    }
+    for (to, addend) in to.iter_mut().zip(addend) {
+        *to += *addend * beta;
+    }
+}
+}
+
+/// Applies what follows to products at `from`, and stores them unless they stand in the output already.
+///
+/// # Safety
+/// - As of [`product`]; bias and addend are in live memory that nobody else writes.
+unsafe fn finish<A: Product>(place: &Place, from: Matrix<A>, after: &After<A>, stored: bool) {
+    let count = place.columns.len();
+    let out = place.lines(place.out);
+    let bias = after.bias.map(|operand| place.lines(operand));
+    let addend = after.addend.map(|operand| place.lines(operand));
+    scratch::<A, _>(3 * count, |memory| {
+        let (own_bias, rest) = memory.split_at_mut(count);
+        let (own_addend, own_row) = rest.split_at_mut(count);
+        for row in 0..place.rows.len() {
+            // SAFETY: the caller's bullets.
+            unsafe {
+                let bias = bias.as_ref().map_or(&[][..], |(line, offset)| line.read(offset(row), own_bias));
+                let addend = addend.as_ref().map_or(&[][..], |(line, offset)| {
+                    // Copied in any case: it may be the output itself.
+                    line.load(offset(row), 0..count, own_addend);
+                    &*own_addend
+                });
+                let in_place = from.column == 1 || count == 1;
+                let values = if in_place {
+                    Shared::new(from.at(row, 0)).slice(0, count)
+                } else {
+                    (0..count).for_each(|column| own_row[column] = *from.at(row, column));
+                    &mut *own_row
+                };
+                finish_row(values, bias, addend, (after.alpha, after.beta), after.activation);
+                if !(stored && in_place) {
+                    out.0.store(out.1(row), values);
+                }
+            }
+        }
+    });
 }

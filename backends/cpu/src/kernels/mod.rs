@@ -7,6 +7,7 @@
 mod axis;
 mod block;
 mod convert;
+mod few_rows;
 mod index;
 mod layer_norm;
 mod level;

@@ -1,13 +1,833 @@
-//! (A stand-in.)
+//! Reductions over any axes; the place of the extreme element; running sums.
+//!
+//! Guarantee: the order in which elements are combined is a function of the shape alone, so strides, dtype of the
+//! output and number of threads don't change a bit (T8). The order:
+//!
+//! 1. The reduced axes, in the order of the shape, are cut into an *inner* part (the last of them that have at least
+//!    [`BLOCK`] elements together) and an *outer* part.
+//! 2. Inner elements are cut into blocks of [`BLOCK`]. In a block element `i` goes to lane `i % LANES`, in order; the
+//!    lanes are then combined by halving (`l` with `l + 16`, then with `l + 8`, …).
+//! 3. Blocks are combined in pairs, pairs of pairs, and so on ([`Cascade`]); so are the results of the inner part over
+//!    the outer one, again by blocks. The error of a sum grows with `BLOCK / LANES + log n`, not with `n`.
+//!
+//! Along memory a block is a few vectors and one horizontal step. Across memory ([`across`]) the same tree is built for
+//! many outputs at once, each step a whole row of them: the lanes are then visited in the order in which halving
+//! combines them, so that only a handful of rows of partial results live at any time, in the first-level cache.
 
+use super::axis::{
+    Compute, Grid, Line, Shared, Source, Truth, by_compute, by_dtype, for_each_line, for_each_range, multiversion,
+    others, scratch,
+};
+use super::view;
 use crate::threads::Threads;
-use raddle_hal::{Kernel, KernelError, Operand};
+use raddle_base::{DType, Layout};
+use raddle_hal::{Address, Kernel, KernelError, Operand, View};
+use raddle_op::ReduceOp;
+use std::ops::Range;
+
+/// Independent sums in a block: 4 AVX2 vectors of `f32`, enough to hide the latency of an addition.
+pub const LANES: usize = 32;
+/// Elements of a block.
+pub const BLOCK: usize = 256;
+/// Elements that one thread takes at a time where a single result has more: a power of two of blocks, so that a piece
+/// is a whole subtree.
+const PIECE: usize = 64 * BLOCK;
+/// Bytes of a row of partial results in [`across`]: a dozen such rows fit the first-level cache.
+const ROW_BYTES: usize = 2048;
 
 /// Runs a kernel of this module.
 ///
 /// # Safety
 /// - As of [`super::execute`].
 pub unsafe fn execute(kernel: &Kernel, operands: &[Operand], threads: Threads) -> Result<(), KernelError> {
-    let _ = (operands, threads);
-    unimplemented!("{}", kernel.name())
+    // SAFETY: the contract of each is the one of this function.
+    unsafe {
+        match *kernel {
+            Kernel::Reduce { op, axes, scale } => {
+                reduce(op, axes, scale, operands[0].view(), operands[1].view(), threads);
+            }
+            Kernel::ArgReduce { largest, axis } => arg_reduce(largest, axis, operands, threads),
+            Kernel::CumSum { axis } => cum_sum(axis, operands[0].view(), operands[1].view(), threads),
+            _ => unreachable!("cpu: {} is no reduction", kernel.name()),
+        }
+    }
+    Ok(())
+}
+
+/// How elements are combined.
+pub trait Fold<A>: Send + Sync {
+    /// Combining with it changes nothing, not even the sign of zero.
+    const IDENTITY: A;
+    /// What is combined: the element itself, or what is made of it and the mean.
+    #[inline(always)]
+    fn map(x: A, mean: A) -> A {
+        let _ = mean;
+        x
+    }
+    /// Two into one, the earlier first.
+    fn combine(a: A, b: A) -> A;
+    /// What is done to the final result.
+    #[inline(always)]
+    fn seal(result: A) -> A {
+        result
+    }
+}
+
+/// Σ x
+pub struct Sum;
+/// Π x
+pub struct Product;
+/// The largest, NaN if there is one.
+pub struct Largest;
+/// The smallest, NaN if there is one.
+pub struct Smallest;
+/// √ Σ x²
+struct Squares;
+/// Σ (x − mean)²
+pub struct Deviations;
+
+macro_rules! float_folds {
+    ($($t:ident),*) => { $(
+        impl Fold<$t> for Sum {
+            const IDENTITY: $t = -0.0;
+            #[inline(always)]
+            fn combine(a: $t, b: $t) -> $t { a + b }
+            // What is −0 by now was all −0, or nothing at all.
+            #[inline(always)]
+            fn seal(result: $t) -> $t { result + 0.0 }
+        }
+        impl Fold<$t> for Product {
+            const IDENTITY: $t = 1.0;
+            #[inline(always)]
+            fn combine(a: $t, b: $t) -> $t { a * b }
+        }
+        impl Fold<$t> for Squares {
+            const IDENTITY: $t = -0.0;
+            #[inline(always)]
+            fn map(x: $t, _: $t) -> $t { x * x }
+            #[inline(always)]
+            fn combine(a: $t, b: $t) -> $t { a + b }
+            #[inline(always)]
+            fn seal(result: $t) -> $t { (result + 0.0).sqrt() }
+        }
+        impl Fold<$t> for Deviations {
+            const IDENTITY: $t = -0.0;
+            #[inline(always)]
+            fn map(x: $t, mean: $t) -> $t { (x - mean) * (x - mean) }
+            #[inline(always)]
+            fn combine(a: $t, b: $t) -> $t { a + b }
+            #[inline(always)]
+            fn seal(result: $t) -> $t { result + 0.0 }
+        }
+        impl Fold<$t> for Largest {
+            const IDENTITY: $t = $t::NEG_INFINITY;
+            #[inline(always)]
+            fn combine(a: $t, b: $t) -> $t { if b > a || b.is_nan() { b } else { a } }
+        }
+        impl Fold<$t> for Smallest {
+            const IDENTITY: $t = $t::INFINITY;
+            #[inline(always)]
+            fn combine(a: $t, b: $t) -> $t { if b < a || b.is_nan() { b } else { a } }
+        }
+    )* };
+}
+float_folds!(f32, f64);
+
+impl Fold<i64> for Sum {
+    const IDENTITY: i64 = 0;
+    #[inline(always)]
+    fn combine(a: i64, b: i64) -> i64 {
+        a.wrapping_add(b)
+    }
+}
+impl Fold<i64> for Product {
+    const IDENTITY: i64 = 1;
+    #[inline(always)]
+    fn combine(a: i64, b: i64) -> i64 {
+        a.wrapping_mul(b)
+    }
+}
+impl Fold<i64> for Largest {
+    const IDENTITY: i64 = i64::MIN;
+    #[inline(always)]
+    fn combine(a: i64, b: i64) -> i64 {
+        a.max(b)
+    }
+}
+impl Fold<i64> for Smallest {
+    const IDENTITY: i64 = i64::MAX;
+    #[inline(always)]
+    fn combine(a: i64, b: i64) -> i64 {
+        a.min(b)
+    }
+}
+/// All
+impl Fold<Truth> for Smallest {
+    const IDENTITY: Truth = Truth(1);
+    #[inline(always)]
+    fn combine(a: Truth, b: Truth) -> Truth {
+        Truth(a.0 & b.0)
+    }
+}
+/// Any
+impl Fold<Truth> for Largest {
+    const IDENTITY: Truth = Truth(0);
+    #[inline(always)]
+    fn combine(a: Truth, b: Truth) -> Truth {
+        Truth(a.0 | b.0)
+    }
+}
+
+/// Combines what has been mapped before.
+struct Mapped<F>(F);
+impl<A, F: Fold<A>> Fold<A> for Mapped<F> {
+    const IDENTITY: A = F::IDENTITY;
+    #[inline(always)]
+    fn combine(a: A, b: A) -> A {
+        F::combine(a, b)
+    }
+}
+
+/// Combines in pairs whatever is pushed: as a binary counter, of which each digit is the result of a whole subtree.
+pub struct Cascade<A> {
+    digits: [A; usize::BITS as usize],
+    count: usize,
+}
+
+impl<A: Copy> Cascade<A> {
+    /// Nothing pushed yet.
+    #[inline(always)]
+    pub fn new<F: Fold<A>>() -> Cascade<A> {
+        Cascade { digits: [F::IDENTITY; usize::BITS as usize], count: 0 }
+    }
+
+    /// One more.
+    #[inline(always)]
+    pub fn push<F: Fold<A>>(&mut self, mut value: A) {
+        let level = self.count.trailing_ones() as usize;
+        for digit in &self.digits[..level] {
+            value = F::combine(*digit, value);
+        }
+        self.digits[level] = value;
+        self.count += 1;
+    }
+
+    /// All of them combined.
+    #[inline(always)]
+    pub fn finish<F: Fold<A>>(&self) -> A {
+        let mut value = F::IDENTITY;
+        let mut rest = self.count;
+        while rest != 0 {
+            value = F::combine(self.digits[rest.trailing_zeros() as usize], value);
+            rest &= rest - 1;
+        }
+        value
+    }
+}
+
+/// Combines at most [`BLOCK`] elements.
+#[inline(always)]
+fn block<A: Copy, F: Fold<A>>(elements: &[A], mean: A) -> A {
+    let mut lanes = [F::IDENTITY; LANES];
+    let (vectors, tail) = elements.as_chunks::<LANES>();
+    for vector in vectors {
+        for lane in 0..LANES {
+            lanes[lane] = F::combine(lanes[lane], F::map(vector[lane], mean));
+        }
+    }
+    for (lane, &element) in lanes.iter_mut().zip(tail) {
+        *lane = F::combine(*lane, F::map(element, mean));
+    }
+    let mut width = LANES / 2;
+    while width > 0 {
+        for lane in 0..width {
+            lanes[lane] = F::combine(lanes[lane], lanes[lane + width]);
+        }
+        width /= 2;
+    }
+    lanes[0]
+}
+
+multiversion! {
+/// Combines a slice in the order of this module. `mean` is for folds that need one.
+pub fn fold_slice<A: Compute, F: Fold<A>>(elements: &[A], mean: A) -> A {
+    if elements.len() <= BLOCK {
+        return block::<A, F>(elements, mean);
+    }
+    let mut cascade = Cascade::new::<F>();
+    for part in elements.chunks(BLOCK) {
+        cascade.push::<F>(block::<A, F>(part, mean));
+    }
+    cascade.finish::<F>()
+}
+}
+
+multiversion! {
+/// The first row of a lane, or one that isn't followed by others.
+fn start_row<A: Compute, F: Fold<A>>(to: &mut [A], row: &[A], means: &[A]) {
+    if means.is_empty() {
+        for (to, &x) in to.iter_mut().zip(row) {
+            *to = F::map(x, x);
+        }
+    } else {
+        for ((to, &x), &mean) in to.iter_mut().zip(row).zip(means) {
+            *to = F::map(x, mean);
+        }
+    }
+}
+}
+
+multiversion! {
+/// Another row of a lane.
+fn add_row<A: Compute, F: Fold<A>>(to: &mut [A], row: &[A], means: &[A]) {
+    if means.is_empty() {
+        for (to, &x) in to.iter_mut().zip(row) {
+            *to = F::combine(*to, F::map(x, x));
+        }
+    } else {
+        for ((to, &x), &mean) in to.iter_mut().zip(row).zip(means) {
+            *to = F::combine(*to, F::map(x, mean));
+        }
+    }
+}
+}
+
+multiversion! {
+/// All eight rows of a lane at once, without means: one store for eight loads.
+fn eight_rows<A: Compute, F: Fold<A>>(to: &mut [A], rows: &[&[A]; 8]) {
+    let count = to.len();
+    let [a, b, c, d, e, f, g, h] = rows.map(|row| &row[..count]);
+    for i in 0..count {
+        let mut value = F::map(a[i], a[i]);
+        for row in [b, c, d, e, f, g, h] {
+            value = F::combine(value, F::map(row[i], row[i]));
+        }
+        to[i] = value;
+    }
+}
+}
+
+multiversion! {
+/// `later = earlier ∘ later`
+fn merge_rows<A: Compute, F: Fold<A>>(earlier: &[A], later: &mut [A]) {
+    for (later, &earlier) in later.iter_mut().zip(earlier) {
+        *later = F::combine(earlier, *later);
+    }
+}
+}
+
+/// A [`Cascade`] of rows. A row may be absent, which counts as the identity.
+struct RowCascade<'a, A> {
+    /// Digit after digit, then the row at work.
+    rows: &'a mut [A],
+    width: usize,
+    present: [bool; RowCascade::<()>::DEPTH],
+    count: usize,
+}
+
+impl RowCascade<'_, ()> {
+    /// Digits enough for a piece: its lanes and its blocks.
+    const DEPTH: usize = (PIECE / BLOCK * LANES).ilog2() as usize + 1;
+}
+
+impl<A: Compute> RowCascade<'_, A> {
+    /// Where the row to be pushed next is made.
+    fn work(&mut self) -> &mut [A] {
+        &mut self.rows[RowCascade::<()>::DEPTH * self.width..][..self.width]
+    }
+
+    fn push<F: Fold<A>>(&mut self, mut present: bool) {
+        let level = self.count.trailing_ones() as usize;
+        for digit in 0..level {
+            present = self.merge::<F>(digit, present);
+        }
+        self.present[level] = present;
+        if present {
+            let work = RowCascade::<()>::DEPTH * self.width;
+            self.rows.copy_within(work..work + self.width, level * self.width);
+        }
+        self.count += 1;
+    }
+
+    /// Combines a digit into the row at work.
+    fn merge<F: Fold<A>>(&mut self, digit: usize, present: bool) -> bool {
+        let (digits, work) = self.rows.split_at_mut(RowCascade::<()>::DEPTH * self.width);
+        let row = &digits[digit * self.width..][..self.width];
+        match (self.present[digit], present) {
+            (false, _) => return present,
+            (true, false) => work[..self.width].copy_from_slice(row),
+            (true, true) => merge_rows::<A, F>(row, &mut work[..self.width]),
+        }
+        true
+    }
+
+    /// The result, in [`RowCascade::work`].
+    fn finish<F: Fold<A>>(&mut self) {
+        let mut present = false;
+        let mut rest = self.count;
+        while rest != 0 {
+            present = self.merge::<F>(rest.trailing_zeros() as usize, present);
+            rest &= rest - 1;
+        }
+        if !present {
+            self.work().fill(F::IDENTITY);
+        }
+    }
+}
+
+/// A reduction, taken apart. Its *items* are the positions of the kept and of the outer reduced axes; each is the
+/// reduction of `inner.count` elements.
+struct Plan {
+    /// Strides of an item in the input, in the output (kept axes), among the partial results, among the means.
+    items: Grid<4>,
+    inner: Line,
+    /// Items that make an output.
+    outer_count: usize,
+    /// Pieces that make an item.
+    piece_count: usize,
+}
+
+const INPUT: usize = 0;
+const OUTPUT: usize = 1;
+const PARTIAL: usize = 2;
+const MEAN: usize = 3;
+
+impl Plan {
+    fn new(output: &View, input: &View, axes: u8) -> Plan {
+        let (shape, strides) = (view::layout(input).shape(), view::layout(input).strides());
+        let output = view::layout(output).strides();
+        let reduced = |axis: usize| axes >> axis & 1 == 1;
+        let mut split = shape.len();
+        let mut inner_count = 1usize;
+        while split > 0 && inner_count < BLOCK {
+            split -= 1;
+            if reduced(split) {
+                inner_count *= shape[split];
+            }
+        }
+        let of = |axis: usize| (shape[axis], strides[axis]);
+        let inner = Line::over(input, (split..shape.len()).filter(|&axis| reduced(axis)).map(of));
+        let outer = || (0..split).filter(|&axis| reduced(axis));
+        let kept = || (0..shape.len()).filter(|&axis| !reduced(axis));
+        let outer_count = outer().map(|axis| shape[axis]).product::<usize>();
+        let piece_count = inner.count.div_ceil(PIECE).max(1);
+        // Partial results are stored row-major over kept axes, outer axes, pieces; means over kept axes.
+        let (mut partial, mut mean) = (piece_count, 1);
+        let mut items: Vec<(usize, [usize; 4])> = Vec::with_capacity(shape.len());
+        for axis in outer().collect::<Vec<_>>().into_iter().rev() {
+            items.push((shape[axis], [strides[axis], 0, partial, 0]));
+            partial *= shape[axis];
+        }
+        for axis in kept().collect::<Vec<_>>().into_iter().rev() {
+            items.push((shape[axis], [strides[axis], output[axis], partial, mean]));
+            partial *= shape[axis];
+            mean *= shape[axis];
+        }
+        Plan { items: Grid::new(items.into_iter().rev()), inner, outer_count, piece_count }
+    }
+
+    /// Does an item's result go straight to the output?
+    fn is_direct(&self) -> bool {
+        self.outer_count == 1 && self.piece_count == 1
+    }
+
+    /// Along which axis of items [`across`] takes rows, if that is better than going along the inner elements.
+    fn row_axis(&self) -> Option<usize> {
+        let step = self.inner.stride().unwrap_or(usize::MAX);
+        let nearest = (0..self.items.shape.len())
+            .filter(|&axis| self.items.shape[axis] >= 8 && self.items.strides[INPUT][axis] > 0)
+            .min_by_key(|&axis| self.items.strides[INPUT][axis])?;
+        (self.inner.count < LANES || self.items.strides[INPUT][nearest] < step).then_some(nearest)
+    }
+}
+
+/// Where results of a plan go: `(item position, its offsets, piece, results of consecutive positions)` are stored.
+struct Sink<'a, A> {
+    plan: &'a Plan,
+    output: &'a View,
+    partials: Shared<A>,
+    scale: f64,
+}
+
+/// What is done to a result before it is stored.
+#[inline(always)]
+fn finish<A: Compute, F: Fold<A>>(value: A, scale: f64) -> A {
+    let value = F::seal(value);
+    if scale == 1.0 { value } else { A::from_f64(value.f64() * scale) }
+}
+
+impl<A: Compute> Sink<'_, A> {
+    /// Stores results of items along one axis of the items; `offsets` are those of the first.
+    ///
+    /// # Safety
+    /// - The output and the partial results are live, and the elements of these items are the caller's.
+    unsafe fn put<F: Fold<A>>(&self, offsets: [usize; 4], axis: Option<usize>, piece: usize, values: &[A]) {
+        let stride = |operand: usize| axis.map_or(0, |axis| self.plan.items.strides[operand][axis]);
+        if self.plan.is_direct() {
+            by_dtype!(self.output.dtype, E => {
+                let start = view::start::<E>(self.output).wrapping_add(offsets[OUTPUT]);
+                let stride = stride(OUTPUT);
+                for (index, value) in values.iter().enumerate() {
+                    let value = finish::<A, F>(*value, self.scale);
+                    // SAFETY: the caller's bullet.
+                    unsafe { *start.wrapping_add(index * stride) = value.give() };
+                }
+            });
+        } else {
+            let stride = stride(PARTIAL);
+            for (index, value) in values.iter().enumerate() {
+                // SAFETY: the caller's bullet.
+                unsafe { *self.partials.at(offsets[PARTIAL] + piece + index * stride) = *value };
+            }
+        }
+    }
+}
+
+/// Items one by one, each along memory.
+///
+/// # Safety
+/// - As of [`super::execute`]; `means` has one element for each kept position, or none.
+unsafe fn along<A: Compute, F: Fold<A>>(plan: &Plan, sink: &Sink<A>, means: &[A], threads: Threads) {
+    let Plan { items, inner, piece_count, .. } = plan;
+    let cost = inner.count.min(PIECE);
+    for_each_range(threads, items.count() * piece_count, cost, |range| {
+        scratch::<A, _>(BLOCK, |staged| {
+            for unit in range {
+                let (item, piece) = (unit / piece_count, unit % piece_count);
+                let offsets = items.at(item);
+                let mean = means.get(offsets[MEAN]).copied().unwrap_or(F::IDENTITY);
+                let elements = piece * PIECE..inner.count.min((piece + 1) * PIECE);
+                let value = if inner.is_direct::<A>() {
+                    // SAFETY: the line is in the input.
+                    fold_slice::<A, F>(unsafe { inner.slice(offsets[INPUT], elements) }, mean)
+                } else {
+                    let mut cascade = Cascade::new::<F>();
+                    for first in elements.clone().step_by(BLOCK) {
+                        let part = first..elements.end.min(first + BLOCK);
+                        let staged = &mut staged[..part.len()];
+                        // SAFETY: the line is in the input.
+                        unsafe { inner.load(offsets[INPUT], part, staged) };
+                        cascade.push::<F>(fold_slice::<A, F>(staged, mean));
+                    }
+                    cascade.finish::<F>()
+                };
+                // SAFETY: each unit has a place of its own.
+                unsafe { sink.put::<F>(offsets, None, piece, &[value]) };
+            }
+        });
+    });
+}
+
+/// Rows of items at a time, each step across memory.
+///
+/// # Safety
+/// - As of [`along`].
+unsafe fn across<A: Compute, F: Fold<A>>(
+    plan: &Plan,
+    sink: &Sink<A>,
+    means: &[A],
+    axis: usize,
+    threads: Threads,
+) {
+    let Plan { items, inner, piece_count, .. } = plan;
+    let length = items.shape[axis];
+    let width_max = (ROW_BYTES / size_of::<A>()).min(length);
+    let chunk_count = length.div_ceil(width_max);
+    let mut rest = *items;
+    rest.shape.remove(axis);
+    for strides in &mut rest.strides {
+        strides.remove(axis);
+    }
+    let stride = |operand: usize| items.strides[operand][axis];
+    let cost = inner.count.min(PIECE) * width_max;
+    for_each_range(threads, rest.count() * chunk_count * piece_count, cost, |range| {
+        let depth = RowCascade::<()>::DEPTH + 1;
+        scratch::<A, _>((depth + 8 + 1) * width_max, |memory| {
+            let (rows, staged) = memory.split_at_mut(depth * width_max);
+            let (row_means, staged) = staged.split_at_mut(width_max);
+            for unit in range {
+                let (piece, unit) = (unit % piece_count, unit / piece_count);
+                let (chunk, position) = (unit % chunk_count, unit / chunk_count);
+                let first = chunk * width_max;
+                let width = width_max.min(length - first);
+                let mut offsets = rest.at(position);
+                (0..4).for_each(|operand| offsets[operand] += first * stride(operand));
+                let row_means = if means.is_empty() {
+                    &mut row_means[..0]
+                } else {
+                    for (index, mean) in row_means[..width].iter_mut().enumerate() {
+                        *mean = means[offsets[MEAN] + index * stride(MEAN)];
+                    }
+                    &mut row_means[..width]
+                };
+                let elements = piece * PIECE..inner.count.min((piece + 1) * PIECE);
+                let source = Row { inner, start: offsets[INPUT], stride: stride(INPUT), width };
+                let mut cascade =
+                    RowCascade { rows: &mut *rows, width, present: Default::default(), count: 0 };
+                for first in elements.clone().step_by(BLOCK) {
+                    let block = first..elements.end.min(first + BLOCK);
+                    // SAFETY: the rows are in the input.
+                    unsafe { push_block::<A, F>(&mut cascade, &source, block, row_means, staged) };
+                }
+                cascade.finish::<F>();
+                // SAFETY: each unit has places of its own.
+                unsafe { sink.put::<F>(offsets, Some(axis), piece, cascade.work()) };
+            }
+        });
+    });
+}
+
+/// A row for each inner element: the elements of neighbouring items.
+struct Row<'a> {
+    inner: &'a Line,
+    start: usize,
+    stride: usize,
+    width: usize,
+}
+
+impl Row<'_> {
+    /// The row of inner element `element`, where it lies or copied.
+    ///
+    /// # Safety
+    /// - It is in live memory that nobody writes while the slice lives.
+    unsafe fn read<'a, A: Compute>(&self, element: usize, staged: &'a mut [A]) -> &'a [A] {
+        let offset = self.start + self.inner.offset(element);
+        if self.inner.dtype == A::DTYPE && self.stride == 1 {
+            // SAFETY: the row has no holes.
+            return unsafe { std::slice::from_raw_parts(self.inner.address(offset), self.width) };
+        }
+        let staged = &mut staged[..self.width];
+        by_dtype!(self.inner.dtype, E => {
+            // SAFETY: the caller's bullet.
+            unsafe { super::axis::load_run(self.inner.address::<E>(offset), self.stride, staged) };
+        });
+        staged
+    }
+}
+
+/// Pushes a block of rows, lane by lane in the order in which halving combines them.
+///
+/// # Safety
+/// - The rows are in live memory that nobody writes meanwhile.
+unsafe fn push_block<A: Compute, F: Fold<A>>(
+    cascade: &mut RowCascade<A>,
+    source: &Row,
+    block: Range<usize>,
+    means: &[A],
+    staged: &mut [A],
+) {
+    let width = source.width;
+    let bits = LANES.ilog2();
+    for turn in 0..LANES {
+        let lane = (turn as u32).reverse_bits() as usize >> (u32::BITS - bits);
+        if means.is_empty() && block.len() == BLOCK {
+            let mut rest = &mut *staged;
+            let rows: [&[A]; BLOCK / LANES] = std::array::from_fn(|step| {
+                let (own, others) = std::mem::take(&mut rest).split_at_mut(width);
+                rest = others;
+                // SAFETY: the caller's bullet.
+                unsafe { source.read(block.start + step * LANES + lane, own) }
+            });
+            eight_rows::<A, F>(cascade.work(), &rows);
+            cascade.push::<F>(true);
+            continue;
+        }
+        let mut present = false;
+        for element in (block.start + lane..block.end).step_by(LANES) {
+            // SAFETY: the caller's bullet.
+            let row = unsafe { source.read(element, staged) };
+            match present {
+                false => start_row::<A, F>(cascade.work(), row, means),
+                true => add_row::<A, F>(cascade.work(), row, means),
+            }
+            present = true;
+        }
+        cascade.push::<F>(present);
+    }
+}
+
+/// Combines the partial results of each output.
+///
+/// # Safety
+/// - As of [`along`].
+unsafe fn combine_partials<A: Compute, F: Fold<A>>(plan: &Plan, sink: &Sink<A>, kept: &Grid<1>, threads: Threads) {
+    let Plan { outer_count, piece_count, .. } = *plan;
+    let each = outer_count * piece_count;
+    for_each_range(threads, kept.count(), each, |range| {
+        scratch::<A, _>(BLOCK, |items| {
+            for position in range {
+                // SAFETY: the partial results of an output are read by nobody else.
+                let partials = unsafe { sink.partials.slice(position * each, each) };
+                let mut outer = Cascade::new::<F>();
+                for part in partials.chunks(BLOCK * piece_count) {
+                    let items = &mut items[..part.len() / piece_count];
+                    for (item, pieces) in items.iter_mut().zip(part.chunks(piece_count)) {
+                        let mut cascade = Cascade::new::<F>();
+                        pieces.iter().for_each(|&piece| cascade.push::<F>(piece));
+                        *item = cascade.finish::<F>();
+                    }
+                    outer.push::<F>(fold_slice::<A, Mapped<F>>(items, F::IDENTITY));
+                }
+                let value = if outer_count == 1 { items[0] } else { outer.finish::<F>() };
+                let value = finish::<A, F>(value, sink.scale);
+                let [offset] = kept.at(position);
+                by_dtype!(sink.output.dtype, E => {
+                    // SAFETY: each position is an element of its own.
+                    unsafe { *view::start::<E>(sink.output).wrapping_add(offset) = value.give() };
+                });
+            }
+        });
+    });
+}
+
+/// Runs a plan with a fold.
+///
+/// # Safety
+/// - As of [`along`].
+unsafe fn run<A: Compute, F: Fold<A>>(
+    (output, input, axes): (&View, &View, u8),
+    scale: f64,
+    means: &[A],
+    threads: Threads,
+) {
+    let plan = Plan::new(output, input, axes);
+    let partial_count =
+        if plan.is_direct() { 0 } else { plan.items.count() * plan.piece_count };
+    scratch::<A, _>(partial_count, |partials| {
+        let partials = Shared::new(partials.as_mut_ptr());
+        let sink = Sink { plan: &plan, output, partials, scale };
+        // SAFETY: the contract of this function; the partial results are this launch's own.
+        unsafe {
+            match plan.row_axis() {
+                Some(axis) => across::<A, F>(&plan, &sink, means, axis, threads),
+                None => along::<A, F>(&plan, &sink, means, threads),
+            }
+            if !plan.is_direct() {
+                let layout = view::layout(output);
+                let kept = (0..layout.rank()).filter(|axis| axes >> axis & 1 == 0);
+                combine_partials::<A, F>(&plan, &sink, &Grid::of([layout], kept), threads);
+            }
+        }
+    });
+}
+
+/// # Safety
+/// - As of [`super::execute`].
+unsafe fn reduce(op: ReduceOp, axes: u8, scale: f64, output: &View, input: &View, threads: Threads) {
+    let what = (output, input, axes);
+    // SAFETY: the contract of this function.
+    unsafe {
+        match op {
+            ReduceOp::All => run::<Truth, Smallest>(what, scale, &[], threads),
+            ReduceOp::Any => run::<Truth, Largest>(what, scale, &[], threads),
+            ReduceOp::Sum => by_compute!(input.dtype, A => run::<A, Sum>(what, scale, &[], threads)),
+            ReduceOp::Prod => by_compute!(input.dtype, A => run::<A, Product>(what, scale, &[], threads)),
+            ReduceOp::Max => by_compute!(input.dtype, A => run::<A, Largest>(what, scale, &[], threads)),
+            ReduceOp::Min => by_compute!(input.dtype, A => run::<A, Smallest>(what, scale, &[], threads)),
+            ReduceOp::Norm2 if input.dtype == DType::F64 => {
+                run::<f64, Squares>(what, scale, &[], threads);
+            }
+            ReduceOp::Norm2 => run::<f32, Squares>(what, scale, &[], threads),
+            ReduceOp::SquaredDeviations if input.dtype == DType::F64 => deviations::<f64>(what, scale, threads),
+            ReduceOp::SquaredDeviations => deviations::<f32>(what, scale, threads),
+        }
+    }
+}
+
+/// Two passes: means, then squares of the distances to them. One pass after Welford would read memory once but can't
+/// keep up with it: a division each element.
+///
+/// # Safety
+/// - As of [`super::execute`].
+unsafe fn deviations<A: Compute>(what: (&View, &View, u8), scale: f64, threads: Threads)
+where
+    Sum: Fold<A>,
+    Deviations: Fold<A>,
+{
+    let (output, input, axes) = what;
+    let shape = *view::layout(output).shape();
+    let count: usize = view::layout(input)
+        .shape()
+        .iter()
+        .enumerate()
+        .map(|(axis, &size)| if axes >> axis & 1 == 1 { size } else { 1 })
+        .product();
+    scratch::<A, _>(shape.product(), |means| {
+        let address = Address { handle: means.as_mut_ptr() as u64, offset_bytes: 0 };
+        let place = View { address, dtype: A::DTYPE, layout: Layout::contiguous(shape) };
+        // SAFETY: the contract of this function; the means are this launch's own.
+        unsafe {
+            run::<A, Sum>((&place, input, axes), 1.0 / count.max(1) as f64, &[], threads);
+            run::<A, Deviations>(what, scale, means, threads);
+        }
+    });
+}
+
+/// # Safety
+/// - As of [`super::execute`].
+unsafe fn arg_reduce(largest: bool, axis: usize, operands: &[Operand], threads: Threads) {
+    let (values, indices, input) = (operands[0].view(), operands[1].view(), operands[2].view());
+    let layouts = [input, values, indices].map(view::layout);
+    let grid = Grid::of(layouts, others(layouts[0].rank(), axis));
+    let line = Line::new(input, [axis]);
+    by_compute!(input.dtype, A => {
+        for_each_range(threads, grid.count(), line.count, |positions| {
+            // SAFETY: the contract of this function.
+            unsafe {
+                for_each_line(&grid, positions, [&line], [], |&[_, value, place], [line]: [&[A]; 1], []| {
+                    let extreme = match largest {
+                        true => fold_slice::<A, Largest>(line, line[0]),
+                        false => fold_slice::<A, Smallest>(line, line[0]),
+                    };
+                    // Only NaN differs from itself: if there is one, it is the extreme, and the first one is wanted.
+                    let index = match extreme == extreme {
+                        true => line.iter().position(|&x| x == extreme),
+                        false => line.iter().position(|&x| x != x),
+                    };
+                    let index = index.expect("the extreme of a line is one of its elements");
+                    *view::start::<i64>(indices).wrapping_add(place) = index as i64;
+                    by_dtype!(values.dtype, E => {
+                        *view::start::<E>(values).wrapping_add(value) = line[index].give();
+                    });
+                });
+            }
+        });
+    });
+}
+
+/// Sums of 16-bit and 32-bit floats run in `f64`, as PyTorch's: a running sum has no tree to keep its error small.
+///
+/// # Safety
+/// - As of [`super::execute`].
+unsafe fn cum_sum(axis: usize, output: &View, input: &View, threads: Threads) {
+    let layouts = [input, output].map(view::layout);
+    let grid = Grid::of(layouts, others(layouts[0].rank(), axis));
+    let lines = [input, output].map(|operand| Line::new(operand, [axis]));
+    if input.dtype.is_float() {
+        by_compute!(output.dtype, A => for_each_range(threads, grid.count(), lines[0].count, |positions| {
+            // SAFETY: the contract of this function.
+            unsafe {
+                for_each_line(&grid, positions, [&lines[0]], [&lines[1]], |_, [from]: [&[A]; 1], [to]| {
+                    let mut sum = 0.0;
+                    for (to, from) in to.iter_mut().zip(from) {
+                        sum += from.f64();
+                        *to = A::from_f64(sum);
+                    }
+                });
+            }
+        }));
+        return;
+    }
+    for_each_range(threads, grid.count(), lines[0].count, |positions| {
+        // SAFETY: the contract of this function.
+        unsafe {
+            for_each_line(&grid, positions, [&lines[0]], [&lines[1]], |_, [from]: [&[i64]; 1], [to]| {
+                let mut sum = 0i64;
+                for (to, from) in to.iter_mut().zip(from) {
+                    sum = sum.wrapping_add(*from);
+                    *to = sum;
+                }
+            });
+        }
+    });
 }

@@ -1,13 +1,212 @@
-//! (A stand-in.)
+//! Sorting along an axis, and the k largest or smallest.
+//!
+//! Each element becomes a key whose order is that of the result: a floating-point number's bits, arranged so that
+//! integers compare as the numbers do, NaN is one key above all others and −0 is the key of 0; all bits flipped for
+//! descending order. Ties are broken by the index, so both kernels are stable and a result never depends on the
+//! algorithm. (So an axis has at most 2^32 elements.)
 
+use super::axis::{Compute, Grid, Line, by_compute, by_dtype, for_each_line, for_each_range, multiversion, others};
+use super::view;
 use crate::threads::Threads;
-use raddle_hal::{Kernel, KernelError, Operand};
+use raddle_hal::{Kernel, KernelError, Operand, View};
+use std::cell::RefCell;
 
 /// Runs a kernel of this module.
 ///
 /// # Safety
 /// - As of [`super::execute`].
 pub unsafe fn execute(kernel: &Kernel, operands: &[Operand], threads: Threads) -> Result<(), KernelError> {
-    let _ = (operands, threads);
-    unimplemented!("{}", kernel.name())
+    let [values, indices, input] = std::array::from_fn(|index| operands[index].view());
+    let (axis, k, descending) = match *kernel {
+        Kernel::Sort { axis, descending } => (axis, view::layout(input).shape()[axis], descending),
+        Kernel::TopK { axis, k, largest } => (axis, k, largest),
+        _ => unreachable!("cpu: {} is no sort", kernel.name()),
+    };
+    // SAFETY: the contract of this function.
+    by_compute!(input.dtype, A => unsafe { select::<A>([values, indices, input], axis, k, descending, threads) });
+    Ok(())
+}
+
+/// An unsigned integer, ordered as the elements are to be.
+trait Key: Copy + Ord + Default + std::ops::Not<Output = Self> + Send + Sync + 'static {
+    /// Key and index in one integer, ordered by key and then by index: sorting it is stable.
+    type Word: Copy + Ord;
+    /// Puts them together.
+    fn with_index(self, index: u32) -> Self::Word;
+    /// Takes them apart.
+    fn split(word: Self::Word) -> (Self, u32);
+}
+macro_rules! key {
+    ($($key:ident $word:ident),*) => { $(
+        impl Key for $key {
+            type Word = $word;
+            #[inline(always)]
+            fn with_index(self, index: u32) -> $word { $word::from(self) << 32 | $word::from(index) }
+            #[inline(always)]
+            fn split(word: $word) -> ($key, u32) { ((word >> 32) as $key, word as u32) }
+        }
+    )* };
+}
+key!(u32 u64, u64 u128);
+
+/// A type with an order that sorting follows.
+trait Ordered: Compute {
+    /// An unsigned integer of its size.
+    type Key: Key;
+    /// Ascending keys are ascending numbers.
+    fn key(self) -> Self::Key;
+    /// Runs the body with buffers of this thread, kept from launch to launch.
+    fn with_buffers<R>(body: impl FnOnce(&mut Buffers<Self::Key>) -> R) -> R;
+}
+
+/// The keys of a line, and those that may be wanted.
+struct Buffers<K: Key> {
+    keys: Vec<K>,
+    found: Vec<K::Word>,
+}
+impl<K: Key> Default for Buffers<K> {
+    fn default() -> Buffers<K> {
+        Buffers { keys: Vec::new(), found: Vec::new() }
+    }
+}
+
+/// More elements than this are not kept for the next launch (T9).
+const KEPT_COUNT_MAX: usize = 1 << 20;
+
+macro_rules! ordered {
+    ($($t:ident $key:ident $name:ident |$x:ident| $body:expr;)*) => { $(
+        thread_local! { static $name: RefCell<Buffers<$key>> = RefCell::default(); }
+        impl Ordered for $t {
+            type Key = $key;
+            #[inline(always)]
+            fn key(self) -> $key {
+                let $x = self;
+                $body
+            }
+            fn with_buffers<R>(body: impl FnOnce(&mut Buffers<$key>) -> R) -> R {
+                let mut buffers = $name.take();
+                let result = body(&mut buffers);
+                if buffers.keys.capacity() <= KEPT_COUNT_MAX {
+                    $name.set(buffers);
+                }
+                result
+            }
+        }
+    )* };
+}
+ordered! {
+    f32 u32 F32 |x| {
+        let bits = (x + 0.0).to_bits();
+        let flip = ((bits as i32 >> 31) as u32) | 0x8000_0000;
+        if x.is_nan() { u32::MAX } else { bits ^ flip }
+    };
+    f64 u64 F64 |x| {
+        let bits = (x + 0.0).to_bits();
+        let flip = ((bits as i64 >> 63) as u64) | (1 << 63);
+        if x.is_nan() { u64::MAX } else { bits ^ flip }
+    };
+    i64 u64 I64 |x| x as u64 ^ (1 << 63);
+}
+
+multiversion! {
+/// The keys of a line; flipped, if the order is descending.
+fn fill_keys<A: Ordered>(line: &[A], descending: bool, keys: &mut [A::Key]) {
+    if descending {
+        for (key, x) in keys.iter_mut().zip(line) {
+            *key = !x.key();
+        }
+    } else {
+        for (key, x) in keys.iter_mut().zip(line) {
+            *key = x.key();
+        }
+    }
+}
+}
+
+multiversion! {
+/// How many keys are below a bound.
+fn count_below<K: Key>(keys: &[K], bound: K) -> usize {
+    let mut count = 0;
+    for key in keys {
+        count += usize::from(*key < bound);
+    }
+    count
+}
+}
+
+/// # Safety
+/// - As of [`super::execute`].
+unsafe fn select<A: Ordered>(operands: [&View; 3], axis: usize, k: usize, descending: bool, threads: Threads) {
+    let [values, indices, input] = operands;
+    let layouts = [input, values, indices].map(view::layout);
+    let grid = Grid::of(layouts, others(layouts[0].rank(), axis));
+    let line = Line::new(input, [axis]);
+    let steps = [values, indices].map(|operand| view::layout(operand).strides()[axis]);
+    // Sorting costs a few nanoseconds an element and step of its logarithm; selecting a few elements less.
+    let cost = line.count.saturating_mul(4 + k.min(1 << 16).checked_ilog2().unwrap_or(0) as usize);
+    for_each_range(threads, grid.count(), cost, |positions| {
+        A::with_buffers(|buffers| {
+            let body = |offsets: &[usize; 3], [line]: [&[A]; 1], []: [&mut [A]; 0]| {
+                first_in_order(line, k, descending, buffers);
+                let start = view::start::<i64>(indices).wrapping_add(offsets[2]);
+                let ranked = || buffers.found[..k].iter().map(|&word| A::Key::split(word).1).enumerate();
+                for (rank, index) in ranked() {
+                    // SAFETY: each line of the output is this position's own.
+                    unsafe { *start.wrapping_add(rank * steps[1]) = i64::from(index) };
+                }
+                by_dtype!(values.dtype, E => {
+                    let start = view::start::<E>(values).wrapping_add(offsets[1]);
+                    for (rank, index) in ranked() {
+                        // SAFETY: as above.
+                        unsafe { *start.wrapping_add(rank * steps[0]) = line[index as usize].give() };
+                    }
+                });
+            };
+            // SAFETY: the contract of this function; the grid's first operand is the input.
+            unsafe { for_each_line(&grid, positions, [&line], [], body) };
+        });
+    });
+}
+
+/// Puts the first `k` elements in order at the front of `buffers.found`.
+fn first_in_order<A: Ordered>(line: &[A], k: usize, descending: bool, buffers: &mut Buffers<A::Key>) {
+    let Buffers { keys, found } = buffers;
+    if keys.len() < line.len() {
+        keys.resize(line.len(), A::Key::default());
+    }
+    let keys = &mut keys[..line.len()];
+    fill_keys(line, descending, keys);
+    found.clear();
+    if k == 0 {
+        return;
+    }
+    if k * 8 > line.len() {
+        found.extend(keys.iter().zip(0u32..).map(|(key, index)| key.with_index(index)));
+        if k < line.len() {
+            found.select_nth_unstable(k - 1);
+            found.truncate(k);
+        }
+    } else {
+        gather_candidates(keys, k, found);
+    }
+    found.sort_unstable();
+    found.truncate(k);
+}
+
+/// Collects all keys that can be among the first `k`: those below a bound that is lowered as better ones come. Equal
+/// ones that come later don't count: the lower index wins.
+fn gather_candidates<K: Key>(keys: &[K], k: usize, found: &mut Vec<K::Word>) {
+    let mut bound: Option<K> = None;
+    for (chunk, first) in keys.chunks(64).zip((0u32..).step_by(64)) {
+        if bound.is_some_and(|bound| count_below(chunk, bound) == 0) {
+            continue;
+        }
+        let better = chunk.iter().zip(first..).filter(|(key, _)| bound.is_none_or(|bound| **key < bound));
+        found.extend(better.map(|(key, index)| key.with_index(index)));
+        if found.len() >= 3 * k {
+            found.select_nth_unstable(k - 1);
+            found.truncate(k);
+            bound = Some(K::split(found[k - 1]).0);
+        }
+    }
 }

@@ -1,13 +1,357 @@
-//! (A stand-in.)
+//! The product of a matrix and sparse rows of few entries, and its derivative.
+//!
+//! `out[b, :] = Σ_j values[b, j] · weight[:, index[b, j]]`: the sum of a few columns of the weight. Where columns have
+//! holes the weight is transposed into scratch once a launch. Sums run in the order
+//! of `j`, and of `b` in the derivative of the weight, so they have one order whatever the layout and the threads (T8).
 
+use super::axis::{GROUP, Line, Real, Shared, by_real, for_each_range, multiversion, scratch};
+use super::reduce::LANES;
+use super::{index, view};
 use crate::threads::Threads;
-use raddle_hal::{Kernel, KernelError, Operand};
+use raddle_hal::{Kernel, KernelError, Operand, View};
+use std::ops::Range;
+
+/// Rows of the weight that a part of the derivative takes: with 1536 columns of `f32` they fill half of a common
+/// second-level cache.
+const ROWS: usize = 64;
 
 /// Runs a kernel of this module.
 ///
 /// # Safety
 /// - As of [`super::execute`].
 pub unsafe fn execute(kernel: &Kernel, operands: &[Operand], threads: Threads) -> Result<(), KernelError> {
-    let _ = (operands, threads);
-    unimplemented!("{}", kernel.name())
+    let view = |index: usize| operands[index].view();
+    // SAFETY: the contract of each is the one of this function.
+    unsafe {
+        match *kernel {
+            Kernel::SparseMatMul { bias } => {
+                let (out, values, indices, weight) = (view(0), view(1), view(2), view(3));
+                index::check(indices, view::layout(weight).shape()[1], threads)?;
+                let bias = bias.then(|| view(4));
+                by_real!(weight.dtype, A => product::<A>(out, values, indices, weight, bias, threads));
+            }
+            Kernel::SparseMatMulBackward => {
+                let [dvalues, dweight, dy, values, indices, weight] = std::array::from_fn(view);
+                index::check(indices, view::layout(weight).shape()[1], threads)?;
+                by_real!(weight.dtype, A => {
+                    value_gradient::<A>(dvalues, dy, indices, weight, threads);
+                    weight_gradient::<A>(dweight, dy, values, indices, threads);
+                });
+            }
+            _ => unreachable!("cpu: {} is no sparse product", kernel.name()),
+        }
+    }
+    Ok(())
+}
+
+/// Columns of the weight, each without holes: where they lie, or transposed into scratch.
+struct Columns<A> {
+    start: Shared<A>,
+    pitch: usize,
+}
+
+impl<A: Real> Columns<A> {
+    /// Part of a column.
+    ///
+    /// # Safety
+    /// - The part is inside the weight, and nobody writes it while the slice lives.
+    unsafe fn part<'a>(&self, column: i64, rows: Range<usize>) -> &'a [A] {
+        // SAFETY: the caller's bullet.
+        unsafe { self.start.slice(column as usize * self.pitch + rows.start, rows.len()) }
+    }
+}
+
+/// Calls `body` with the columns of a weight.
+///
+/// # Safety
+/// - The weight is in live memory that nobody writes meanwhile.
+unsafe fn with_columns<A: Real>(weight: &View, threads: Threads, body: impl FnOnce(Columns<A>)) {
+    let layout = view::layout(weight);
+    let (row_count, column_count) = (layout.shape()[0], layout.shape()[1]);
+    let column = Line::new(weight, [0]);
+    if column.is_direct::<A>() {
+        let start = Shared::new(view::start(weight));
+        return body(Columns { start, pitch: layout.strides()[1] });
+    }
+    scratch::<A, _>(row_count * column_count, |memory| {
+        let columns = Columns { start: Shared::new(memory.as_mut_ptr()), pitch: row_count };
+        for_each_range(threads, row_count.div_ceil(GROUP), GROUP * column_count, |groups| {
+            let rows = groups.start * GROUP..row_count.min(groups.end * GROUP);
+            // SAFETY: each part has rows of its own.
+            unsafe { move_rows(weight, rows, columns.start, row_count, true) };
+        });
+        body(columns);
+    });
+}
+
+/// Copies rows of a matrix to a transposed one, at the same places; or back.
+///
+/// # Safety
+/// - Both are in live memory, nobody writes what is read, and nobody else uses what is written.
+unsafe fn move_rows<A: Real>(matrix: &View, rows: Range<usize>, transposed: Shared<A>, pitch: usize, there: bool) {
+    let layout = view::layout(matrix);
+    let row = Line::new(matrix, [1]);
+    let count = row.count;
+    scratch::<A, _>(GROUP * count, |staged| {
+        for first in rows.clone().step_by(GROUP) {
+            let group = GROUP.min(rows.end - first);
+            let offset = |line: usize| (first + line) * layout.strides()[0];
+            // SAFETY: the caller's bullets.
+            unsafe {
+                if there {
+                    let mut rest = &mut *staged;
+                    let lines: [&[A]; GROUP] = std::array::from_fn(|line| {
+                        let (own, others) = std::mem::take(&mut rest).split_at_mut(count);
+                        rest = others;
+                        if line < group { row.read(offset(line), own) } else { &[] }
+                    });
+                    interleave(&lines[..group], transposed.at(first), pitch);
+                } else {
+                    let lines = &mut staged[..group * count];
+                    separate(lines, transposed.at(first), pitch, group);
+                    for line in 0..group {
+                        row.store(offset(line), &lines[line * count..][..count]);
+                    }
+                }
+            }
+        }
+    });
+}
+
+/// Element `i` of line `l` goes to `to[i · pitch + l]`.
+///
+/// # Safety
+/// - These places are the caller's.
+unsafe fn interleave<A: Real>(lines: &[&[A]], to: *mut A, pitch: usize) {
+    let whole: Result<&[&[A]; GROUP], _> = lines.try_into();
+    for i in 0..lines[0].len() {
+        let to = to.wrapping_add(i * pitch);
+        // SAFETY: the caller's bullet.
+        unsafe {
+            match whole {
+                Ok(lines) => *to.cast::<[A; GROUP]>() = lines.map(|line| line[i]),
+                Err(_) => {
+                    for (l, line) in lines.iter().enumerate() {
+                        *to.wrapping_add(l) = line[i];
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The reverse of [`interleave`].
+///
+/// # Safety
+/// - These places may be read.
+unsafe fn separate<A: Real>(lines: &mut [A], from: *const A, pitch: usize, count: usize) {
+    let length = lines.len() / count;
+    for i in 0..length {
+        for l in 0..count {
+            // SAFETY: the caller's bullet.
+            lines[l * length + i] = unsafe { *from.wrapping_add(i * pitch + l) };
+        }
+    }
+}
+
+multiversion! {
+/// `to = Σ_j factors[j] · rows[j]`, in the order of `j`.
+fn sum_rows<A: Real>(to: &mut [A], rows: &[&[A]], factors: &[A]) {
+    const WIDTH: usize = 64;
+    let mut first = 0;
+    while first + WIDTH <= to.len() {
+        let mut sums = [A::ZERO; WIDTH];
+        for (row, &factor) in rows.iter().zip(factors) {
+            let row: &[A; WIDTH] = row[first..first + WIDTH].try_into().expect("that many are left");
+            for lane in 0..WIDTH {
+                sums[lane] = row[lane].mul_add(factor, sums[lane]);
+            }
+        }
+        to[first..first + WIDTH].copy_from_slice(&sums);
+        first += WIDTH;
+    }
+    for i in first..to.len() {
+        let mut sum = A::ZERO;
+        for (row, &factor) in rows.iter().zip(factors) {
+            sum = row[i].mul_add(factor, sum);
+        }
+        to[i] = sum;
+    }
+}
+}
+
+multiversion! {
+/// `to += factor · from`
+fn add_scaled<A: Real>(to: &mut [A], from: &[A], factor: A) {
+    for (to, from) in to.iter_mut().zip(from) {
+        *to = from.mul_add(factor, *to);
+    }
+}
+}
+
+multiversion! {
+/// `to += from`
+fn add<A: Real>(to: &mut [A], from: &[A]) {
+    for (to, from) in to.iter_mut().zip(from) {
+        *to += *from;
+    }
+}
+}
+
+multiversion! {
+/// Σ a·b, in lanes by the index.
+fn dot<A: Real>(a: &[A], b: &[A]) -> A {
+    let mut lanes = [A::ZERO; LANES];
+    let (a_vectors, a_tail) = a.as_chunks::<LANES>();
+    let (b_vectors, b_tail) = b.as_chunks::<LANES>();
+    for (a, b) in a_vectors.iter().zip(b_vectors) {
+        for lane in 0..LANES {
+            lanes[lane] = a[lane].mul_add(b[lane], lanes[lane]);
+        }
+    }
+    for ((lane, a), b) in lanes.iter_mut().zip(a_tail).zip(b_tail) {
+        *lane = a.mul_add(*b, *lane);
+    }
+    let mut width = LANES / 2;
+    while width > 0 {
+        for lane in 0..width {
+            lanes[lane] = lanes[lane] + lanes[lane + width];
+        }
+        width /= 2;
+    }
+    lanes[0]
+}
+}
+
+/// # Safety
+/// - As of [`super::execute`]; the indices are in range.
+unsafe fn product<A: Real>(
+    out: &View,
+    values: &View,
+    indices: &View,
+    weight: &View,
+    bias: Option<&View>,
+    threads: Threads,
+) {
+    let [out_layout, value_layout, index_layout] = [out, values, indices].map(view::layout);
+    let batch = out_layout.shape()[0];
+    let [to, factors, chosen] = [out, values, indices].map(|operand| Line::new(operand, [1]));
+    let bias = bias.map(|bias| (view::layout(bias).strides()[0], Line::new(bias, [1])));
+    let (n, k) = (to.count, factors.count);
+    if n == 0 {
+        return;
+    }
+    let rows = |columns: Columns<A>| {
+        for_each_range(threads, batch, n.saturating_mul(k.max(1)), |range| {
+            scratch::<A, _>(2 * n + k, |memory| scratch::<i64, _>(k, |own_indices| {
+                let (sums, rest) = memory.split_at_mut(n);
+                let (own_bias, own_factors) = rest.split_at_mut(n);
+                let mut picked: Vec<&[A]> = Vec::with_capacity(k);
+                for b in range {
+                    // SAFETY: the contract of this function; each row of the output is this part's own.
+                    unsafe {
+                        let factors = factors.read(b * value_layout.strides()[0], own_factors);
+                        let chosen = chosen.read(b * index_layout.strides()[0], own_indices);
+                        picked.clear();
+                        picked.extend(chosen.iter().map(|&index| columns.part(index, 0..n)));
+                        sum_rows(sums, &picked, factors);
+                        if let Some((stride, bias)) = &bias {
+                            add(sums, bias.read(b * stride, own_bias));
+                        }
+                        to.store(b * out_layout.strides()[0], sums);
+                    }
+                }
+            }));
+        });
+    };
+    // SAFETY: the contract of this function.
+    unsafe { with_columns(weight, threads, rows) };
+}
+
+/// `dvalues[b, j] = dy[b, :] · weight[:, index[b, j]]`
+///
+/// # Safety
+/// - As of [`super::execute`]; the indices are in range.
+unsafe fn value_gradient<A: Real>(dvalues: &View, dy: &View, indices: &View, weight: &View, threads: Threads) {
+    let [to_layout, dy_layout, index_layout] = [dvalues, dy, indices].map(view::layout);
+    let batch = to_layout.shape()[0];
+    let [to, dy, chosen] = [dvalues, dy, indices].map(|operand| Line::new(operand, [1]));
+    let (n, k) = (dy.count, to.count);
+    if k == 0 {
+        return;
+    }
+    let rows = |columns: Columns<A>| {
+        for_each_range(threads, batch, n.saturating_mul(k), |range| {
+            scratch::<A, _>(n + k, |memory| scratch::<i64, _>(k, |own_indices| {
+                let (own_dy, results) = memory.split_at_mut(n);
+                for b in range {
+                    // SAFETY: the contract of this function; each row of the output is this part's own.
+                    unsafe {
+                        let dy = dy.read(b * dy_layout.strides()[0], own_dy);
+                        let chosen = chosen.read(b * index_layout.strides()[0], own_indices);
+                        for (result, &index) in results.iter_mut().zip(chosen) {
+                            *result = dot(dy, if n == 0 { &[] } else { columns.part(index, 0..n) });
+                        }
+                        to.store(b * to_layout.strides()[0], results);
+                    }
+                }
+            }));
+        });
+    };
+    // SAFETY: the contract of this function.
+    unsafe { with_columns(weight, threads, rows) };
+}
+
+/// `dweight[:, index[b, j]] += values[b, j] · dy[b, :]`, in the order of `b` and `j`.
+///
+/// # Safety
+/// - As of [`super::execute`]; the indices are in range.
+unsafe fn weight_gradient<A: Real>(dweight: &View, dy: &View, values: &View, indices: &View, threads: Threads) {
+    let [to_layout, dy_layout, value_layout, index_layout] =
+        [dweight, dy, values, indices].map(view::layout);
+    let (batch, n, h) = (dy_layout.shape()[0], to_layout.shape()[0], to_layout.shape()[1]);
+    let [factors, chosen] = [values, indices].map(|operand| Line::new(operand, [1]));
+    let k = factors.count;
+    if batch == 0 || k == 0 || h == 0 {
+        return;
+    }
+    let direct = Line::new(dweight, [0]).is_direct::<A>();
+    let cost = ROWS.saturating_mul(batch).saturating_mul(k);
+    for_each_range(threads, n.div_ceil(ROWS), cost, |range| {
+        for block in range {
+            let rows = block * ROWS..n.min((block + 1) * ROWS);
+            let part = Line::over(dy, [(rows.len(), dy_layout.strides()[1])]);
+            let place = if direct { 0 } else { h * rows.len() };
+            scratch::<A, _>(place + rows.len() + k, |memory| scratch::<i64, _>(k, |own_indices| {
+                let (table, rest) = memory.split_at_mut(place);
+                let (own_dy, own_factors) = rest.split_at_mut(rows.len());
+                // SAFETY: the contract of this function; each block of rows is one part's own.
+                unsafe {
+                    let (columns, pitch) = if direct {
+                        (Shared::new(view::start::<A>(dweight)).at(rows.start), to_layout.strides()[1])
+                    } else {
+                        // So that row `rows.start` comes to stand first.
+                        let table = table.as_mut_ptr();
+                        let shifted = Shared::new(table.wrapping_sub(rows.start));
+                        move_rows(dweight, rows.clone(), shifted, rows.len(), true);
+                        (table, rows.len())
+                    };
+                    let columns = Shared::new(columns);
+                    for b in 0..batch {
+                        let offset = b * dy_layout.strides()[0] + rows.start * dy_layout.strides()[1];
+                        let dy = part.read(offset, own_dy);
+                        let factors = factors.read(b * value_layout.strides()[0], own_factors);
+                        let chosen = chosen.read(b * index_layout.strides()[0], own_indices);
+                        for (&factor, &index) in factors.iter().zip(chosen) {
+                            add_scaled(columns.slice(index as usize * pitch, rows.len()), dy, factor);
+                        }
+                    }
+                    if !direct {
+                        let shifted = Shared::new(columns.at(0).wrapping_sub(rows.start));
+                        move_rows(dweight, rows.clone(), shifted, pitch, false);
+                    }
+                }
+            }));
+        }
+    });
 }

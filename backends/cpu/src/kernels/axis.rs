@@ -1,0 +1,739 @@
+//! How structured kernels walk their operands: lines along some axes, a grid over the others.
+//!
+//! Guarantee: arithmetic sees *lines*, which are slices in the dtype of the computation, whatever dtype and strides the
+//! operand has. A line of the right dtype without holes is used where it lies; any other is copied into scratch first
+//! (and an output back from it). So a kernel's result can't depend on strides (T8), and it is written once for each
+//! dtype of computation instead of once for each combination of dtype and layout. Lines across the memory order are
+//! copied several at once, so that each cache line is fetched once.
+
+use super::{convert, view};
+use crate::threads::Threads;
+use half::{bf16, f16};
+use raddle_base::{DType, Dims, Layout};
+use raddle_hal::View;
+use std::{cell::RefCell, ops::Range};
+
+/// Makes a function of a body that is compiled for each [`Level`](super::level::Level) and run at the machine's best.
+/// (Unlike `leveled!` it makes safe functions, and takes type parameters that no argument names.)
+macro_rules! multiversion {
+    ($(#[$meta:meta])* $vis:vis fn $name:ident<$($g:ident $(: $b0:path)?),*>($($arg:ident: $t:ty),* $(,)?) $(-> $r:ty)? $body:block) => {
+        $(#[$meta])*
+        #[inline]
+        $vis fn $name<$($g $(: $b0)?),*>($($arg: $t),*) $(-> $r)? {
+            #[inline(always)]
+            fn body<$($g $(: $b0)?),*>($($arg: $t),*) $(-> $r)? $body
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "avx2,bmi1,bmi2,f16c,fma,lzcnt,movbe,popcnt")]
+            fn v3<$($g $(: $b0)?),*>($($arg: $t),*) $(-> $r)? {
+                body::<$($g),*>($($arg),*)
+            }
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "avx2,bmi1,bmi2,f16c,fma,lzcnt,movbe,popcnt,avx512f,avx512bw,avx512cd,avx512dq,avx512vl")]
+            fn v4<$($g $(: $b0)?),*>($($arg: $t),*) $(-> $r)? {
+                body::<$($g),*>($($arg),*)
+            }
+            match $crate::kernels::level::Level::best() {
+                $crate::kernels::level::Level::Baseline => body::<$($g),*>($($arg),*),
+                // SAFETY: the level is one of this machine.
+                #[cfg(target_arch = "x86_64")]
+                $crate::kernels::level::Level::V3 => unsafe { v3::<$($g),*>($($arg),*) },
+                // SAFETY: the level is one of this machine.
+                #[cfg(target_arch = "x86_64")]
+                $crate::kernels::level::Level::V4 => unsafe { v4::<$($g),*>($($arg),*) },
+            }
+        }
+    };
+}
+pub(crate) use multiversion;
+
+/// How many lines are copied at once where they lie across memory: 16 `f32` are a cache line.
+pub const GROUP: usize = 16;
+
+/// A truth value in memory: a byte that is true unless it is zero. (Rust's `bool` must not be read from foreign bytes.)
+#[derive(Clone, Copy, PartialEq, PartialOrd, Debug)]
+#[repr(transparent)]
+pub struct Truth(pub u8);
+
+/// What an element of an operand converts to and from; conversions are those of a cast.
+pub trait Source: Copy + Send + Sync + 'static {
+    /// Its dtype.
+    const DTYPE: DType;
+    /// As `f32`.
+    fn f32(self) -> f32;
+    /// As `f64`.
+    fn f64(self) -> f64;
+    /// As `i64`.
+    fn i64(self) -> i64;
+    /// Is it not zero?
+    fn truth(self) -> bool;
+    /// From `f32`.
+    fn from_f32(value: f32) -> Self;
+    /// From `f64`.
+    fn from_f64(value: f64) -> Self;
+    /// From `i64`.
+    fn from_i64(value: i64) -> Self;
+}
+
+macro_rules! plain_source {
+    ($($t:ident $dtype:ident),*) => { $(
+        impl Source for $t {
+            const DTYPE: DType = DType::$dtype;
+            #[inline(always)]
+            fn f32(self) -> f32 { self as f32 }
+            #[inline(always)]
+            fn f64(self) -> f64 { self as f64 }
+            #[inline(always)]
+            fn i64(self) -> i64 { self as i64 }
+            #[inline(always)]
+            fn truth(self) -> bool { self != 0 as $t }
+            #[inline(always)]
+            fn from_f32(value: f32) -> $t { value as $t }
+            #[inline(always)]
+            fn from_f64(value: f64) -> $t { value as $t }
+            #[inline(always)]
+            fn from_i64(value: i64) -> $t { value as $t }
+        }
+    )* };
+}
+plain_source!(f32 F32, f64 F64, i64 I64, i32 I32, u8 U8);
+
+macro_rules! half_source {
+    ($($t:ident $dtype:ident $to:ident $from:ident),*) => { $(
+        impl Source for $t {
+            const DTYPE: DType = DType::$dtype;
+            #[inline(always)]
+            fn f32(self) -> f32 { convert::$to(self) }
+            #[inline(always)]
+            fn f64(self) -> f64 { f64::from(convert::$to(self)) }
+            #[inline(always)]
+            fn i64(self) -> i64 { convert::$to(self) as i64 }
+            #[inline(always)]
+            fn truth(self) -> bool { self.to_bits() & 0x7fff != 0 }
+            #[inline(always)]
+            fn from_f32(value: f32) -> $t { convert::$from(value) }
+            #[inline(always)]
+            fn from_f64(value: f64) -> $t { $t::from_f64(value) }
+            #[inline(always)]
+            fn from_i64(value: i64) -> $t { $t::from_f64(value as f64) }
+        }
+    )* };
+}
+half_source!(f16 F16 f16_to_f32 f32_to_f16, bf16 BF16 bf16_to_f32 f32_to_bf16);
+
+impl Source for Truth {
+    const DTYPE: DType = DType::Bool;
+    #[inline(always)]
+    fn f32(self) -> f32 {
+        f32::from(u8::from(self.truth()))
+    }
+    #[inline(always)]
+    fn f64(self) -> f64 {
+        f64::from(u8::from(self.truth()))
+    }
+    #[inline(always)]
+    fn i64(self) -> i64 {
+        i64::from(self.truth())
+    }
+    #[inline(always)]
+    fn truth(self) -> bool {
+        self.0 != 0
+    }
+    #[inline(always)]
+    fn from_f32(value: f32) -> Truth {
+        Truth(u8::from(value != 0.0))
+    }
+    #[inline(always)]
+    fn from_f64(value: f64) -> Truth {
+        Truth(u8::from(value != 0.0))
+    }
+    #[inline(always)]
+    fn from_i64(value: i64) -> Truth {
+        Truth(u8::from(value != 0))
+    }
+}
+
+/// A type that kernels compute in. Any bytes are a value of it, so scratch may be reused as it is.
+pub trait Compute: Source + PartialOrd {
+    /// Converts an element.
+    fn take<E: Source>(element: E) -> Self;
+    /// Converts to an element.
+    fn give<E: Source>(self) -> E;
+}
+
+macro_rules! compute {
+    ($($t:ident $take:ident $give:ident),*) => { $(
+        impl Compute for $t {
+            #[inline(always)]
+            fn take<E: Source>(element: E) -> $t { element.$take() }
+            #[inline(always)]
+            fn give<E: Source>(self) -> E { E::$give(self) }
+        }
+    )* };
+}
+compute!(f32 f32 from_f32, f64 f64 from_f64, i64 i64 from_i64);
+
+impl Compute for Truth {
+    #[inline(always)]
+    fn take<E: Source>(element: E) -> Truth {
+        Truth(u8::from(element.truth()))
+    }
+    #[inline(always)]
+    fn give<E: Source>(self) -> E {
+        E::from_i64(i64::from(self.0 != 0))
+    }
+}
+
+/// A float that kernels compute in.
+pub trait Real:
+    Compute
+    + std::ops::Add<Output = Self>
+    + std::ops::Sub<Output = Self>
+    + std::ops::Mul<Output = Self>
+    + std::ops::Div<Output = Self>
+    + std::ops::AddAssign
+{
+    /// 0
+    const ZERO: Self;
+    /// 1
+    const ONE: Self;
+    /// −0, which changes nothing that it is added to.
+    const NEGATIVE_ZERO: Self;
+    /// √
+    fn sqrt(self) -> Self;
+    /// `self · a + b`, rounded once.
+    fn mul_add(self, a: Self, b: Self) -> Self;
+}
+
+macro_rules! real {
+    ($($t:ident),*) => { $(
+        impl Real for $t {
+            const ZERO: $t = 0.0;
+            const ONE: $t = 1.0;
+            const NEGATIVE_ZERO: $t = -0.0;
+            #[inline(always)]
+            fn sqrt(self) -> $t { $t::sqrt(self) }
+            #[inline(always)]
+            fn mul_add(self, a: $t, b: $t) -> $t { $t::mul_add(self, a, b) }
+        }
+    )* };
+}
+real!(f32, f64);
+
+/// Runs the body with the type name bound to the element type of a dtype.
+macro_rules! by_dtype {
+    ($dtype:expr, $E:ident => $body:expr) => {
+        by_dtype!(@ $dtype, $E, $body, Bool $crate::kernels::axis::Truth, U8 u8, I32 i32, I64 i64, F16 half::f16,
+            BF16 half::bf16, F32 f32, F64 f64)
+    };
+    (@ $dtype:expr, $E:ident, $body:expr, $($name:ident $t:ty),*) => {
+        match $dtype { $(raddle_base::DType::$name => { type $E = $t; $body })* }
+    };
+}
+pub(crate) use by_dtype;
+
+/// Runs the body with the type name bound to the float that this float dtype is computed in.
+macro_rules! by_real {
+    ($dtype:expr, $A:ident => $body:expr) => {
+        match $dtype {
+            raddle_base::DType::F64 => {
+                type $A = f64;
+                $body
+            }
+            _ => {
+                type $A = f32;
+                $body
+            }
+        }
+    };
+}
+pub(crate) use by_real;
+
+/// Runs the body with the type name bound to the type that this dtype is computed in: `f32`, `f64` or `i64`.
+macro_rules! by_compute {
+    ($dtype:expr, $A:ident => $body:expr) => {
+        match $dtype {
+            raddle_base::DType::F64 => {
+                type $A = f64;
+                $body
+            }
+            dtype if dtype.is_float() => {
+                type $A = f32;
+                $body
+            }
+            _ => {
+                type $A = i64;
+                $body
+            }
+        }
+    };
+}
+pub(crate) use by_compute;
+
+/// A pointer that parts of a launch share; each part writes its own elements.
+#[derive(Clone, Copy)]
+pub struct Shared<T>(*mut T);
+// SAFETY: the pointer alone does nothing; whoever dereferences it answers for the elements being its own.
+unsafe impl<T: Send> Send for Shared<T> {}
+// SAFETY: as above.
+unsafe impl<T: Send> Sync for Shared<T> {}
+impl<T> Shared<T> {
+    /// Shares a pointer.
+    pub fn new(pointer: *mut T) -> Shared<T> {
+        Shared(pointer)
+    }
+    /// The element at `index`.
+    pub fn at(self, index: usize) -> *mut T {
+        self.0.wrapping_add(index)
+    }
+    /// `count` elements from `index`.
+    ///
+    /// # Safety
+    /// - They are in the memory that was shared, and nobody else uses them meanwhile.
+    pub unsafe fn slice<'a>(self, index: usize, count: usize) -> &'a mut [T] {
+        // SAFETY: the caller's bullets are those of the call.
+        unsafe { std::slice::from_raw_parts_mut(self.at(index), count) }
+    }
+}
+
+/// The axes of several operands that a kernel loops over, neighbours merged where all operands allow it. Positions count
+/// in row-major order of the shape.
+#[derive(Clone, Copy, Debug)]
+pub struct Grid<const K: usize> {
+    /// Sizes of the merged axes, none of size 1.
+    pub shape: Dims,
+    /// For each operand, the strides of the merged axes.
+    pub strides: [Dims; K],
+}
+
+impl<const K: usize> Grid<K> {
+    /// Of axes given as (size, stride in each operand), first the slowest.
+    pub fn new(axes: impl IntoIterator<Item = (usize, [usize; K])>) -> Grid<K> {
+        let mut grid = Grid { shape: Dims::EMPTY, strides: [Dims::EMPTY; K] };
+        for (size, strides) in axes {
+            if size == 1 {
+                continue;
+            }
+            let last = grid.shape.len().wrapping_sub(1);
+            let merge = last != usize::MAX
+                && (0..K).all(|operand| grid.strides[operand][last] == strides[operand].wrapping_mul(size));
+            if merge {
+                grid.shape[last] *= size;
+            } else {
+                grid.shape.push(size);
+            }
+            let last = grid.shape.len() - 1;
+            for operand in 0..K {
+                if !merge {
+                    grid.strides[operand].push(0);
+                }
+                grid.strides[operand][last] = strides[operand];
+            }
+        }
+        grid
+    }
+
+    /// Of some axes of layouts that agree in them.
+    pub fn of(layouts: [&Layout; K], axes: impl IntoIterator<Item = usize>) -> Grid<K> {
+        Grid::new(
+            axes.into_iter().map(|axis| (layouts[0].shape()[axis], layouts.map(|layout| layout.strides()[axis]))),
+        )
+    }
+
+    /// How many positions there are.
+    pub fn count(&self) -> usize {
+        self.shape.product()
+    }
+
+    /// The offset of a position in each operand, without the offset of the operand itself.
+    #[inline]
+    pub fn at(&self, mut position: usize) -> [usize; K] {
+        let mut offsets = [0; K];
+        for axis in (0..self.shape.len()).rev() {
+            let index = if axis == 0 { position } else { position % self.shape[axis] };
+            for (offset, strides) in offsets.iter_mut().zip(&self.strides) {
+                *offset += index * strides[axis];
+            }
+            if axis > 0 {
+                position /= self.shape[axis];
+            }
+        }
+        offsets
+    }
+}
+
+/// The elements of one operand along some axes, in row-major order of these axes.
+#[derive(Clone, Copy, Debug)]
+pub struct Line {
+    /// The operand's dtype.
+    pub dtype: DType,
+    /// How many elements.
+    pub count: usize,
+    /// The operand's first element, as an address.
+    start: usize,
+    /// The merged axes but the last.
+    outer: Grid<1>,
+    /// Size and stride of the last merged axis.
+    run: (usize, usize),
+}
+
+impl Line {
+    /// The lines of an operand along some of its axes.
+    pub fn new(operand: &View, axes: impl IntoIterator<Item = usize>) -> Line {
+        let layout = view::layout(operand);
+        Line::over(operand, axes.into_iter().map(|axis| (layout.shape()[axis], layout.strides()[axis])))
+    }
+
+    /// The lines of an operand along axes given as (size, stride).
+    pub fn over(operand: &View, axes: impl IntoIterator<Item = (usize, usize)>) -> Line {
+        let mut outer = Grid::new(axes.into_iter().map(|(size, stride)| (size, [stride])));
+        let count = outer.count();
+        let run = match outer.shape.len() {
+            0 => (1, 1),
+            rank => {
+                let [strides] = &mut outer.strides;
+                (outer.shape.remove(rank - 1), strides.remove(rank - 1))
+            }
+        };
+        let offset = view::layout(operand).offset() * operand.dtype.size_bytes();
+        Line { dtype: operand.dtype, count, start: view::base::<u8>(operand) as usize + offset, outer, run }
+    }
+
+    /// The element at `offset` from the start, as an address.
+    pub fn address<E>(&self, offset: usize) -> *mut E {
+        (self.start + offset * self.dtype.size_bytes()) as *mut E
+    }
+
+    /// Where element `position` of a line lies from the line's start.
+    pub fn offset(&self, position: usize) -> usize {
+        if self.outer.shape.is_empty() {
+            return position * self.run.1;
+        }
+        self.outer.at(position / self.run.0)[0] + position % self.run.0 * self.run.1
+    }
+
+    /// Distance between neighbours, if they are evenly apart.
+    pub fn stride(&self) -> Option<usize> {
+        (self.outer.shape.is_empty()).then_some(self.run.1)
+    }
+
+    /// May lines be used where they lie?
+    pub fn is_direct<A: Compute>(&self) -> bool {
+        self.dtype == A::DTYPE && self.outer.shape.is_empty() && (self.run.1 == 1 || self.count <= 1)
+    }
+
+    /// Elements `range` of the line that starts at `offset`, where they lie.
+    ///
+    /// # Safety
+    /// - The line [is direct](Line::is_direct), in live memory that nobody writes while the slice lives.
+    pub unsafe fn slice<'a, A: Compute>(&self, offset: usize, range: Range<usize>) -> &'a [A] {
+        debug_assert!(self.is_direct::<A>());
+        if range.is_empty() {
+            return &[];
+        }
+        // SAFETY: the elements lie one after the other; the rest is the caller's bullet.
+        unsafe { std::slice::from_raw_parts(self.address(offset + range.start), range.len()) }
+    }
+
+    /// How many lines are best copied at once.
+    fn group(&self) -> usize {
+        if self.run.1 == 1 || self.count <= 1 { 1 } else { GROUP }
+    }
+
+    /// Calls `body` for each run of elements of a line as (position in the line, offset, count).
+    #[inline]
+    fn runs(&self, range: Range<usize>, mut body: impl FnMut(usize, usize, usize)) {
+        if self.outer.shape.is_empty() {
+            return body(range.start, range.start * self.run.1, range.len());
+        }
+        let mut position = range.start;
+        while position < range.end {
+            let inside = position % self.run.0;
+            let count = (self.run.0 - inside).min(range.end - position);
+            body(position, self.outer.at(position / self.run.0)[0] + inside * self.run.1, count);
+            position += count;
+        }
+    }
+
+    /// Copies elements `range` of the line that starts at `offset` to `to`.
+    ///
+    /// # Safety
+    /// - The line is in live memory that nobody writes meanwhile.
+    pub unsafe fn load<A: Compute>(&self, offset: usize, range: Range<usize>, to: &mut [A]) {
+        let first = range.start;
+        by_dtype!(self.dtype, E => {
+            let start = self.address::<E>(offset);
+            self.runs(range, |position, offset, count| {
+                let to = &mut to[position - first..][..count];
+                // SAFETY: the run is a part of the line.
+                unsafe { load_run(start.wrapping_add(offset), self.run.1, to) };
+            });
+        });
+    }
+
+    /// The line that starts at `offset`: where it lies, or copied to `scratch`.
+    ///
+    /// # Safety
+    /// - As for [`Line::load`], for as long as the slice lives.
+    pub unsafe fn read<'a, A: Compute>(&self, offset: usize, scratch: &'a mut [A]) -> &'a [A] {
+        if self.is_direct::<A>() {
+            // SAFETY: the line has no holes, and the caller's bullet.
+            return unsafe { self.slice(offset, 0..self.count) };
+        }
+        let scratch = &mut scratch[..self.count];
+        // SAFETY: the caller's bullet.
+        unsafe { self.load(offset, 0..self.count, scratch) };
+        scratch
+    }
+
+    /// Copies lines that start at `offsets` to `to`, `pitch` elements apart.
+    ///
+    /// # Safety
+    /// - As for [`Line::load`], for each of them.
+    unsafe fn load_group<A: Compute>(&self, offsets: &[usize], to: &mut [A], pitch: usize) {
+        if self.group() == 1 || !self.outer.shape.is_empty() {
+            for (line, &offset) in offsets.iter().enumerate() {
+                // SAFETY: the caller's bullet.
+                unsafe { self.load(offset, 0..self.count, &mut to[line * pitch..][..self.count]) };
+            }
+            return;
+        }
+        by_dtype!(self.dtype, E => {
+            let start = self.address::<E>(0);
+            for position in 0..self.count {
+                for (line, &offset) in offsets.iter().enumerate() {
+                    // SAFETY: it is an element of a line.
+                    to[line * pitch + position] =
+                        A::take(unsafe { *start.wrapping_add(offset + position * self.run.1) });
+                }
+            }
+        });
+    }
+
+    /// Copies `from` to the elements of the line that starts at `offset`.
+    ///
+    /// # Safety
+    /// - The line is in live memory that nobody else uses meanwhile.
+    pub unsafe fn store<A: Compute>(&self, offset: usize, from: &[A]) {
+        by_dtype!(self.dtype, E => {
+            let start = self.address::<E>(offset);
+            self.runs(0..self.count, |position, offset, count| {
+                // SAFETY: the run is a part of the line.
+                unsafe { store_run(start.wrapping_add(offset), self.run.1, &from[position..][..count]) };
+            });
+        });
+    }
+
+    /// Copies `from`, `pitch` elements a line, to the lines that start at `offsets`.
+    ///
+    /// # Safety
+    /// - As for [`Line::store`], for each of them.
+    unsafe fn store_group<A: Compute>(&self, offsets: &[usize], from: &[A], pitch: usize) {
+        if self.group() == 1 || !self.outer.shape.is_empty() {
+            for (line, &offset) in offsets.iter().enumerate() {
+                // SAFETY: the caller's bullet.
+                unsafe { self.store(offset, &from[line * pitch..][..self.count]) };
+            }
+            return;
+        }
+        by_dtype!(self.dtype, E => {
+            let start = self.address::<E>(0);
+            for position in 0..self.count {
+                for (line, &offset) in offsets.iter().enumerate() {
+                    // SAFETY: it is an element of a line.
+                    unsafe {
+                        *start.wrapping_add(offset + position * self.run.1) = from[line * pitch + position].give();
+                    }
+                }
+            }
+        });
+    }
+}
+
+/// Copies elements `stride` apart to a slice.
+///
+/// # Safety
+/// - They are in live memory that nobody writes meanwhile.
+#[inline]
+pub unsafe fn load_run<E: Source, A: Compute>(from: *const E, stride: usize, to: &mut [A]) {
+    if stride == 1 {
+        // SAFETY: the caller's bullet.
+        let from = unsafe { std::slice::from_raw_parts(from, to.len()) };
+        return take_slice(from, to);
+    }
+    for (position, to) in to.iter_mut().enumerate() {
+        // SAFETY: the caller's bullet.
+        *to = A::take(unsafe { *from.wrapping_add(position * stride) });
+    }
+}
+
+/// Copies a slice to elements `stride` apart.
+///
+/// # Safety
+/// - They are in live memory that nobody else uses meanwhile.
+#[inline]
+pub unsafe fn store_run<E: Source, A: Compute>(to: *mut E, stride: usize, from: &[A]) {
+    if stride == 1 {
+        // SAFETY: the caller's bullet.
+        let to = unsafe { std::slice::from_raw_parts_mut(to, from.len()) };
+        return give_slice(from, to);
+    }
+    for (position, from) in from.iter().enumerate() {
+        // SAFETY: the caller's bullet.
+        unsafe { *to.wrapping_add(position * stride) = from.give() };
+    }
+}
+
+multiversion! {
+/// Converts a slice.
+fn take_slice<E: Source, A: Compute>(from: &[E], to: &mut [A]) {
+    for (to, from) in to.iter_mut().zip(from) {
+        *to = A::take(*from);
+    }
+}
+}
+
+multiversion! {
+/// Converts a slice to elements.
+fn give_slice<E: Source, A: Compute>(from: &[A], to: &mut [E]) {
+    for (to, from) in to.iter_mut().zip(from) {
+        *to = from.give();
+    }
+}
+}
+
+/// Calls `body` for each position of the grid in `positions` with a line of each operand: inputs to read, outputs to be
+/// written whole. `body` gets the offsets of the position in each operand of the grid, the inputs' and the outputs' slices.
+///
+/// # Safety
+/// - The lines are in live memory; nobody writes the inputs' and nobody else uses the outputs' meanwhile, and outputs
+///   overlap nothing.
+/// - Operand `i` of the grid is input `i`, the outputs follow; there may be more operands that only `body` uses.
+pub unsafe fn for_each_line<A: Compute, const I: usize, const O: usize, const K: usize>(
+    grid: &Grid<K>,
+    positions: Range<usize>,
+    inputs: [&Line; I],
+    outputs: [&Line; O],
+    mut body: impl FnMut(&[usize; K], [&[A]; I], [&mut [A]; O]),
+) {
+    // Padded, so that lines of a power of two don't meet in one set of the cache.
+    let pitch = |line: &Line| {
+        if line.is_direct::<A>() { 0 } else { line.count.next_multiple_of(16) + 16 }
+    };
+    if positions.is_empty() || inputs.iter().chain(&outputs).all(|line| line.count == 0) {
+        return;
+    }
+    let longest = inputs.iter().chain(&outputs).map(|line| pitch(line)).max().unwrap_or(0);
+    let wanted = inputs.iter().chain(&outputs).filter(|line| !line.is_direct::<A>()).map(|line| line.group());
+    // At most 4 MiB of scratch for an operand, unless one line is longer (a guess: it should stay in the cache).
+    let group = wanted.max().unwrap_or(1).min(((1 << 20) / longest.max(1)).max(1));
+    let total: usize = inputs.iter().chain(&outputs).map(|line| pitch(line) * group).sum();
+    scratch::<A, _>(total, |memory| {
+        let mut rest = memory;
+        let mut take = |line: &Line| {
+            let (head, tail) = std::mem::take(&mut rest).split_at_mut(pitch(line) * group);
+            rest = tail;
+            head
+        };
+        let staged_in = inputs.map(&mut take);
+        let mut staged_out = outputs.map(&mut take);
+        let mut offsets = [[0usize; GROUP]; K];
+        let mut first = positions.start;
+        while first < positions.end {
+            let count = group.min(positions.end - first);
+            for line in 0..count {
+                for (operand, offset) in grid.at(first + line).into_iter().enumerate() {
+                    offsets[operand][line] = offset;
+                }
+            }
+            for (operand, line) in inputs.iter().enumerate() {
+                if !line.is_direct::<A>() {
+                    // SAFETY: the caller's bullets.
+                    unsafe { line.load_group(&offsets[operand][..count], staged_in[operand], pitch(line)) };
+                }
+            }
+            for line in 0..count {
+                let sources = std::array::from_fn(|operand| {
+                    let input = inputs[operand];
+                    if input.is_direct::<A>() {
+                        // SAFETY: the line has no holes, and the caller's bullets.
+                        unsafe { input.slice(offsets[operand][line], 0..input.count) }
+                    } else {
+                        &staged_in[operand][line * pitch(input)..][..input.count]
+                    }
+                });
+                let mut index = 0;
+                let targets = staged_out.each_mut().map(|staged| {
+                    let output = outputs[index];
+                    let offset = offsets[I + index][line];
+                    index += 1;
+                    if output.is_direct::<A>() {
+                        // SAFETY: the line has no holes, and the caller's bullets.
+                        unsafe { std::slice::from_raw_parts_mut(output.address(offset), output.count) }
+                    } else {
+                        &mut staged[line * pitch(output)..][..output.count]
+                    }
+                });
+                body(&offsets.map(|offsets| offsets[line]), sources, targets);
+            }
+            for (operand, line) in outputs.iter().enumerate() {
+                if !line.is_direct::<A>() {
+                    // SAFETY: the caller's bullets.
+                    unsafe { line.store_group(&offsets[I + operand][..count], staged_out[operand], pitch(line)) };
+                }
+            }
+            first += count;
+        }
+    });
+}
+
+/// All axes but one.
+pub fn others(rank: usize, axis: usize) -> impl Iterator<Item = usize> {
+    (0..rank).filter(move |&other| other != axis)
+}
+
+/// Work below this many elements isn't worth another thread (a guess: about 10 µs of streaming).
+const GRAIN: usize = 1 << 15;
+/// The most parts of a launch (a guess: enough to balance any number of cores).
+const PART_COUNT_MAX: usize = 256;
+
+/// Cuts `units` into ranges of about equal size, by their cost in elements, and runs them.
+pub fn for_each_range(threads: Threads, units: usize, unit_cost: usize, body: impl Fn(Range<usize>) + Sync) {
+    if units == 0 {
+        return;
+    }
+    // No more parts than give each a grain of work.
+    let parts = (units.saturating_mul(unit_cost) / GRAIN).clamp(1, units.min(PART_COUNT_MAX));
+    let bound = |part: usize| (part as u128 * units as u128 / parts as u128) as usize;
+    threads.for_each_part(parts, |part| body(bound(part)..bound(part + 1)));
+}
+
+thread_local! {
+    static SCRATCH: RefCell<Vec<Vec<u128>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The most scratch that a thread keeps: buffers, and bytes in each (T9).
+const SCRATCH_COUNT_MAX: usize = 8;
+const SCRATCH_BYTES_MAX: usize = 16 << 20;
+
+/// Lends scratch of this thread, with any content. Calls may nest.
+pub fn scratch<T: Compute, R>(count: usize, body: impl FnOnce(&mut [T]) -> R) -> R {
+    let words = (count * size_of::<T>()).div_ceil(size_of::<u128>());
+    let mut memory = SCRATCH.with_borrow_mut(|free| {
+        let best = free.iter().position(|memory| memory.len() >= words);
+        best.or(free.len().checked_sub(1)).map(|position| free.swap_remove(position)).unwrap_or_default()
+    });
+    if memory.len() < words {
+        memory.resize(words, 0);
+    }
+    // SAFETY: there are enough initialised bytes, aligned to more than `T` needs, and any bytes are a `T`.
+    let slice = unsafe { std::slice::from_raw_parts_mut(memory.as_mut_ptr().cast::<T>(), count) };
+    let result = body(slice);
+    if memory.len() * size_of::<u128>() <= SCRATCH_BYTES_MAX {
+        SCRATCH.with_borrow_mut(|free| {
+            if free.len() < SCRATCH_COUNT_MAX {
+                free.push(memory);
+            }
+        });
+    }
+    result
+}
