@@ -17,8 +17,8 @@ mod threads;
 
 use queue::Queues;
 use raddle_hal::{
-    Device, DeviceError, Info, KernelError, Launch, Priority, QUEUE_COUNT_MAX, QueueId, Slab, Submitted, Wait,
-    trace,
+    Device, DeviceError, Info, KernelError, Launch, Priority, QUEUE_COUNT_MAX, QueueId, Slab, Submitted,
+    Wait, trace,
 };
 use raddle_sync::{
     Arc, Mutex, Rank,
@@ -115,7 +115,8 @@ impl Cpu {
     fn start_workers(&self) -> Result<(), DeviceError> {
         let start = |index| {
             let shared = self.shared.clone();
-            let body = move || shared.queues.work(&|queue, sequence, task| shared.run_task(queue, sequence, task));
+            let body =
+                move || shared.queues.work(&|queue, sequence, task| shared.run_task(queue, sequence, task));
             thread::Builder::new().name(format!("raddle-cpu-{index}")).spawn(body)
         };
         let workers = self.workers.get_or_init(|| {
