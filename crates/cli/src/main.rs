@@ -1,1 +1,50 @@
-fn main() {}
+//! The `raddle` program.
+//!
+//! Exit codes: 0 good, 2 wrong use or input, 1 anything else. Errors go to stderr, the point in the first line.
+#![forbid(unsafe_code)]
+
+mod bench;
+mod ops;
+mod output;
+
+use clap::{Parser, Subcommand};
+use output::Failure;
+use std::process::ExitCode;
+
+/// Tensors for many threads and one accelerator.
+#[derive(Parser)]
+#[command(
+    version,
+    arg_required_else_help = true,
+    after_help = "Example: raddle demo --threads 4 --json demo.json"
+)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Lists every op with its dtypes, backends and forms.
+    Ops(ops::Arguments),
+    /// Measures this machine, through the public API.
+    Bench(bench::Arguments),
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let result = match arguments.command {
+        Command::Ops(arguments) => ops::run(&arguments),
+        Command::Bench(arguments) => bench::run(&arguments),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("raddle: {failure}");
+            ExitCode::from(match failure {
+                Failure::Input(_) => 2,
+                Failure::Other(_) => 1,
+            })
+        }
+    }
+}

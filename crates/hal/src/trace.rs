@@ -17,6 +17,8 @@ pub enum SpanKind {
     Enqueue,
     /// An op ran.
     Run,
+    /// A buffer was given out, or back; `sequence` holds its bytes, as `i64`.
+    Memory,
 }
 
 /// One thing that took time.
@@ -102,6 +104,13 @@ pub fn enqueued(
 #[cold]
 pub fn ran(queue: (u8, u8), sequence: u64, name: &'static str, start_ns: u64) {
     push(Span { kind: SpanKind::Run, name, queue, sequence, start_ns, end_ns: now_ns(), waits: Vec::new() });
+}
+
+/// Notes that so many bytes were given out, or back if negative.
+#[cold]
+pub fn memory(bytes: i64, start_ns: u64) {
+    let (kind, name) = (SpanKind::Memory, "memory");
+    push(Span { kind, name, queue: (0, 0), sequence: bytes as u64, start_ns, end_ns: start_ns, waits: Vec::new() });
 }
 
 fn push(span: Span) {

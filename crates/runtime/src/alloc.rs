@@ -18,7 +18,7 @@ use crate::{
     marks::{Marks, Uses},
     tick::Tick,
 };
-use raddle_hal::{Address, DeviceError, Slab};
+use raddle_hal::{Address, DeviceError, Slab, trace};
 use raddle_sync::{
     Mutex, Rank,
     atomic::{AtomicU64, AtomicUsize, Ordering::*},
@@ -194,6 +194,9 @@ impl DeviceInner {
                 None => self.refill(size_bytes, 0, None)?,
             }
         };
+        if let Some(now) = trace::start() {
+            trace::memory(block.get().capacity_bytes as i64, now);
+        }
         let buffer = block.give(size_bytes);
         if self.poison {
             local::poison(self, &buffer, 0xA5);
@@ -478,6 +481,9 @@ pub(crate) fn free(mut block: FreeBlock) {
     let device = block.get().device;
     if crate::fork::is_child(device) {
         return; // its memory and its locks are the parent's
+    }
+    if let Some(now) = trace::start() {
+        trace::memory(-(block.get().capacity_bytes as i64), now);
     }
     for slot in block.get_mut().take_recorded() {
         device.opened(slot).fence(block.get());

@@ -218,7 +218,7 @@ impl StreamInner {
             }
         };
         let fallible = matches!(launch, Launch::Kernel { kernel, .. } if kernel.is_fallible());
-        let taint = self.taint(op, tick, fallible, &touches);
+        let taint = self.taint(fallible.then_some((op, tick, submitted == Submitted::Inline)), &touches);
         drop(enqueued);
         if let Some(start) = trace {
             let queue = (self.device.index, self.slot as u8);
@@ -252,7 +252,7 @@ impl StreamInner {
 
     /// Which failed, or perhaps failing, op the outputs depend on; 0 for none. Called while the operands are claimed.
     #[inline]
-    fn taint(&self, op: &'static str, tick: Tick, fallible: bool, touches: &[Touch<'_>]) -> u64 {
+    fn taint(&self, fallible: Option<(&'static str, Tick, bool)>, touches: &[Touch<'_>]) -> u64 {
         let mut taint = 0;
         for touch in touches {
             let own = touch.block.taint.load(Relaxed); // ordered by the claim
@@ -260,8 +260,8 @@ impl StreamInner {
                 taint = self.device.taints.join(taint, own);
             }
         }
-        if fallible {
-            taint = self.device.taints.add(op, tick, taint);
+        if let Some((op, tick, inline)) = fallible {
+            taint = self.device.taints.add(op, tick, inline, taint);
         }
         for touch in touches.iter().filter(|touch| touch.access == Access::Write) {
             if touch.block.taint.load(Relaxed) != taint {

@@ -10,7 +10,7 @@
 
 use crate::{device::DeviceInner, tick::Tick};
 use raddle_hal::{KernelError, QueueId};
-use raddle_sync::{Mutex, Rank};
+use raddle_sync::{Mutex, Rank, pause};
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, HashMap};
 
@@ -29,9 +29,20 @@ pub(crate) struct Failure {
 
 struct Open {
     /// The launch, unless this only joins others or has been settled as good.
-    launch: Option<(&'static str, Tick)>,
+    launch: Option<Launched>,
     parents: SmallVec<[u64; 2]>,
 }
+
+#[derive(Clone, Copy)]
+struct Launched {
+    op: &'static str,
+    tick: Tick,
+    /// Whoever runs it tells how it ended, by `settle`; otherwise the device does.
+    inline: bool,
+}
+
+/// An inline launch is complete, and whoever ran it is about to say how it ended.
+struct Unsettled;
 
 #[derive(Default)]
 struct Records {
@@ -56,18 +67,19 @@ impl Taints {
     }
 
     /// The number of a launch that may fail and whose inputs carry `parent`.
-    pub(crate) fn add(&self, op: &'static str, tick: Tick, parent: u64) -> u64 {
+    pub(crate) fn add(&self, op: &'static str, tick: Tick, inline: bool, parent: u64) -> u64 {
         let parents = if parent == 0 { SmallVec::new() } else { SmallVec::from_slice(&[parent]) };
-        self.0.lock().open(Open { launch: Some((op, tick)), parents })
+        self.0.lock().open(Open { launch: Some(Launched { op, tick, inline }), parents })
     }
 
     /// Notes how a launch that ran inline has ended.
     pub(crate) fn settle(&self, taint: u64, error: Option<KernelError>) {
         let mut records = self.0.lock();
-        // Somebody may have asked meanwhile and had the answer from the device: then there is nothing to do.
         let Some(open) = records.open.get_mut(&taint) else { return };
         match (open.launch.take(), error) {
-            (Some((op, tick)), Some(error)) => records.fail(taint, Failure { op, tick, error }),
+            (Some(Launched { op, tick, .. }), Some(error)) => {
+                records.fail(taint, Failure { op, tick, error })
+            }
             _ if open.parents.is_empty() => _ = records.open.remove(&taint),
             _ => (),
         }
@@ -76,7 +88,13 @@ impl Taints {
     /// The failure that a block depends on, if there is one. What the block waits for is complete.
     #[cold]
     pub(crate) fn failure(&self, taint: u64, device: &DeviceInner) -> Option<Failure> {
-        self.0.lock().resolve(taint, device)
+        let mut turns = 0;
+        loop {
+            match self.0.lock().resolve(taint, device) {
+                Ok(failure) => return failure,
+                Err(Unsettled) => pause(&mut turns),
+            }
+        }
     }
 
     /// Drops records whose launches are over, once there are many.
@@ -106,26 +124,30 @@ impl Records {
     }
 
     /// Parents first, so that the origin is told. A record stays open while a launch under it is in flight.
-    fn resolve(&mut self, taint: u64, device: &DeviceInner) -> Option<Failure> {
+    fn resolve(&mut self, taint: u64, device: &DeviceInner) -> Result<Option<Failure>, Unsettled> {
         if let Some(failure) = self.failed.get(&taint) {
-            return Some(failure.clone());
+            return Ok(Some(failure.clone()));
         }
-        let open = self.open.get(&taint)?;
+        let Some(open) = self.open.get(&taint) else { return Ok(None) };
         let (launch, parents) = (open.launch, open.parents.clone());
-        if let Some(failure) = parents.iter().find_map(|parent| self.resolve(*parent, device)) {
-            self.fail(taint, failure.clone());
-            return Some(failure);
+        for parent in &parents {
+            if let Some(failure) = self.resolve(*parent, device)? {
+                self.fail(taint, failure.clone());
+                return Ok(Some(failure));
+            }
         }
         let mut settled = parents.iter().all(|parent| !self.open.contains_key(parent));
-        if let Some((op, tick)) = launch {
+        if let Some(Launched { op, tick, inline }) = launch {
             if !device.is_complete(tick) {
                 settled = false;
+            } else if inline {
+                return Err(Unsettled);
             } else if let Some(error) =
                 device.hal.take_kernel_error(QueueId(tick.slot() as u8), tick.sequence())
             {
                 let failure = Failure { op, tick, error };
                 self.fail(taint, failure.clone());
-                return Some(failure);
+                return Ok(Some(failure));
             } else if let Some(open) = self.open.get_mut(&taint) {
                 open.launch = None;
             }
@@ -133,6 +155,6 @@ impl Records {
         if settled {
             self.open.remove(&taint);
         }
-        None
+        Ok(None)
     }
 }

@@ -1,0 +1,96 @@
+//! The UCI handwritten digits: 1797 images of 8 × 8, values 0 to 16, and a label. See `data/README.md`.
+
+use crate::output::{Failure, Outcome};
+use flate2::read::GzDecoder;
+use std::{io::Read, path::Path};
+
+/// The file that ships with the repository.
+const BUILT_IN: &[u8] = include_bytes!("../../../../data/digits.csv.gz");
+
+/// Pixels of an image.
+pub const PIXEL_COUNT: usize = 64;
+const VALUE_MAX: f32 = 16.0;
+/// A table that unpacks to more than this isn't the digits.
+const TEXT_BYTES_MAX: u64 = 16 << 20;
+
+/// Images, one after another, scaled to 0 … 1.
+pub struct Digits {
+    pub pixels: Vec<f32>,
+    pub image_count: usize,
+}
+
+/// Reads a gzipped table of 64 pixels and a label a line; without a path the one that is built in.
+pub fn load(path: Option<&Path>) -> Outcome<Digits> {
+    let name = path.map_or("digits.csv.gz (built in)".into(), |path| path.display().to_string());
+    let input = |text: String| Failure::Input(format!("{name}: {text}"));
+    let bytes = match path {
+        Some(path) => std::fs::read(path).map_err(|error| input(error.to_string()))?,
+        None => BUILT_IN.to_vec(),
+    };
+    let mut text = String::new();
+    GzDecoder::new(&bytes[..])
+        .take(TEXT_BYTES_MAX)
+        .read_to_string(&mut text)
+        .map_err(|error| input(format!("not a gzipped text, {error}")))?;
+    parse(&text).map_err(input)
+}
+
+fn parse(text: &str) -> Result<Digits, String> {
+    let mut pixels = Vec::new();
+    let mut image_count = 0;
+    for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+        let line_number = index + 1;
+        let fields: Vec<&str> = line.split(',').collect();
+        if fields.len() != PIXEL_COUNT + 1 {
+            return Err(format!(
+                "line {line_number}: expected {PIXEL_COUNT} pixels and a label, found {} fields",
+                fields.len()
+            ));
+        }
+        for (column, field) in fields[..PIXEL_COUNT].iter().enumerate() {
+            match field.trim().parse::<f32>() {
+                Ok(value) if (0.0..=VALUE_MAX).contains(&value) => pixels.push(value / VALUE_MAX),
+                _ => {
+                    return Err(format!(
+                        "line {line_number}, column {}: expected a number from 0 to {VALUE_MAX}, found {field:?}",
+                        column + 1
+                    ));
+                }
+            }
+        }
+        image_count += 1;
+    }
+    if image_count == 0 {
+        return Err("expected images, found none".into());
+    }
+    Ok(Digits { pixels, image_count })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_built_in_table_is_whole() {
+        let digits = load(None).unwrap();
+        assert_eq!((digits.image_count, digits.pixels.len()), (1797, 1797 * 64));
+        assert_eq!(digits.pixels[..8], [0.0, 0.0, 5.0, 13.0, 9.0, 1.0, 0.0, 0.0].map(|value| value / 16.0));
+    }
+
+    #[test]
+    fn a_broken_table_names_the_place() {
+        let row = |field: &str| {
+            let mut fields = vec!["1"; 65];
+            fields[9] = field;
+            fields.join(",")
+        };
+        let error = |text: &str| parse(text).err().unwrap();
+        assert_eq!(
+            error(&format!("{}\n{}", row("3"), row("x"))),
+            "line 2, column 10: expected a number from 0 to 16, found \"x\""
+        );
+        assert!(error(&row("NaN")).contains("line 1, column 10"));
+        assert_eq!(error("1,2"), "line 1: expected 64 pixels and a label, found 2 fields");
+        assert_eq!(error("\n"), "expected images, found none");
+    }
+}

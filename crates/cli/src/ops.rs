@@ -1,0 +1,69 @@
+//! `raddle ops`: the op table.
+
+use crate::output::{Outcome, is_stdout, write_json};
+use raddle::catalogue::catalogue;
+use serde::Serialize;
+use std::path::PathBuf;
+
+/// Lists every op with its signature, dtypes, backends, gradient and forms.
+#[derive(clap::Args)]
+#[command(after_help = "Example: raddle ops --json - | head")]
+pub struct Arguments {
+    /// Writes the table as JSON (- for standard output).
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+#[derive(Serialize)]
+struct Report {
+    ops: Vec<Op>,
+}
+
+#[derive(Serialize)]
+struct Op {
+    name: &'static str,
+    kind: &'static str,
+    dtypes: Vec<&'static str>,
+    backends: Vec<&'static str>,
+    gradient: bool,
+    in_place: bool,
+    out: bool,
+}
+
+/// A backend runs programs and structured kernels, not ops: each has all of them.
+const BACKENDS: [&str; 2] = ["cpu", "sim"];
+
+pub fn run(arguments: &Arguments) -> Outcome {
+    let entries = catalogue();
+    if !is_stdout(arguments.json.as_deref()) {
+        println!("{:<42} {:<10} {:<38} {:<8} forms", "op", "kind", "dtypes", "gradient");
+        for entry in &entries {
+            let dtypes: Vec<&str> = entry.dtypes.iter().map(|dtype| dtype.name()).collect();
+            let dtypes =
+                if dtypes.len() == raddle::DType::ALL.len() { "all".into() } else { dtypes.join(" ") };
+            let forms = [("f", true), ("f_", entry.in_place), ("f_out", entry.out)];
+            let forms: Vec<&str> = forms.iter().filter(|(_, has)| *has).map(|(form, _)| *form).collect();
+            println!(
+                "{:<42} {:<10} {dtypes:<38} {:<8} {}",
+                format!("{}{}", entry.name, entry.signature),
+                entry.kind.name(),
+                if entry.gradient { "yes" } else { "no" },
+                forms.join(" ")
+            );
+        }
+        println!("\n{} ops on {}.", entries.len(), BACKENDS.join(" and "));
+    }
+    let ops = entries
+        .iter()
+        .map(|entry| Op {
+            name: entry.name,
+            kind: entry.kind.name(),
+            dtypes: entry.dtypes.iter().map(|dtype| dtype.name()).collect(),
+            backends: BACKENDS.to_vec(),
+            gradient: entry.gradient,
+            in_place: entry.in_place,
+            out: entry.out,
+        })
+        .collect();
+    write_json(arguments.json.as_deref(), &Report { ops })
+}

@@ -1,0 +1,67 @@
+//! What the commands share: failures with exit codes, and JSON that is written whole or not at all.
+
+use serde::Serialize;
+use std::{fmt, fs, io::Write, path::Path};
+
+/// Why a command stops.
+#[derive(Debug)]
+pub enum Failure {
+    /// Wrong use or input: exit code 2.
+    Input(String),
+    /// Anything else: exit code 1.
+    Other(String),
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::Input(text) | Failure::Other(text) => f.write_str(text),
+        }
+    }
+}
+
+impl From<raddle::Error> for Failure {
+    fn from(error: raddle::Error) -> Failure {
+        match error {
+            raddle::Error::UnknownDevice { .. } => Failure::Input(error.to_string()),
+            error => Failure::Other(error.to_string()),
+        }
+    }
+}
+
+/// How commands end.
+pub type Outcome<T = ()> = Result<T, Failure>;
+
+/// Writes a file so that a full disk or a crash leaves either the whole file or none. `-` is standard output.
+pub fn write_whole(path: &Path, bytes: &[u8]) -> Outcome {
+    let failed = |error: std::io::Error| Failure::Input(format!("{}: {error}", path.display()));
+    if path == Path::new("-") {
+        return std::io::stdout().write_all(bytes).map_err(failed);
+    }
+    if path.exists() && !path.is_file() {
+        // A device or a pipe can't be replaced by renaming.
+        return fs::write(path, bytes).map_err(failed);
+    }
+    let mut partial = path.as_os_str().to_owned();
+    partial.push(format!(".{}.partial", std::process::id()));
+    let written = fs::File::create(&partial)
+        .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()))
+        .and_then(|()| fs::rename(&partial, path));
+    written.map_err(|error| {
+        _ = fs::remove_file(&partial);
+        failed(error)
+    })
+}
+
+/// Writes a report as JSON if a file was asked for.
+pub fn write_json(path: Option<&Path>, report: &impl Serialize) -> Outcome {
+    let Some(path) = path else { return Ok(()) };
+    let mut text = serde_json::to_string_pretty(report).map_err(|error| Failure::Other(error.to_string()))?;
+    text.push('\n');
+    write_whole(path, text.as_bytes())
+}
+
+/// Does the report go to standard output, so that nothing else may?
+pub fn is_stdout(path: Option<&Path>) -> bool {
+    path == Some(Path::new("-"))
+}
