@@ -2,8 +2,10 @@
 //! keeps its queue busy for as long as a test likes, so no test sleeps to get an order.
 
 use crate::{Cpu, CpuOptions, queue::Queues};
+use raddle_base::{DType, Dims, Layout};
 use raddle_hal::{
-    Address, Device, DeviceError, HostBytes, Kernel, Launch, Priority, QueueId, Slab, Submitted, Wait,
+    Address, Device, DeviceError, HostBytes, Kernel, KernelError, Launch, Operand, Priority, QueueId, Slab,
+    Submitted, View, Wait,
 };
 use std::sync::{
     Mutex,
@@ -136,6 +138,37 @@ fn a_panic_loses_the_device_and_hangs_nobody() {
         assert_eq!(unsafe { cpu.submit(Q1, sequence + 1, &[], &Launch::Nothing) }, Err(lost));
         assert_eq!(cpu.completed(Q1), sequence);
     }
+}
+
+#[test]
+fn an_error_of_a_queued_kernel_is_kept_until_asked_for() {
+    let cpu = device(1);
+    // Three indices into two elements, and room for the result.
+    let memory = Memory::new(&cpu, 64);
+    let view = |offset_bytes, dtype, count| View {
+        address: Address { offset_bytes, ..memory.address() },
+        dtype,
+        layout: Layout::contiguous(Dims::filled(count, 1)),
+    };
+    let operands = [
+        Operand::Out(view(48, DType::F32, 3)),
+        Operand::In(view(0, DType::F32, 2)),
+        Operand::In(view(16, DType::I64, 3)),
+    ];
+    let gather = Launch::Kernel { kernel: &Kernel::Gather { axis: 0 }, operands: &operands };
+    let fill = memory.fill(1); // Each index is 0x0101010101010101.
+    let error = KernelError::IndexOutOfRange { index: 0x0101_0101_0101_0101, position: 0, size: 2 };
+    assert_eq!(submit(&cpu, Q0, 1, &[], &fill), Submitted::Inline);
+    assert_eq!(submit(&cpu, Q0, 2, &[], &gather), Submitted::Queued);
+    run(&cpu, Q0, 1, &fill);
+    cpu.synchronize(Q0, 2).unwrap();
+    assert_eq!(cpu.take_kernel_error(Q0, 1), None);
+    assert_eq!(cpu.take_kernel_error(Q0, 2), Some(error));
+    assert_eq!(cpu.take_kernel_error(Q0, 2), None, "told once");
+    assert_eq!(submit(&cpu, Q0, 3, &[], &gather), Submitted::Inline);
+    // SAFETY: as in `run`.
+    assert_eq!(unsafe { cpu.run(Q0, 3, &gather) }, Err(error), "an inline one is told at once");
+    assert_eq!((cpu.take_kernel_error(Q0, 3), cpu.completed(Q0)), (None, 3));
 }
 
 #[test]
