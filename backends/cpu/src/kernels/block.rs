@@ -2,7 +2,6 @@
 //!
 //! A block is `rows` rows of `columns` elements; in packed memory the columns lie side by side.
 
-use super::level::{Level, leveled};
 use super::loops::by_size;
 
 /// A strided block: where its first element lies, and its steps, in bytes.
@@ -32,7 +31,7 @@ impl Block {
 ///
 /// # Safety
 /// - The block may be read, and `to` written for as many elements; they don't meet.
-pub unsafe fn pack(block: &Block, to: *mut u8, level: Level) {
+pub unsafe fn pack(block: &Block, to: *mut u8) {
     let from = block.start as *const u8;
     // SAFETY: as of this function: all addresses are those of the block's elements.
     unsafe {
@@ -43,8 +42,9 @@ pub unsafe fn pack(block: &Block, to: *mut u8, level: Level) {
             }
         } else if block.row_stride == block.size_bytes && block.column_stride != 0 {
             by_size!(block.size_bytes, T => transpose::<T>(
-                level, from.cast(), block.column_stride / size_of::<T>(), to.cast(), block.columns, block.columns,
-                block.rows, true,
+                Matrix { start: from.cast_mut().cast(), stride: block.column_stride / size_of::<T>() },
+                Matrix { start: to.cast(), stride: block.columns },
+                block.columns, block.rows, true,
             ));
         } else {
             by_size!(block.size_bytes, T => {
@@ -65,7 +65,7 @@ pub unsafe fn pack(block: &Block, to: *mut u8, level: Level) {
 ///
 /// # Safety
 /// - The block may be written, and `from` read for as many elements; they don't meet.
-pub unsafe fn unpack(from: *const u8, block: &Block, level: Level) {
+pub unsafe fn unpack(from: *const u8, block: &Block) {
     let to = block.start as *mut u8;
     // SAFETY: as of this function: all addresses are those of the block's elements.
     unsafe {
@@ -76,8 +76,9 @@ pub unsafe fn unpack(from: *const u8, block: &Block, level: Level) {
             }
         } else if block.row_stride == block.size_bytes {
             by_size!(block.size_bytes, T => transpose::<T>(
-                level, from.cast(), block.columns, to.cast(), block.column_stride / size_of::<T>(), block.rows,
-                block.columns, false,
+                Matrix { start: from.cast_mut().cast(), stride: block.columns },
+                Matrix { start: to.cast(), stride: block.column_stride / size_of::<T>() },
+                block.rows, block.columns, false,
             ));
         } else {
             by_size!(block.size_bytes, T => {
@@ -94,40 +95,149 @@ pub unsafe fn unpack(from: *const u8, block: &Block, level: Level) {
     }
 }
 
-leveled! {
-    /// `to[j][i] = from[i][j]` for `i` below `rows`, `j` below `columns`; strides in elements. With `along_from` it walks
-    /// along a few rows of `from` at a time, else along a few of `to`: along those whose stride is large, since lines a
-    /// large power of two apart share few places in a cache.
-    unsafe fn transpose<T: Copy>(from: *const T, from_stride: usize, to: *mut T, to_stride: usize, rows: usize,
-        columns: usize, along_from: bool) = transpose_body;
+/// Asks for the cache lines of a block that is packed or unpacked soon. Rows far apart are beyond what the hardware
+/// foresees, and each lies on a page of its own: on a virtual machine a transposing copy is nearly twice as fast so.
+pub fn prefetch(block: &Block) {
+    const LINE: usize = 64;
+    let (runs, stride, size_bytes) = if block.column_stride == block.size_bytes {
+        (block.rows, block.row_stride, block.columns * block.size_bytes)
+    } else if block.row_stride == block.size_bytes {
+        (block.columns, block.column_stride, block.rows * block.size_bytes)
+    } else {
+        return;
+    };
+    for run in 0..runs {
+        let start = block.start + run * stride;
+        for line in (start / LINE * LINE..start + size_bytes).step_by(LINE) {
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: a prefetch reads nothing, whatever the address.
+            unsafe {
+                use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+                _mm_prefetch::<_MM_HINT_T0>(line as *const i8);
+            }
+            #[cfg(not(target_arch = "x86_64"))]
+            let _ = line;
+        }
+    }
 }
 
-/// Elements of a square that is transposed in registers: 8 as AVX has eight lanes of 32 bits.
-const SQUARE: usize = 8;
+/// A matrix in memory; strides in elements.
+#[derive(Clone, Copy)]
+struct Matrix<T> {
+    start: *mut T,
+    stride: usize,
+}
 
+impl<T> Matrix<T> {
+    fn at(&self, i: usize, j: usize) -> *mut T {
+        self.start.wrapping_add(i * self.stride + j)
+    }
+}
+
+/// An element, and how a small square of it is transposed in registers.
+trait Square: Copy {
+    /// Rows and columns of the square.
+    const SIDE: usize;
+    /// # Safety
+    /// - `from` and `to` are squares of this side in their matrices, apart from each other.
+    unsafe fn transpose(from: Matrix<Self>, to: Matrix<Self>);
+}
+
+/// Through an array; the compiler keeps what it can in registers.
 #[inline(always)]
-unsafe fn transpose_body<T: Copy>(
-    from: *const T,
-    from_stride: usize,
-    to: *mut T,
-    to_stride: usize,
+unsafe fn transpose_square<T: Copy, const SIDE: usize>(from: Matrix<T>, to: Matrix<T>) {
+    for j in 0..SIDE {
+        for i in 0..SIDE {
+            // SAFETY: as of `Square::transpose`.
+            unsafe { to.at(j, i).write(from.at(i, j).read()) };
+        }
+    }
+}
+
+impl Square for u8 {
+    const SIDE: usize = 8;
+    #[inline(always)]
+    unsafe fn transpose(from: Matrix<u8>, to: Matrix<u8>) {
+        // SAFETY: as of this function.
+        unsafe { transpose_square::<u8, 8>(from, to) }
+    }
+}
+
+/// Squares of one vector a side: interleaving the lines `i` and `i + side / 2`, as often as `side` has bits, turns rows
+/// into columns (a perfect shuffle). SSE2, which every x86-64 has.
+#[cfg(target_arch = "x86_64")]
+macro_rules! square {
+    ($t:ident, $side:literal, $low:ident, $high:ident) => {
+        impl Square for $t {
+            const SIDE: usize = $side;
+            #[inline(always)]
+            unsafe fn transpose(from: Matrix<$t>, to: Matrix<$t>) {
+                use std::arch::x86_64::{_mm_loadu_si128, _mm_storeu_si128, $high, $low};
+                // SAFETY: as of this function; SSE2 is always there.
+                unsafe {
+                    let mut lines: [_; $side] =
+                        std::array::from_fn(|i| _mm_loadu_si128(from.at(i, 0).cast()));
+                    for _ in 0..($side as u32).ilog2() {
+                        lines = std::array::from_fn(|i| {
+                            let (a, b) = (lines[i / 2], lines[i / 2 + $side / 2]);
+                            if i % 2 == 0 { $low(a, b) } else { $high(a, b) }
+                        });
+                    }
+                    for (j, line) in lines.into_iter().enumerate() {
+                        _mm_storeu_si128(to.at(j, 0).cast(), line);
+                    }
+                }
+            }
+        }
+    };
+}
+#[cfg(target_arch = "x86_64")]
+square!(u16, 8, _mm_unpacklo_epi16, _mm_unpackhi_epi16);
+#[cfg(target_arch = "x86_64")]
+square!(u32, 4, _mm_unpacklo_epi32, _mm_unpackhi_epi32);
+#[cfg(target_arch = "x86_64")]
+square!(u64, 2, _mm_unpacklo_epi64, _mm_unpackhi_epi64);
+
+#[cfg(not(target_arch = "x86_64"))]
+macro_rules! square {
+    ($t:ident, $side:literal) => {
+        impl Square for $t {
+            const SIDE: usize = $side;
+            #[inline(always)]
+            unsafe fn transpose(from: Matrix<$t>, to: Matrix<$t>) {
+                // SAFETY: as of this function.
+                unsafe { transpose_square::<$t, $side>(from, to) }
+            }
+        }
+    };
+}
+#[cfg(not(target_arch = "x86_64"))]
+square!(u16, 8);
+#[cfg(not(target_arch = "x86_64"))]
+square!(u32, 4);
+#[cfg(not(target_arch = "x86_64"))]
+square!(u64, 2);
+
+/// `to[j][i] = from[i][j]` for `i` below `rows`, `j` below `columns`. With `along_from` it walks along a few rows of
+/// `from` at a time, else along a few of `to`: along those whose stride is large, since lines a large power of two apart
+/// share few places in a cache.
+///
+/// # Safety
+/// - The elements are inside of live memory; the two don't meet.
+unsafe fn transpose<T: Square>(
+    from: Matrix<T>,
+    to: Matrix<T>,
     rows: usize,
     columns: usize,
     along_from: bool,
 ) {
-    let whole = |count: usize| count / SQUARE * SQUARE;
+    let part = |matrix: Matrix<T>, i, j| Matrix { start: matrix.at(i, j), stride: matrix.stride };
+    let whole = |count: usize| count / T::SIDE * T::SIDE;
     // SAFETY: all indices are below `rows` and `columns`.
-    let square = |i: usize, j: usize| unsafe {
-        let read = |row: usize| from.add((i + row) * from_stride + j).cast::<[T; SQUARE]>().read_unaligned();
-        let lines: [[T; SQUARE]; SQUARE] = std::array::from_fn(read);
-        for column in 0..SQUARE {
-            let line: [T; SQUARE] = std::array::from_fn(|row| lines[row][column]);
-            to.add((j + column) * to_stride + i).cast::<[T; SQUARE]>().write_unaligned(line);
-        }
-    };
+    let square = |i: usize, j: usize| unsafe { T::transpose(part(from, i, j), part(to, j, i)) };
     let (outer, inner) = if along_from { (rows, columns) } else { (columns, rows) };
-    for a in (0..whole(outer)).step_by(SQUARE) {
-        for b in (0..whole(inner)).step_by(SQUARE) {
+    for a in (0..whole(outer)).step_by(T::SIDE) {
+        for b in (0..whole(inner)).step_by(T::SIDE) {
             if along_from { square(a, b) } else { square(b, a) }
         }
     }
@@ -135,7 +245,7 @@ unsafe fn transpose_body<T: Copy>(
         for i in rows {
             for j in columns.clone() {
                 // SAFETY: all indices are below `rows` and `columns`.
-                unsafe { to.add(j * to_stride + i).write(from.add(i * from_stride + j).read()) };
+                unsafe { to.at(j, i).write(from.at(i, j).read()) };
             }
         }
     };

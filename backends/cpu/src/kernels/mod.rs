@@ -7,6 +7,7 @@
 mod axis;
 mod block;
 mod convert;
+mod fill;
 mod few_rows;
 mod index;
 mod layer_norm;
@@ -16,10 +17,13 @@ mod math;
 mod matmul;
 mod plan;
 mod pointwise;
+mod random;
 mod reduce;
 mod softmax;
 mod sort;
 mod sparse;
+#[cfg(test)]
+mod structured_tests;
 #[cfg(test)]
 mod testing;
 mod view;
@@ -41,8 +45,18 @@ pub unsafe fn execute(kernel: &Kernel, operands: &[Operand], threads: Threads) -
                 pointwise::execute(program, *compute, params, *groups, operands, threads);
                 Ok(())
             }
-            Iota { .. } | Random { .. } | Triangle { .. } => {
-                unimplemented!("{}", kernel.name())
+            Iota { start, step } => {
+                fill::iota(operands[0].view(), *start, *step, threads);
+                Ok(())
+            }
+            Random { distribution, key, counter } => {
+                let probability = operands.get(1).map(Operand::view);
+                random::execute(*distribution, *key, *counter, operands[0].view(), probability, threads);
+                Ok(())
+            }
+            Triangle { upper, diagonal } => {
+                fill::triangle(operands[0].view(), operands[1].view(), *upper, *diagonal, threads);
+                Ok(())
             }
             Reduce { .. } | ArgReduce { .. } | CumSum { .. } => reduce::execute(kernel, operands, threads),
             MatMul { .. } => matmul::execute(kernel, operands, threads),

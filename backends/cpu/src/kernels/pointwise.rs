@@ -6,7 +6,7 @@
 //! belongs in strided outputs is written there. So DRAM is read and written once, by whole lines, whatever the program
 //! and the strides, and an element's result can't depend on how the work was cut (T8).
 
-use super::block::{Block, pack, unpack};
+use super::block::{Block, pack, prefetch, unpack};
 use super::level::{Level, LoopFn};
 use super::loops::{self, Single};
 use super::plan::{Class, Plan, Step};
@@ -327,7 +327,6 @@ impl Launch {
         debug_assert_eq!(scratch.pointers.len(), self.slot_count, "cpu: slots of a plan");
         scratch.bases.clear();
         scratch.bases.resize(operands.len(), 0);
-        let level = self.level.expect("prepare has set it");
 
         let (mut column_block, mut line) = (blocks.start % self.across, blocks.start / self.across);
         let mut first = true;
@@ -350,10 +349,11 @@ impl Launch {
                     rows,
                 }
             };
+            self.prefetch_after(&block, column_block, line);
             if self.moves {
                 // SAFETY: the blocks are parts of the operands; an input that is the output's view is moved in place
                 // through a register.
-                unsafe { self.move_block(&block(0), &block(1), register, level) };
+                unsafe { self.move_block(&block(0), &block(1), register) };
             } else {
                 for (index, access) in self.accesses.iter().enumerate() {
                     // Outputs come first among operands, inputs among slots.
@@ -365,7 +365,7 @@ impl Launch {
                         Access::Packed(number) => {
                             if index >= self.outputs {
                                 // SAFETY: the block is part of the operand; a register has room for a block.
-                                unsafe { pack(&block(index), register(number), level) };
+                                unsafe { pack(&block(index), register(number)) };
                             }
                             register(number)
                         }
@@ -385,7 +385,7 @@ impl Launch {
                         && !fault!(no_copy_back)
                     {
                         // SAFETY: the block is part of the operand; the register holds all of it.
-                        unsafe { unpack(register(number), &block(index), level) };
+                        unsafe { unpack(register(number), &block(index)) };
                     }
                 }
             }
@@ -397,9 +397,28 @@ impl Launch {
         }
     }
 
+    /// Prefetches the operands of the block after this one that aren't read straight on.
+    fn prefetch_after(&self, block: &impl Fn(usize) -> Block, column_block: usize, line: usize) {
+        let Some(row_axis) = self.row_axis else { return };
+        let (axis, step) = if column_block + 1 < self.across {
+            (0, self.columns)
+        } else if line % self.down + 1 < self.down && self.across == 1 {
+            (row_axis, self.rows)
+        } else {
+            return;
+        };
+        for (index, operand) in self.geometry.operands.iter().enumerate() {
+            if self.accesses[index] != Access::Direct {
+                let mut next = block(index);
+                next.start += step * operand.strides[axis];
+                prefetch(&next);
+            }
+        }
+    }
+
     /// # Safety
     /// - The blocks are those of the one output and the one input.
-    unsafe fn move_block(&self, to: &Block, from: &Block, register: impl Fn(usize) -> *mut u8, level: Level) {
+    unsafe fn move_block(&self, to: &Block, from: &Block, register: impl Fn(usize) -> *mut u8) {
         // SAFETY: as of this function; registers have room for a block.
         unsafe {
             match (self.accesses[0], self.accesses[1]) {
@@ -407,11 +426,11 @@ impl Launch {
                     (to.start as *mut u8)
                         .copy_from(from.start as *const u8, to.columns * to.rows * to.size_bytes);
                 }
-                (Access::Direct, Access::Packed(_)) => pack(from, to.start as *mut u8, level),
-                (Access::Packed(_), Access::Direct) => unpack(from.start as *const u8, to, level),
+                (Access::Direct, Access::Packed(_)) => pack(from, to.start as *mut u8),
+                (Access::Packed(_), Access::Direct) => unpack(from.start as *const u8, to),
                 (Access::Packed(number), Access::Packed(_)) => {
-                    pack(from, register(number), level);
-                    unpack(register(number), to, level);
+                    pack(from, register(number));
+                    unpack(register(number), to);
                 }
             }
         }

@@ -97,9 +97,4 @@ impl Geometry {
             }
         }
     }
-
-    /// How many elements.
-    pub fn element_count(&self) -> usize {
-        self.sizes[..self.rank].iter().product()
-    }
 }

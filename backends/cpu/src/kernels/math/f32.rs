@@ -13,10 +13,23 @@ use std::marker::PhantomData;
 const ROUND: f32 = 12_582_912.0; // 1.5 · 2^23
 const ROUND_F64: f64 = 6_755_399_441_055_744.0; // 1.5 · 2^52
 
-/// Horner's scheme, the constant first.
+/// A polynomial, the constant first, by Estrin's scheme: neighbours are paired, then the pairs, so that the chain of
+/// operations that wait for each other is short.
 macro_rules! polynomial {
-    ($x:expr, $c:expr) => { $c };
-    ($x:expr, $c:expr, $($rest:expr),+) => { $c + $x * polynomial!($x, $($rest),+) };
+    ($x:expr, $c:expr $(,)?) => { $c };
+    ($x:expr, $($c:expr),+ $(,)?) => {{
+        let x = $x;
+        polynomial!(@pair x, x * x; ; $($c),+)
+    }};
+    (@pair $x:ident, $square:expr; $($done:expr),*; $a:expr, $b:expr, $($rest:expr),+) => {
+        polynomial!(@pair $x, $square; $($done,)* $a + $x * $b; $($rest),+)
+    };
+    (@pair $x:ident, $square:expr; $($done:expr),*; $a:expr, $b:expr) => {
+        polynomial!($square, $($done,)* $a + $x * $b)
+    };
+    (@pair $x:ident, $square:expr; $($done:expr),*; $a:expr) => {
+        polynomial!($square, $($done,)* $a)
+    };
 }
 
 /// eˣ: `x = n ln 2 + r`, then 2ⁿ (1 + r + r² p(r)), the power of two in two steps so that subnormal results are rounded

@@ -1,0 +1,287 @@
+//! Random numbers: Philox4x32-10 (J. Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011) by the position
+//! of an element in row-major order, so that no layout, thread or cut into parts can change a value (T8).
+
+use super::fill::{CHUNK_COUNT, Chunk, fill, read_range};
+use super::level::{Level, leveled};
+use super::math;
+use crate::threads::Threads;
+use raddle_base::{DType, Element};
+use raddle_hal::View;
+use raddle_op::Distribution;
+use std::ops::Range;
+
+/// A block makes the words of two elements.
+const BLOCK_COUNT: usize = CHUNK_COUNT / 2;
+
+/// The words of a chunk: word `w` of its block `b` is `words[w][b]`.
+type Words = [[u32; BLOCK_COUNT]; 4];
+
+/// One block.
+#[inline(always)]
+fn philox(counter: u64, key: u64) -> [u32; 4] {
+    let [mut a, mut b, mut c, mut d] = [counter as u32, (counter >> 32) as u32, 0, 0];
+    let [mut k, mut l] = [key as u32, (key >> 32) as u32];
+    for _ in 0..10 {
+        let (x, y) = (u64::from(a) * 0xd251_1f53, u64::from(c) * 0xcd9e_8d57);
+        [a, b, c, d] = [(y >> 32) as u32 ^ b ^ k, y as u32, (x >> 32) as u32 ^ d ^ l, x as u32];
+        (k, l) = (k.wrapping_add(0x9e37_79b9), l.wrapping_add(0xbb67_ae85));
+    }
+    [a, b, c, d]
+}
+
+leveled! {
+    /// Words of the blocks from `counter` on.
+    unsafe fn draw(words: &mut Words, counter: u64, key: u64) = draw_body;
+}
+
+#[inline(always)]
+unsafe fn draw_body(words: &mut Words, counter: u64, key: u64) {
+    let [a, b, c, d] = words;
+    for (index, (((a, b), c), d)) in a.iter_mut().zip(b).zip(c).zip(d).enumerate() {
+        [*a, *b, *c, *d] = philox(counter.wrapping_add(index as u64), key);
+    }
+}
+
+/// How an element is made from its 64 bits, low and high word.
+trait Map: Copy + Sync {
+    /// What is made.
+    type Value: Element + Default;
+    /// Makes it.
+    fn map(self, low: u32, high: u32) -> Self::Value;
+}
+
+leveled! {
+    /// The elements of a chunk, two a block.
+    unsafe fn map<M: Map>(map: M, words: &Words, to: &mut [M::Value; CHUNK_COUNT]) = map_body;
+}
+
+#[inline(always)]
+unsafe fn map_body<M: Map>(map: M, words: &Words, to: &mut [M::Value; CHUNK_COUNT]) {
+    let [a, b, c, d] = words;
+    let (mut even, mut odd) = ([M::Value::default(); BLOCK_COUNT], [M::Value::default(); BLOCK_COUNT]);
+    for (value, (low, high)) in even.iter_mut().zip(a.iter().zip(b)) {
+        *value = map.map(*low, *high);
+    }
+    for (value, (low, high)) in odd.iter_mut().zip(c.iter().zip(d)) {
+        *value = map.map(*low, *high);
+    }
+    for (pair, (even, odd)) in to.as_chunks_mut::<2>().0.iter_mut().zip(even.iter().zip(&odd)) {
+        *pair = [*even, *odd];
+    }
+}
+
+/// The upper 24 bits, as a number of [0, 1).
+#[inline(always)]
+fn unit_f32(word: u32) -> f32 {
+    (word >> 8) as i32 as f32 * (1.0 / 16_777_216.0)
+}
+
+/// The upper 53 bits, as a number of [0, 1).
+#[inline(always)]
+fn unit_f64(low: u32, high: u32) -> f64 {
+    (bits(low, high) >> 11) as f64 * (1.0 / 9_007_199_254_740_992.0)
+}
+
+#[inline(always)]
+fn bits(low: u32, high: u32) -> u64 {
+    u64::from(low) | u64::from(high) << 32
+}
+
+/// Defines a distribution's map: its parameters, and the element made from the low and the high word.
+macro_rules! maps {
+    ($($name:ident { $($field:ident),* } -> $t:ident, |$low:ident, $high:ident| $body:expr;)*) => { $(
+        #[derive(Clone, Copy)]
+        struct $name { $($field: $t),* }
+        impl Map for $name {
+            type Value = $t;
+            #[inline(always)]
+            fn map(self, $low: u32, $high: u32) -> $t {
+                let $name { $($field),* } = self;
+                $body
+            }
+        }
+    )* };
+}
+maps! {
+    UniformF32 { low, range, last } -> f32, |_low, high| (low + range * unit_f32(high)).min(last);
+    UniformF64 { low, range, last } -> f64, |lower, high| (low + range * unit_f64(lower, high)).min(last);
+    NormalF32 { mean, std } -> f32, |low, high| {
+        let radius = (-2.0 * math::f32::log(1.0 - unit_f32(low))).sqrt();
+        mean + std * (radius * math::f32::cos_turns(unit_f32(high)))
+    };
+    NormalF64 { mean, std } -> f64, |low, high| {
+        let unit = |word| (f64::from(word) + 0.5) * (1.0 / 4_294_967_296.0);
+        mean + std * ((-2.0 * (1.0 - unit(low)).ln()).sqrt() * (std::f64::consts::TAU * unit(high)).cos())
+    };
+    ExponentialF32 { rate } -> f32, |_low, high| (0.0 - math::f32::log(1.0 - unit_f32(high))) / rate;
+    ExponentialF64 { rate } -> f64, |low, high| (0.0 - (1.0 - unit_f64(low, high)).ln()) / rate;
+    UnitF32 {} -> f32, |_low, high| unit_f32(high);
+    UnitF64 {} -> f64, |low, high| unit_f64(low, high);
+}
+
+/// `low + (w · range) / 2^64`; a range of 0 stands for 2^64.
+#[derive(Clone, Copy)]
+struct Integer {
+    low: i64,
+    range: u64,
+}
+impl Map for Integer {
+    type Value = i64;
+    #[inline(always)]
+    fn map(self, low: u32, high: u32) -> i64 {
+        let bits = bits(low, high);
+        let scaled = ((u128::from(bits) * u128::from(self.range)) >> 64) as u64;
+        self.low.wrapping_add(if self.range == 0 { bits } else { scaled } as i64)
+    }
+}
+
+/// Runs `Kernel::Random`.
+///
+/// # Safety
+/// - As of [`super::execute`].
+pub unsafe fn execute(
+    distribution: Distribution,
+    key: u64,
+    counter: u64,
+    out: &View,
+    probability: Option<&View>,
+    threads: Threads,
+) {
+    let stream = Stream { key, counter };
+    let double = out.dtype == DType::F64;
+    // SAFETY: as of this function.
+    unsafe {
+        match distribution {
+            Distribution::Uniform { low, high } if double => {
+                let (range, last) = ((high - low).min(f64::MAX), last_below(low, high, DType::F64));
+                stream.fill(out, threads, UniformF64 { low, range, last });
+            }
+            Distribution::Uniform { low, high } => {
+                let last = last_below(low, high, out.dtype) as f32;
+                let (low, range) = (low as f32, ((high - low) as f32).min(f32::MAX));
+                stream.fill(out, threads, UniformF32 { low, range, last });
+            }
+            Distribution::Normal { mean, std } if double => {
+                stream.fill(out, threads, NormalF64 { mean, std })
+            }
+            Distribution::Normal { mean, std } => {
+                stream.fill(out, threads, NormalF32 { mean: mean as f32, std: std as f32 });
+            }
+            Distribution::Exponential { rate } if double => {
+                stream.fill(out, threads, ExponentialF64 { rate })
+            }
+            Distribution::Exponential { rate } => {
+                stream.fill(out, threads, ExponentialF32 { rate: rate as f32 });
+            }
+            Distribution::Bernoulli { p } if double => {
+                stream.bernoulli(out, p, probability, threads, UnitF64 {})
+            }
+            Distribution::Bernoulli { p } => stream.bernoulli(out, p, probability, threads, UnitF32 {}),
+            Distribution::Integer { low, high } => {
+                let range = high.wrapping_sub(low) as u64;
+                stream.fill(out, threads, Integer { low, range });
+            }
+        }
+    }
+}
+
+/// The largest number of a dtype below `high`; `low` if that is less.
+fn last_below(low: f64, high: f64, dtype: DType) -> f64 {
+    use half::{bf16, f16};
+    macro_rules! last {
+        ($t:ident, $to:expr, $from:expr) => {{
+            let mut last: $t = $to;
+            // A step down in value is one down in the bits of a positive number, one up in those of a negative.
+            while $from(last) >= high {
+                let bits = last.to_bits();
+                last = if $from(last) > 0.0 {
+                    $t::from_bits(bits - 1)
+                } else if $from(last) == 0.0 {
+                    -$t::from_bits(1)
+                } else {
+                    $t::from_bits(bits + 1)
+                };
+            }
+            $from(last)
+        }};
+    }
+    let last = match dtype {
+        DType::F64 => last!(f64, high, |x: f64| x),
+        DType::F16 => last!(f16, f16::from_f64(high), f16::to_f64),
+        DType::BF16 => last!(bf16, bf16::from_f64(high), bf16::to_f64),
+        _ => last!(f32, high as f32, f64::from),
+    };
+    last.max(low)
+}
+
+/// Where the numbers come from.
+#[derive(Clone, Copy)]
+struct Stream {
+    key: u64,
+    counter: u64,
+}
+
+impl Stream {
+    /// The elements of a chunk whose first position is a multiple of its length.
+    fn chunk<M: Map>(self, first: usize, of: M, to: &mut [M::Value; CHUNK_COUNT]) {
+        let mut words = [[0; BLOCK_COUNT]; 4];
+        let (level, counter) = (Level::best(), self.counter.wrapping_add(first as u64 / 2));
+        // SAFETY: the level is this machine's.
+        unsafe {
+            draw(level, &mut words, counter, self.key);
+            map::<M>(level, of, &words, to);
+        }
+    }
+
+    /// # Safety
+    /// - The view is live and nobody else touches it.
+    unsafe fn fill<M: Map>(self, out: &View, threads: Threads, of: M) {
+        let make = |range: Range<usize>, to: *mut u8| {
+            let mut values = [M::Value::default(); CHUNK_COUNT];
+            self.chunk(range.start, of, &mut values);
+            // SAFETY: there is room for the range.
+            unsafe {
+                to.copy_from_nonoverlapping(values.as_ptr().cast(), range.len() * size_of::<M::Value>())
+            };
+        };
+        // SAFETY: as of this function; `make` writes the range.
+        unsafe { fill(out, M::Value::DTYPE, threads, make) }
+    }
+
+    /// # Safety
+    /// - The views are live; nobody else touches the first, nobody writes the second.
+    unsafe fn bernoulli<M: Map>(
+        self,
+        out: &View,
+        p: f64,
+        probability: Option<&View>,
+        threads: Threads,
+        unit: M,
+    ) where
+        M::Value: Into<f64>,
+    {
+        let make = |range: Range<usize>, to: *mut u8| {
+            let mut values = [M::Value::default(); CHUNK_COUNT];
+            self.chunk(range.start, unit, &mut values);
+            let mut probabilities = Chunk::new();
+            if let Some(view) = probability {
+                // SAFETY: the view is live; a chunk has room for the range.
+                unsafe { read_range(view, range.clone(), DType::F64, probabilities.start()) };
+            }
+            let probabilities = probabilities.start().cast::<f64>();
+            for (index, value) in values[..range.len()].iter().enumerate() {
+                // SAFETY: `index` is inside of the range, for which both have room.
+                unsafe {
+                    let p = if probability.is_some() { probabilities.add(index).read() } else { p };
+                    to.add(index).write(u8::from((*value).into() < p));
+                }
+            }
+        };
+        // SAFETY: as of this function; `make` writes the range.
+        unsafe { fill(out, DType::Bool, threads, make) }
+    }
+}
+
+#[cfg(test)]
+#[path = "random_tests.rs"]
+mod tests;

@@ -1,0 +1,157 @@
+//! Known answers, the documented formulas element by element, ranges, moments, layouts.
+
+use super::*;
+use crate::kernels::testing::{Rng, Tensor};
+use raddle_base::{Dims, Scalar};
+
+fn run(distribution: Distribution, out: &mut Tensor, probability: Option<&Tensor>) -> Vec<Scalar> {
+    let view = *out.output().view();
+    let probability = probability.map(|tensor| tensor.view());
+    // SAFETY: live views.
+    unsafe {
+        execute(distribution, 0x1234_5678_9abc_def0, u64::MAX - 3, &view, probability.as_ref(), Threads(2))
+    };
+    assert!(out.guards_hold());
+    out.read()
+}
+
+fn vector(count: usize) -> Dims {
+    Dims::new(&[count]).expect("one axis")
+}
+
+#[test]
+fn philox_gives_the_known_answers_of_its_authors() {
+    // kat_vectors of Random123: counter 0 and key 0.
+    assert_eq!(philox(0, 0), [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8]);
+}
+
+#[test]
+fn elements_follow_the_documented_formulas() {
+    let bits = |i: usize| {
+        let words = philox((u64::MAX - 3).wrapping_add(i as u64 / 2), 0x1234_5678_9abc_def0);
+        u64::from(words[i % 2 * 2]) | u64::from(words[i % 2 * 2 + 1]) << 32
+    };
+    let count = 1500;
+    let out = |dtype| Tensor::packed(dtype, vector(count));
+    let uniform = run(Distribution::Uniform { low: -1.0, high: 3.0 }, &mut out(DType::F64), None);
+    let normal = run(Distribution::Normal { mean: 1.0, std: 2.0 }, &mut out(DType::F32), None);
+    let integer = run(Distribution::Integer { low: -3, high: 4 }, &mut out(DType::I64), None);
+    let exponential = run(Distribution::Exponential { rate: 2.0 }, &mut out(DType::F32), None);
+    for i in 0..count {
+        let w = bits(i);
+        assert_eq!(uniform[i].to_f64(), -1.0 + 4.0 * ((w >> 11) as f64 / 2f64.powi(53)));
+        let (u1, u2) = ((w as u32 >> 8) as f64 / 2f64.powi(24), (w >> 40) as f64 / 2f64.powi(24));
+        let expected = 1.0 + 2.0 * (-2.0 * (1.0 - u1).ln()).sqrt() * (std::f64::consts::TAU * u2).cos();
+        assert!((normal[i].to_f64() - expected).abs() < 2e-6, "{i}: {:?} {expected}", normal[i]);
+        assert_eq!(integer[i].to_i64(), -3 + ((u128::from(w) * 7) >> 64) as i64);
+        assert!((exponential[i].to_f64() + (1.0 - u2).ln() / 2.0).abs() < 1e-6);
+    }
+}
+
+#[test]
+fn values_depend_on_the_position_only() {
+    let distributions = [
+        (Distribution::Normal { mean: 0.0, std: 1.0 }, DType::F32),
+        (Distribution::Uniform { low: 0.0, high: 1.0 }, DType::BF16),
+        (Distribution::Normal { mean: 0.0, std: 1.0 }, DType::F64),
+        (Distribution::Exponential { rate: 1.0 }, DType::F16),
+        (Distribution::Integer { low: i64::MIN, high: i64::MAX }, DType::I64),
+        (Distribution::Bernoulli { p: 0.3 }, DType::Bool),
+    ];
+    for (seed, shape) in
+        [[4, 2, 3].as_slice(), &[3, 7], &[1], &[300, 301], &[7, 1, 129]].into_iter().enumerate()
+    {
+        for (distribution, dtype) in distributions {
+            let shape = Dims::new(shape).expect("few axes");
+            let packed = run(distribution, &mut Tensor::packed(dtype, shape), None);
+            let rng = &mut Rng(seed as u64);
+            for _ in 0..4 {
+                let strided = run(distribution, &mut Tensor::random(rng, dtype, shape, false), None);
+                assert_eq!(strided, packed, "{distribution:?} {dtype} {shape:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn uniform_never_gives_its_upper_bound() {
+    for dtype in [DType::F16, DType::BF16, DType::F32, DType::F64] {
+        for (low, high) in
+            [(0.0, 1.0), (-1.0, 0.0), (1.0, 1.0 + 1e-6), (-2.0, -1.0), (1e4, 1.0001e4), (-3e38, 3e38)]
+        {
+            if dtype == DType::F16 && high > 1e5 {
+                continue;
+            }
+            let values =
+                run(Distribution::Uniform { low, high }, &mut Tensor::packed(dtype, vector(70_000)), None);
+            for value in values {
+                let value = value.to_f64();
+                assert!(value < high && value.is_finite(), "{dtype} [{low}, {high}): {value}");
+            }
+        }
+    }
+}
+
+#[test]
+fn moments_are_right() {
+    let count = 200_000;
+    let moments = |distribution, dtype| {
+        let values = run(distribution, &mut Tensor::packed(dtype, vector(count)), None);
+        let mean = values.iter().map(|x| x.to_f64()).sum::<f64>() / count as f64;
+        let variance = values.iter().map(|x| (x.to_f64() - mean).powi(2)).sum::<f64>() / count as f64;
+        (mean, variance)
+    };
+    for dtype in [DType::F16, DType::BF16, DType::F32, DType::F64] {
+        for (distribution, mean, variance) in [
+            (Distribution::Uniform { low: -1.0, high: 1.0 }, 0.0, 1.0 / 3.0),
+            (Distribution::Normal { mean: 0.5, std: 2.0 }, 0.5, 4.0),
+            (Distribution::Exponential { rate: 2.0 }, 0.5, 0.25),
+            (Distribution::Bernoulli { p: 0.25 }, 0.25, 0.1875),
+        ] {
+            let (found_mean, found_variance) = moments(distribution, dtype);
+            assert!((found_mean - mean).abs() < 0.02, "{distribution:?} {dtype}: mean {found_mean}");
+            assert!(
+                (found_variance / variance - 1.0).abs() < 0.02,
+                "{distribution:?} {dtype}: variance {found_variance}"
+            );
+        }
+    }
+}
+
+#[test]
+fn integers_keep_to_their_range() {
+    let draw = |low, high, dtype, count| {
+        let values =
+            run(Distribution::Integer { low, high }, &mut Tensor::packed(dtype, vector(count)), None);
+        values.into_iter().map(Scalar::to_i64).collect::<Vec<i64>>()
+    };
+    let mut seen = draw(1 << 24, (1 << 24) + 3, DType::I32, 10_000);
+    seen.sort_unstable();
+    seen.dedup();
+    assert_eq!(seen, [1 << 24, (1 << 24) + 1, (1 << 24) + 2]);
+    let mut seen = draw(1 << 41, (1 << 41) + 500, DType::I64, 10_000);
+    seen.sort_unstable();
+    seen.dedup();
+    assert!(seen.len() >= 499 && seen[0] >= 1 << 41 && *seen.last().expect("some") < (1 << 41) + 500);
+    let seven = draw(-3, 4, DType::I64, 70_000);
+    for value in -3..4 {
+        let count = seven.iter().filter(|x| **x == value).count();
+        assert!((9_500..10_500).contains(&count), "{value}: {count}");
+    }
+    let wide = draw(i64::MIN, i64::MAX, DType::I64, 10_000);
+    assert!(wide.iter().any(|x| *x < 0) && wide.iter().any(|x| *x > 0) && !wide.contains(&i64::MAX));
+}
+
+#[test]
+fn an_expanded_probability_is_read_where_it_lies() {
+    let shape = Dims::new(&[4, 3, 2]).expect("three axes");
+    let strides = Dims::new(&[0, 0, 1]).expect("three axes");
+    for dtype in [DType::F16, DType::F32, DType::F64] {
+        let mut p = Tensor::new(dtype, raddle_base::Layout::new(shape, strides, 3));
+        p.write(|i| Scalar::Float([0.0, 1.0][i % 2]));
+        let coins = run(Distribution::Bernoulli { p: 0.5 }, &mut Tensor::packed(DType::U8, shape), Some(&p));
+        for (i, coin) in coins.into_iter().enumerate() {
+            assert_eq!(coin, Scalar::Int(i as i64 % 2));
+        }
+    }
+}
