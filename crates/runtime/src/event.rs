@@ -32,10 +32,10 @@ impl Event {
     }
 
     /// Is everything complete that was on the stream when it was last recorded? False before the first record.
-    /// Doesn't block.
+    /// Doesn't block; sees to it that the work gets going.
     pub fn query(&self) -> bool {
         match self.tick() {
-            Some((device, tick)) => device.is_complete(tick),
+            Some((device, tick)) => device.opened(tick.slot()).query(tick.sequence()),
             None => fault!(event_born_complete),
         }
     }

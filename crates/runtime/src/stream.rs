@@ -128,6 +128,15 @@ impl StreamInner {
         completed
     }
 
+    /// Is a sequence number complete? If not, makes sure that it will be without another call.
+    pub(crate) fn query(&self, sequence: u64) -> bool {
+        let complete = self.is_complete(sequence);
+        if !complete {
+            self.device.hal.flush(self.queue());
+        }
+        complete
+    }
+
     /// Blocks until a sequence number is complete. Holds no lock.
     pub(crate) fn synchronize(&self, sequence: u64) -> Result<()> {
         if self.is_complete(sequence) {
@@ -217,7 +226,7 @@ impl Stream {
 
     /// Is everything complete that has been put on it? An open but empty command buffer is. Doesn't block.
     pub fn query(self) -> bool {
-        self.0.is_complete(self.0.latest().sequence())
+        self.0.query(self.0.latest().sequence())
     }
 
     /// Blocks until everything that has been put on it is complete; waits for no other stream but for what that work
