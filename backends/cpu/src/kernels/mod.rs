@@ -7,8 +7,8 @@
 mod axis;
 mod block;
 mod convert;
-mod fill;
 mod few_rows;
+mod fill;
 mod index;
 mod layer_norm;
 mod level;
@@ -22,6 +22,8 @@ mod reduce;
 mod softmax;
 mod sort;
 mod sparse;
+#[cfg(test)]
+mod perf_tmp;
 #[cfg(test)]
 mod structured_tests;
 #[cfg(test)]

@@ -9,7 +9,7 @@
 use super::block::{Block, pack, prefetch, unpack};
 use super::level::{Level, LoopFn};
 use super::loops::{self, Single};
-use super::plan::{Class, Plan, Step};
+use super::plan::{Class, Plan, Step, scalar_bits};
 use super::view::{Geometry, Strided, start_bytes};
 use crate::threads::Threads;
 use raddle_base::{DType, MAX_RANK, Scalar};
@@ -64,14 +64,10 @@ pub unsafe fn execute_at(
         if operands[0].view().layout.is_empty() {
             continue;
         }
-        if let Some((run, addresses, count)) = single_loop(program, compute, operands, level) {
-            parts(count, PART_COUNT, threads, |range| {
-                let address = |operand: usize| {
-                    let (address, size_bytes) = addresses[operand];
-                    (address + range.start * size_bytes) as *mut u8
-                };
-                // SAFETY: all operands are packed and as long; the output is no input.
-                unsafe { run(address(0), address(1), address(2), std::ptr::null(), range.len()) };
+        if let Some(single) = SingleLoop::of(program, compute, params, operands, level) {
+            parts(single.count, PART_COUNT, threads, |range| {
+                // SAFETY: as of this function.
+                unsafe { single.run(range) }
             });
             continue;
         }
@@ -98,41 +94,126 @@ fn parts(count: usize, part: usize, threads: Threads, body: impl Fn(Range<usize>
     threads.for_each_part(count.div_ceil(part), |index| body(index * part..count.min((index + 1) * part)));
 }
 
-/// The most common launch, without any preparation: one loop over packed operands of the compute dtype, none of them
-/// both input and output. Gives the loop, addresses and element sizes of output and inputs, and how many elements.
-fn single_loop(
-    program: &Program,
-    compute: DType,
-    operands: &[Operand],
-    level: Level,
-) -> Option<(LoopFn, [(usize, usize); 3], usize)> {
-    let view = |index: usize| operands[index].view();
-    let run = match *program.insts() {
-        [Inst::Input(0)] => (view(0).dtype == view(1).dtype && compute == view(0).dtype.compute())
-            .then(|| loops::copied(view(0).dtype.size_bytes(), level)),
-        [Inst::Input(0), Inst::Unary(op, Id(0))] => {
-            (view(0).dtype == compute && view(1).dtype == compute).then(|| loops::unary(op, compute, level))
-        }
-        [Inst::Input(0), Inst::Input(1), Inst::Binary(op, Id(0), Id(1))] => {
-            (view(0).dtype == compute && view(1).dtype == compute && view(2).dtype == compute)
-                .then(|| loops::binary(op, compute, Single::None, level))
-        }
-        _ => None,
-    }?;
-    // One output: the last instruction, since nothing is recorded that no output needs.
-    if program.outputs().len() != 1 || program.outputs()[0].0 as usize + 1 != program.insts().len() {
-        return None;
-    }
-    let mut addresses = [(0, 0); 3];
-    for (operand, address) in operands.iter().zip(&mut addresses) {
-        let view = operand.view();
-        if !view.layout.is_contiguous() {
+/// The most common launches, without any preparation: one loop over packed operands of the compute dtype, and scalars.
+struct SingleLoop {
+    loop_: LoopFn,
+    count: usize,
+    out: usize,
+    size_bytes: usize,
+    operands: [Source; 2],
+    /// An operand is the output's view.
+    in_place: bool,
+}
+
+/// Where a [`SingleLoop`] finds an operand.
+#[derive(Clone, Copy)]
+enum Source {
+    /// Packed, from this address on.
+    Packed(usize),
+    /// One element for all, at this address.
+    Element(usize),
+    /// One element for all.
+    Scalar(u64),
+}
+
+impl SingleLoop {
+    fn of(
+        program: &Program,
+        compute: DType,
+        params: &[Scalar],
+        operands: &[Operand],
+        level: Level,
+    ) -> Option<SingleLoop> {
+        let (insts, out) = (program.insts(), operands[0].view());
+        let &[.., last] = insts else { return None };
+        // One output: the last instruction, since nothing is recorded that no output needs.
+        if program.outputs().len() != 1 || insts.len() > 3 || !out.layout.is_contiguous() {
             return None;
         }
-        *address = (start_bytes(view), view.dtype.size_bytes());
+        let dtype = if program.is_copy() && compute == out.dtype.compute() { out.dtype } else { compute };
+        let source = |id: Id| match insts[id.0 as usize] {
+            Inst::Param(index) => Some(Source::Scalar(scalar_bits(params[index as usize], compute))),
+            Inst::Literal(bits) => {
+                Some(Source::Scalar(scalar_bits(Scalar::Float(f64::from_bits(bits)), compute)))
+            }
+            Inst::Input(index) => {
+                let view = operands[1 + index as usize].view();
+                if view.dtype != dtype {
+                    None
+                } else if view.layout.is_contiguous() {
+                    Some(Source::Packed(start_bytes(view)))
+                } else {
+                    let expanded = view.layout.strides().iter().all(|stride| *stride == 0);
+                    expanded.then(|| Source::Element(start_bytes(view)))
+                }
+            }
+            _ => None,
+        };
+        let is_packed = |source: &Source| matches!(source, Source::Packed(_));
+        if out.dtype != dtype {
+            return None;
+        }
+        let (loop_, operands) = match last {
+            Inst::Input(_) => {
+                let source = source(Id(0)).filter(is_packed)?;
+                (loops::copied(dtype.size_bytes(), level), [source; 2])
+            }
+            Inst::Unary(op, a) => {
+                let source = source(a).filter(is_packed)?;
+                (loops::unary(op, compute, level), [source; 2])
+            }
+            Inst::Binary(op, a, b) => {
+                let (a, b) = (source(a)?, source(b)?);
+                let which = match (is_packed(&a), is_packed(&b)) {
+                    (true, true) => Single::None,
+                    (true, false) if loops::has_single(op, compute) => Single::Second,
+                    (false, true) if loops::has_single(op, compute) => Single::First,
+                    _ => return None,
+                };
+                (loops::binary(op, compute, which, level), [a, b])
+            }
+            _ => return None,
+        };
+        let out_start = start_bytes(out);
+        let in_place = operands.iter().any(|source| matches!(source, Source::Packed(at) if *at == out_start));
+        Some(SingleLoop {
+            loop_,
+            count: out.layout.element_count(),
+            out: out_start,
+            size_bytes: dtype.size_bytes(),
+            operands,
+            in_place,
+        })
     }
-    let meets = operands.len() > 1 && (addresses[1].0 == addresses[0].0 || addresses[2].0 == addresses[0].0);
-    (!meets).then(|| (run, addresses, view(0).layout.element_count()))
+
+    /// Runs the elements of a range.
+    ///
+    /// # Safety
+    /// - The operands are live and as `Kernel::Pointwise` says; nobody else touches these elements.
+    unsafe fn run(&self, range: Range<usize>) {
+        let operand = |index: usize, first: usize| match &self.operands[index] {
+            Source::Packed(start) => (start + first * self.size_bytes) as *const u8,
+            Source::Element(at) => *at as *const u8,
+            Source::Scalar(bits) => std::ptr::from_ref(bits).cast(),
+        };
+        let out = |first: usize| (self.out + first * self.size_bytes) as *mut u8;
+        if !self.in_place {
+            let (a, b) = (operand(0, range.start), operand(1, range.start));
+            // SAFETY: as of this function; the output is no operand.
+            return unsafe { (self.loop_)(out(range.start), a, b, std::ptr::null(), range.len()) };
+        }
+        // No loop writes what it reads: through a buffer in the L1 cache.
+        let mut buffer = std::mem::MaybeUninit::<[Line; 64]>::uninit();
+        let buffer_count = size_of_val(&buffer) / self.size_bytes;
+        for first in range.clone().step_by(buffer_count) {
+            let (count, place) = (buffer_count.min(range.end - first), buffer.as_mut_ptr().cast::<u8>());
+            // SAFETY: as of this function; the buffer has room for `count` elements.
+            unsafe {
+                (self.loop_)(place, operand(0, first), operand(1, first), std::ptr::null(), count);
+                out(first).copy_from_nonoverlapping(place, count * self.size_bytes);
+            }
+        }
+    }
 }
 
 /// How a block finds an operand.

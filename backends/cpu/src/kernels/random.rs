@@ -16,17 +16,19 @@ const BLOCK_COUNT: usize = CHUNK_COUNT / 2;
 /// The words of a chunk: word `w` of its block `b` is `words[w][b]`.
 type Words = [[u32; BLOCK_COUNT]; 4];
 
-/// One block.
+/// One block. The four words live in the lower halves of 64 bits, with leftovers above them: so a lane of a vector holds
+/// what the widening multiplication takes and gives, and nothing has to be shuffled.
 #[inline(always)]
 fn philox(counter: u64, key: u64) -> [u32; 4] {
-    let [mut a, mut b, mut c, mut d] = [counter as u32, (counter >> 32) as u32, 0, 0];
+    let low = |word: u64| word & 0xffff_ffff;
+    let [mut a, mut b, mut c, mut d] = [low(counter), counter >> 32, 0, 0];
     let [mut k, mut l] = [key as u32, (key >> 32) as u32];
     for _ in 0..10 {
-        let (x, y) = (u64::from(a) * 0xd251_1f53, u64::from(c) * 0xcd9e_8d57);
-        [a, b, c, d] = [(y >> 32) as u32 ^ b ^ k, y as u32, (x >> 32) as u32 ^ d ^ l, x as u32];
+        let (x, y) = (low(a) * 0xd251_1f53, low(c) * 0xcd9e_8d57);
+        [a, b, c, d] = [(y >> 32) ^ b ^ u64::from(k), y, (x >> 32) ^ d ^ u64::from(l), x];
         (k, l) = (k.wrapping_add(0x9e37_79b9), l.wrapping_add(0xbb67_ae85));
     }
-    [a, b, c, d]
+    [a as u32, b as u32, c as u32, d as u32]
 }
 
 leveled! {
@@ -106,14 +108,14 @@ maps! {
     UniformF32 { low, range, last } -> f32, |_low, high| (low + range * unit_f32(high)).min(last);
     UniformF64 { low, range, last } -> f64, |lower, high| (low + range * unit_f64(lower, high)).min(last);
     NormalF32 { mean, std } -> f32, |low, high| {
-        let radius = (-2.0 * math::f32::log(1.0 - unit_f32(low))).sqrt();
+        let radius = (-2.0 * math::f32::log_normal(1.0 - unit_f32(low))).sqrt();
         mean + std * (radius * math::f32::cos_turns(unit_f32(high)))
     };
     NormalF64 { mean, std } -> f64, |low, high| {
         let unit = |word| (f64::from(word) + 0.5) * (1.0 / 4_294_967_296.0);
         mean + std * ((-2.0 * (1.0 - unit(low)).ln()).sqrt() * (std::f64::consts::TAU * unit(high)).cos())
     };
-    ExponentialF32 { rate } -> f32, |_low, high| (0.0 - math::f32::log(1.0 - unit_f32(high))) / rate;
+    ExponentialF32 { rate } -> f32, |_low, high| (0.0 - math::f32::log_normal(1.0 - unit_f32(high))) / rate;
     ExponentialF64 { rate } -> f64, |low, high| (0.0 - (1.0 - unit_f64(low, high)).ln()) / rate;
     UnitF32 {} -> f32, |_low, high| unit_f32(high);
     UnitF64 {} -> f64, |low, high| unit_f64(low, high);

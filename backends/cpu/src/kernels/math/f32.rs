@@ -51,24 +51,35 @@ pub fn exp(x: f32) -> f32 {
     mantissa * power(half) * power(n - half)
 }
 
-/// Natural logarithm: `x = 2ᵏ (1 + f)`, then fdlibm's `logf`.
+/// Natural logarithm.
 #[inline(always)]
 pub fn log(x: f32) -> f32 {
-    const SQRT_HALF: u32 = 0x3f35_04f3;
-    const ONE: u32 = 0x3f80_0000;
     let subnormal = x < f32::MIN_POSITIVE;
     let scaled = if subnormal { x * 33_554_432.0 } else { x }; // 2^25
-    let shifted = scaled.to_bits().wrapping_add(ONE - SQRT_HALF);
-    let k = (shifted >> 23) as i32 - 127 - if subnormal { 25 } else { 0 };
-    let k = k as f32;
+    let result = log_scaled(scaled, if subnormal { 25 } else { 0 });
+    logarithm_specials(x, result)
+}
+
+/// Natural logarithm of a positive, normal, finite number.
+#[inline(always)]
+pub fn log_normal(x: f32) -> f32 {
+    log_scaled(x, 0)
+}
+
+/// Of `x / 2^down`: `x = 2ᵏ (1 + f)`, then fdlibm's `logf`.
+#[inline(always)]
+fn log_scaled(x: f32, down: i32) -> f32 {
+    const SQRT_HALF: u32 = 0x3f35_04f3;
+    const ONE: u32 = 0x3f80_0000;
+    let shifted = x.to_bits().wrapping_add(ONE - SQRT_HALF);
+    let k = ((shifted >> 23) as i32 - 127 - down) as f32;
     let f = f32::from_bits((shifted & 0x007f_ffff) + SQRT_HALF) - 1.0;
     let s = f / (2.0 + f);
     let z = s * s;
     let w = z * z;
     let r = z * (0.666_666_63 + w * 0.284_987_87) + w * (0.400_009_72 + w * 0.242_790_79);
     let half_square = 0.5 * f * f;
-    let result = s * (half_square + r) + k * 9.058_000_6e-6 - half_square + f + k * 0.693_138_12;
-    logarithm_specials(x, result)
+    s * (half_square + r) + k * 9.058_000_6e-6 - half_square + f + k * 0.693_138_12
 }
 
 #[inline(always)]
