@@ -1,0 +1,53 @@
+//! What can be wrong with a backward pass. The text reads: where, what, expected, found.
+
+use raddle_tensor::DType;
+
+/// What functions of this crate return.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why gradients couldn't be computed.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[expect(missing_docs, reason = "the fields are named in the text of each")]
+pub enum Error {
+    /// An op of the backward pass failed.
+    #[error(transparent)]
+    Tensor(#[from] raddle_tensor::Error),
+    /// `backward()` of something that isn't one number.
+    #[error(
+        "backward: the tensor has {found} elements (shape {shape:?}), expected 1, or a gradient to start from"
+    )]
+    NotScalar { shape: Vec<usize>, found: usize },
+    /// Nothing that the tensor was made from requires a gradient.
+    #[error("{op}: the tensor doesn't require grad and was made from none that does")]
+    NoGraph { op: &'static str },
+    /// The gradient to start from doesn't fit.
+    #[error("backward: the gradient has the wrong {what}, expected {expected}, found {found}")]
+    Gradient { what: &'static str, expected: String, found: String },
+    /// A tensor that the backward of `op` needs was written to after the forward pass.
+    #[error(
+        "backward: {operand} {index} of {op}, of shape {shape:?}, was changed in place since it was saved, \
+         expected version {saved}, found {current}"
+    )]
+    Changed {
+        op: &'static str,
+        operand: &'static str,
+        index: usize,
+        shape: Vec<usize>,
+        saved: u64,
+        current: u64,
+    },
+    /// A second backward pass through a graph whose saved tensors are gone.
+    #[error(
+        "backward: what {op} had saved was freed by an earlier pass, expected that one to retain the graph"
+    )]
+    Freed { op: &'static str },
+    /// Only floats have gradients.
+    #[error("requires_grad: the tensor has the wrong dtype, expected a float, found {found}")]
+    DType { found: DType },
+    /// Whether a result requires grad follows from what it was made of.
+    #[error("requires_grad: the tensor is the result of {op}, expected a leaf (see detach)")]
+    NotLeaf { op: &'static str },
+    /// An unusable bound.
+    #[error("{op}: {what} is out of range, expected {expected}, found {found}")]
+    Argument { op: &'static str, what: &'static str, expected: &'static str, found: f64 },
+}

@@ -1,0 +1,264 @@
+//! The graph: what the slots of tensors hold.
+//!
+//! A [`Node`] is one recorded op. Its edges lead to what made its inputs, never back, and saved tensors are detached
+//! handles, so there is no cycle and a graph goes when its last result does. Graphs can be a million nodes deep: dropping
+//! them, like running them, takes no stack.
+
+use crate::{Error, Result, rules::Rule};
+use raddle_sync::{Arc, Mutex, Rank};
+use raddle_tensor::{DType, Device, Dims, Layout, Tensor};
+use smallvec::SmallVec;
+
+/// A tensor's place in a graph.
+#[derive(Clone)]
+pub(crate) enum Edge {
+    /// A tensor whose gradient is kept.
+    Leaf(Arc<Leaf>),
+    /// An output of an op.
+    Node(Arc<Node>, usize),
+}
+
+impl Edge {
+    /// The same for equal places, different for others that live.
+    pub fn key(&self) -> (usize, usize) {
+        match self {
+            Edge::Leaf(leaf) => (Arc::as_ptr(leaf).addr(), usize::MAX),
+            Edge::Node(node, output) => (Arc::as_ptr(node).addr(), *output),
+        }
+    }
+}
+
+/// What backward has to know of an input or output, whether that is kept or not.
+#[derive(Clone, Copy)]
+pub(crate) struct Meta {
+    pub layout: Layout,
+    pub dtype: DType,
+    pub device: Device,
+}
+
+impl Meta {
+    pub fn of(tensor: &Tensor) -> Meta {
+        Meta { layout: *tensor.layout(), dtype: tensor.dtype(), device: tensor.device() }
+    }
+    pub fn shape(&self) -> &Dims {
+        self.layout.shape()
+    }
+    pub fn rank(&self) -> usize {
+        self.layout.rank()
+    }
+
+    /// A tensor with undefined content that lies as this one does, if this one is dense.
+    pub fn empty(&self) -> Result<Tensor> {
+        let layout = self.layout.preserved();
+        if layout.is_contiguous() {
+            return Ok(Tensor::empty(layout.shape(), self.dtype, &self.device)?);
+        }
+        let memory = Tensor::empty([layout.element_count()], self.dtype, &self.device)?;
+        Ok(memory.as_strided(layout.shape(), layout.strides(), 0)?.detach())
+    }
+
+    /// The same with zeros.
+    pub fn zeros(&self) -> Result<Tensor> {
+        let tensor = self.empty()?;
+        tensor.zero_()?;
+        Ok(tensor)
+    }
+}
+
+/// A tensor that requires grad and wasn't made by a recorded op.
+pub(crate) struct Leaf {
+    pub meta: Meta,
+    grad: Mutex<Option<Tensor>>,
+}
+
+impl Leaf {
+    pub fn new(tensor: &Tensor) -> Leaf {
+        Leaf { meta: Meta::of(tensor), grad: Mutex::new(Rank::Leaf, None) }
+    }
+
+    pub fn grad(&self) -> Option<Tensor> {
+        self.grad.lock().clone()
+    }
+
+    /// Replaces the gradient; the old one is dropped outside of the lock.
+    pub fn set_grad(&self, grad: Option<Tensor>) {
+        let old = std::mem::replace(&mut *self.grad.lock(), grad);
+        drop(old);
+    }
+
+    /// Adds to the gradient. Threads may do so at once: whoever comes first gives the tensor, the others add to it, and
+    /// the runtime orders the additions. No lock is held while work is submitted.
+    pub fn accumulate(&self, given: Gradient) -> Result<()> {
+        let existing = self.grad();
+        let existing = match existing {
+            Some(existing) => Some(existing),
+            None => {
+                let own = self.own(&given)?;
+                let mut grad = self.grad.lock();
+                match &*grad {
+                    Some(other) => Some(other.clone()),
+                    None => {
+                        *grad = Some(own);
+                        None
+                    }
+                }
+            }
+        };
+        if let Some(existing) = existing {
+            existing.add_(&given.tensor)?;
+        }
+        Ok(())
+    }
+
+    /// The gradient as a tensor of its own, with the strides of the leaf.
+    fn own(&self, given: &Gradient) -> Result<Tensor> {
+        let tensor = &given.tensor;
+        let wanted = self.meta.layout.preserved();
+        let fills = tensor.storage_offset() == 0 && tensor.storage_element_count() == tensor.element_count();
+        if given.fresh && fills && wanted.strides() == tensor.strides() {
+            return Ok(tensor.detach());
+        }
+        let own = self.meta.empty()?;
+        own.copy_(tensor)?;
+        Ok(own)
+    }
+}
+
+/// A gradient on its way.
+#[derive(Clone)]
+pub(crate) struct Gradient {
+    pub tensor: Tensor,
+    /// Does nobody else hold its memory? Then it may be kept or changed.
+    pub fresh: bool,
+}
+
+impl Gradient {
+    /// The sum of two, in the memory of one of them if that is free. Addition commutes, to the bit.
+    pub fn plus(self, other: Gradient) -> Result<Gradient> {
+        let (a, b) = if self.fresh { (self, other) } else { (other, self) };
+        if a.fresh && !a.tensor.layout().self_overlap() {
+            a.tensor.add_(&b.tensor)?;
+            return Ok(a);
+        }
+        Ok(Gradient { tensor: a.tensor.add(&b.tensor)?, fresh: true })
+    }
+}
+
+/// A tensor kept for backward, and the version it had.
+pub(crate) struct Saved {
+    pub tensor: Tensor,
+    pub version: u64,
+}
+
+impl Saved {
+    pub fn new(tensor: &Tensor) -> Saved {
+        // Not the handle itself: its slot may come to hold the node that saves it.
+        Saved { tensor: tensor.detach(), version: tensor.version() }
+    }
+}
+
+/// Inputs and outputs, as far as they are kept.
+#[derive(Default)]
+pub(crate) struct Kept {
+    pub inputs: SmallVec<[Option<Saved>; 4]>,
+    pub outputs: SmallVec<[Option<Saved>; 2]>,
+}
+
+/// A recorded op.
+pub(crate) struct Node {
+    pub rule: Rule,
+    /// For each input what made it, if its gradient is wanted.
+    pub edges: SmallVec<[Option<Edge>; 4]>,
+    pub inputs: SmallVec<[Meta; 4]>,
+    pub outputs: SmallVec<[Meta; 2]>,
+    /// None once a backward pass has used it up.
+    kept: Mutex<Option<Kept>>,
+}
+
+/// What a rule gets to see of its node.
+pub(crate) struct Context<'a> {
+    pub node: &'a Node,
+    inputs: SmallVec<[Option<Tensor>; 4]>,
+    outputs: SmallVec<[Option<Tensor>; 2]>,
+}
+
+impl Context<'_> {
+    pub fn input(&self, index: usize) -> &Tensor {
+        self.inputs[index].as_ref().expect("the rule says that it needs this input")
+    }
+    pub fn find_input(&self, index: usize) -> Option<&Tensor> {
+        self.inputs[index].as_ref()
+    }
+    pub fn output(&self, index: usize) -> &Tensor {
+        self.outputs[index].as_ref().expect("the rule says that it needs this output")
+    }
+    pub fn wants(&self, index: usize) -> bool {
+        self.node.edges[index].is_some()
+    }
+    pub fn meta(&self, index: usize) -> &Meta {
+        &self.node.inputs[index]
+    }
+}
+
+impl Node {
+    pub fn new(
+        rule: Rule,
+        edges: SmallVec<[Option<Edge>; 4]>,
+        inputs: SmallVec<[Meta; 4]>,
+        outputs: SmallVec<[Meta; 2]>,
+        kept: Kept,
+    ) -> Arc<Node> {
+        Arc::new(Node { rule, edges, inputs, outputs, kept: Mutex::new(Rank::Leaf, Some(kept)) })
+    }
+
+    /// What was saved, its versions checked. It is gone afterwards unless `retain`.
+    pub fn open(&self, retain: bool) -> Result<Context<'_>> {
+        let taken = if retain { None } else { self.kept.lock().take() };
+        let mut context = Context { node: self, inputs: SmallVec::new(), outputs: SmallVec::new() };
+        let op = self.rule.name();
+        let mut fill = |kept: &Kept| -> Result<()> {
+            let check = |operand, index, saved: &Option<Saved>| match saved {
+                None => Ok(None),
+                Some(Saved { tensor, version }) if tensor.version() == *version => Ok(Some(tensor.clone())),
+                Some(Saved { tensor, version }) => {
+                    let (shape, current) = (tensor.shape().to_vec(), tensor.version());
+                    Err(Error::Changed { op, operand, index, shape, saved: *version, current })
+                }
+            };
+            for (index, saved) in kept.inputs.iter().enumerate() {
+                context.inputs.push(check("input", index, saved)?);
+            }
+            for (index, saved) in kept.outputs.iter().enumerate() {
+                context.outputs.push(check("output", index, saved)?);
+            }
+            Ok(())
+        };
+        match (taken, retain) {
+            (Some(kept), _) => fill(&kept)?,
+            (None, true) => fill(self.kept.lock().as_ref().ok_or(Error::Freed { op })?)?,
+            (None, false) => return Err(Error::Freed { op }),
+        }
+        Ok(context)
+    }
+
+    /// Lets go of what was saved.
+    pub fn free(&self) {
+        let kept = self.kept.lock().take();
+        drop(kept);
+    }
+}
+
+/// Takes the graph apart without recursion.
+impl Drop for Node {
+    fn drop(&mut self) {
+        let mut edges: Vec<Edge> = self.edges.drain(..).flatten().collect();
+        while let Some(edge) = edges.pop() {
+            // If this was the last handle the node's edges are ours, and what drops here has none left.
+            if let Edge::Node(node, _) = edge
+                && let Some(mut node) = Arc::into_inner(node)
+            {
+                edges.extend(node.edges.drain(..).flatten());
+            }
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! Reductions, running sums, and ops that pick values along an axis.
+
+use super::filled;
+use crate::{
+    Result,
+    graph::{Context, Meta},
+};
+use raddle_tensor::{DType, Dims, Fused, Program, Reduction, Tensor};
+use std::sync::OnceLock;
+
+macro_rules! once {
+    ($body:expr) => {{
+        static FUSED: OnceLock<Fused> = OnceLock::new();
+        FUSED.get_or_init(|| Fused::new(Program::record($body)))
+    }};
+}
+
+/// The gradient of a reduction, given that of its result.
+pub(super) fn reduce(context: &Context<'_>, op: Reduction, axes: u8, g: &Tensor) -> Result<Tensor> {
+    let meta = context.meta(0);
+    let is_reduced = |axis: &usize| axes >> axis & 1 == 1;
+    let listed: Vec<isize> = (0..meta.rank()).filter(is_reduced).map(|axis| axis as isize).collect();
+    let count: usize = (0..meta.rank()).filter(is_reduced).map(|axis| meta.shape()[axis]).product();
+    let kept: Dims =
+        (0..meta.rank()).map(|axis| if is_reduced(&axis) { 1 } else { meta.shape()[axis] }).collect();
+    // Results with the reduced axes put back broadcast against the input.
+    let spread = |tensor: &Tensor| -> Result<Tensor> { Ok(tensor.reshape(kept)?) };
+    // An empty list of axes would mean all; without axes there is nothing to do.
+    let over = |tensor: Tensor,
+                reduce: &dyn Fn(&Tensor) -> raddle_tensor::Result<Tensor>|
+     -> Result<Tensor> { Ok(if listed.is_empty() { tensor } else { reduce(&tensor)? }) };
+    let g = spread(g)?;
+    let x = || context.input(0);
+    Ok(match op {
+        Reduction::Sum => g.expand(meta.shape())?,
+        Reduction::Mean => g.mul(1.0 / count as f64)?.expand(meta.shape())?,
+        Reduction::Prod => {
+            // Without division by zero: the product of the elements other than zero, and how many zeros there are.
+            let zero = x().eq(0)?;
+            let zeros = over(zero.to(DType::F32)?, &|tensor| tensor.sum(&listed[..], true))?;
+            let others = x().masked_fill(&zero, 1)?;
+            let product = over(others, &|tensor| tensor.prod(&listed[..], true))?;
+            once!(|[g, x, product, zeros]| {
+                let at_zero = zeros.eq(1.0).select(g * product, 0.0);
+                let beside = zeros.eq(0.0).select(g * (product / x), 0.0);
+                x.eq(0.0).select(at_zero, beside)
+            })
+            .call(&[&g, x(), &product, &zeros])?
+        }
+        Reduction::AMax | Reduction::AMin => {
+            let extreme = spread(context.output(0))?;
+            // NaN is the extreme if there is one.
+            let ties = once!(|[x, extreme]| {
+                let one = x.literal(1.0);
+                (x.eq(extreme) | (x.isnan() & extreme.isnan())).select(one, 0.0)
+            })
+            .call(&[x(), &extreme])?;
+            // Counted in f32: f16 ends at 65,504.
+            let counted = if ties.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
+            let count = over(ties.to(counted)?, &|tensor| tensor.sum(&listed[..], true))?;
+            once!(|[g, ties, count]| ties.eq(0.0).select(0.0, g / count)).call(&[&g, &ties, &count])?
+        }
+        Reduction::Var { correction } => {
+            let mean = over(x().clone(), &|tensor| tensor.mean(&listed[..], true))?;
+            let factor = 2.0 / (count as f64 - correction).max(0.0);
+            let scaled = g.mul(factor)?;
+            once!(|[g, x, mean]| g * (x - mean)).call(&[&scaled, x(), &mean])?
+        }
+        Reduction::Norm2 => {
+            let norm = spread(context.output(0))?;
+            once!(|[g, x, norm]| norm.eq(0.0).select(0.0, g * (x / norm))).call(&[&g, x(), &norm])?
+        }
+        Reduction::All | Reduction::Any => unreachable!("grad: truth values have no gradient"),
+    })
+}
+
+/// Zeros but where `index` points along an axis: there `g`.
+pub(super) fn spread(meta: &Meta, axis: usize, index: &Tensor, g: &Tensor) -> Result<Tensor> {
+    let spread = meta.zeros()?;
+    spread.scatter_add_(axis as isize, index, g)?;
+    Ok(spread)
+}
+
+/// Sums from each element to the end.
+pub(super) fn cumsum(meta: &Meta, axis: usize, g: &Tensor) -> Result<Tensor> {
+    if meta.rank() == 0 || meta.layout.is_empty() {
+        return Ok(g.clone());
+    }
+    let backwards = Tensor::arange(meta.shape()[axis] as i64 - 1, -1, -1, DType::I64, &meta.device)?;
+    let axis = axis as isize;
+    let summed = g.index_select(axis, &backwards)?.cumsum(axis)?;
+    filled(meta, |gradient| summed.index_select_out(axis, &backwards, gradient))
+}

@@ -1,0 +1,115 @@
+use crate::{check, gradient, leaf, random, tensor, values};
+use raddle_grad::{Autograd, Error, no_grad};
+
+#[test]
+fn a_saved_tensor_that_was_changed_is_named() {
+    let x = leaf(&[1.0, 2.0], &[2]);
+    let y = x.mul(3.0).unwrap();
+    let z = y.mul(&y).unwrap().sum(.., false).unwrap();
+    y.add_(1.0).unwrap();
+    let error = z.backward().unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "backward: input 0 of mul, of shape [2], was changed in place since it was saved, \
+         expected version 0, found 1"
+    );
+    assert!(matches!(error, Error::Changed { op: "mul", saved: 0, current: 1, .. }));
+    let s = x.softmax(0).unwrap();
+    let loss = s.sum(.., false).unwrap();
+    no_grad(|| s.detach().zero_().map(|_| ())).unwrap();
+    assert!(loss.backward().unwrap_err().to_string().starts_with("backward: output 0 of softmax"));
+    // What isn't needed may change.
+    let y = x.mul(3.0).unwrap();
+    let sum = y.add(&y).unwrap();
+    y.zero_().unwrap();
+    x.zero_grad();
+    sum.sum(.., false).unwrap().backward().unwrap();
+    assert_eq!(gradient(&x), [6.0, 6.0]);
+}
+
+#[test]
+fn leaves_are_refused() {
+    let x = leaf(&[1.0, 2.0], &[2]);
+    let leaf_text = "add: a leaf that requires grad can't be changed in place, use no_grad or detach()";
+    assert_eq!(x.add_(1.0).unwrap_err().to_string(), leaf_text);
+    let view = x.narrow(0, 0, 1).unwrap();
+    assert!(view.mul_(2.0).unwrap_err().to_string().starts_with("mul: a view of a leaf that requires grad"));
+    assert!(x.zero_().is_err() && x.normal_(0.0, 1.0, None).is_err());
+    let out = tensor(&[0.0, 0.0], &[2]);
+    assert!(x.exp_out(&out).unwrap_err().to_string().starts_with("exp: a given output has no gradient"));
+    assert_eq!(values(&x), [1.0, 2.0]);
+    no_grad(|| x.add_(1.0).map(|_| ())).unwrap();
+    no_grad(|| x.exp_out(&out)).unwrap();
+    assert_eq!(values(&x), [2.0, 3.0]);
+    assert!(x.is_leaf() && x.requires_grad());
+}
+
+#[test]
+fn results_may_be_changed() {
+    let inputs = [random(&[3], 0.5, 1.0, 1), random(&[3], 0.5, 1.0, 2)];
+    check("mul_", &inputs, |i| Ok(i[0].mul(2.0)?.mul_(&i[1])?.clone()));
+    check("exp_ then mul_ by itself", &inputs, |i| {
+        let y = i[0].mul(&i[1])?;
+        y.exp_()?.mul_(&y.clone())?;
+        Ok(y)
+    });
+    check("copy_", &inputs, |i| {
+        let y = i[0].mul(2.0)?;
+        y.copy_(&i[1])?;
+        y.mul(&i[0])
+    });
+    check("into a plain tensor", &inputs, |i| {
+        let sum = tensor(&[1.0, 2.0, 3.0], &[3]);
+        sum.addcmul_(&i[0], &i[1], 0.5)?;
+        Ok(sum)
+    });
+    check("fill_", &inputs, |i| {
+        let y = i[0].mul(&i[1])?;
+        let z = y.mul(3.0)?;
+        y.fill_(4.0)?;
+        z.add(&y)
+    });
+    check("scatter_add_", &inputs, |i| {
+        let y = i[0].mul(2.0)?;
+        y.scatter_add_(0, &tensor(&[1i64, 1, 0], &[3]), &i[1])?;
+        y.square()
+    });
+    check("addmm_", &[random(&[2, 2], -1.0, 1.0, 3), random(&[2, 2], -1.0, 1.0, 4)], |i| {
+        let y = i[0].mul(2.0)?;
+        y.addmm_(&i[0], &i[1], 0.5, 2.0)?;
+        Ok(y)
+    });
+}
+
+#[test]
+fn views_and_what_they_are_views_of() {
+    let inputs = [random(&[2, 3], 0.5, 1.0, 1), random(&[3], 0.5, 1.0, 2)];
+    check("a row of a result", &inputs, |i| {
+        let y = i[0].mul(2.0)?;
+        y.select(0, 1)?.mul_(&i[1])?;
+        y.square()
+    });
+    check("a row of a plain tensor", &inputs, |i| {
+        let buffer = tensor(&[1.0; 6], &[2, 3]);
+        buffer.select(0, 0)?.copy_(&i[1])?;
+        buffer.mul(&i[0])
+    });
+    check("the base, seen through a view made before", &inputs, |i| {
+        let y = i[0].mul(2.0)?;
+        let column = y.t()?.select(0, 1)?;
+        y.select(0, 1)?.mul_(&i[1])?;
+        y.mul_(3.0)?;
+        column.square()
+    });
+    check("the view itself", &inputs, |i| {
+        let y = i[0].mul(2.0)?;
+        let row = y.select(0, 1)?;
+        row.exp_()?;
+        row.mul(&y)
+    });
+    check("a zeroed column", &inputs, |i| {
+        let y = i[0].transpose(0, 1)?.mul(2.0)?;
+        y.select(0, 2)?.zero_()?;
+        y.square()
+    });
+}
