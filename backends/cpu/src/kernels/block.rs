@@ -123,9 +123,11 @@ pub fn prefetch(block: &Block) {
 
 /// A matrix in memory; strides in elements.
 #[derive(Clone, Copy)]
-struct Matrix<T> {
-    start: *mut T,
-    stride: usize,
+pub struct Matrix<T> {
+    /// Its first element.
+    pub start: *mut T,
+    /// From one row to the next.
+    pub stride: usize,
 }
 
 impl<T> Matrix<T> {
@@ -135,7 +137,7 @@ impl<T> Matrix<T> {
 }
 
 /// An element, and how a small square of it is transposed in registers.
-trait Square: Copy {
+pub trait Square: Copy {
     /// Rows and columns of the square.
     const SIDE: usize;
     /// # Safety
@@ -224,7 +226,7 @@ square!(u64, 2);
 ///
 /// # Safety
 /// - The elements are inside of live memory; the two don't meet.
-unsafe fn transpose<T: Square>(
+pub unsafe fn transpose<T: Square>(
     from: Matrix<T>,
     to: Matrix<T>,
     rows: usize,

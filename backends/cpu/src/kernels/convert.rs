@@ -120,3 +120,58 @@ pub fn convert(from: DType, to: DType, level: Level) -> LoopFn {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The bits, all quiet NaN of one sign and payload being themselves.
+    fn quiet(bits: u16, infinite: u16, quiet: u16) -> u16 {
+        if bits & 0x7fff > infinite { bits | quiet } else { bits }
+    }
+
+    #[test]
+    fn all_16_bit_floats_go_there_and_back() {
+        for bits in 0..=u16::MAX {
+            let (half, brain) = (f16::from_bits(bits), bf16::from_bits(bits));
+            let (wide, wide_brain) = (f16_to_f32(half), bf16_to_f32(brain));
+            assert!(
+                wide.to_bits() == half.to_f32().to_bits() || (wide.is_nan() && half.is_nan()),
+                "{bits:x}"
+            );
+            assert!(wide_brain == brain.to_f32() || (wide_brain.is_nan() && brain.is_nan()), "{bits:x}");
+            assert_eq!(f32_to_f16(wide).to_bits(), quiet(bits, 0x7c00, 0x200));
+            assert_eq!(f32_to_bf16(wide_brain).to_bits(), quiet(bits, 0x7f80, 0x40));
+        }
+    }
+
+    #[test]
+    fn numbers_between_16_bit_floats_go_to_the_nearest_and_ties_to_even() {
+        for bits in 0..0x7f80u16 {
+            for (value, next, is_half) in [
+                (f16_to_f32(f16::from_bits(bits)), f16_to_f32(f16::from_bits(bits + 1)), true),
+                (bf16_to_f32(bf16::from_bits(bits)), bf16_to_f32(bf16::from_bits(bits + 1)), false),
+            ] {
+                if is_half && bits >= 0x7bff || !next.is_finite() {
+                    continue;
+                }
+                let middle = 0.5 * f64::from(value) + 0.5 * f64::from(next);
+                let even = if bits & 1 == 0 { bits } else { bits + 1 };
+                for (between, expected) in
+                    [(middle, even), (middle * (1.0 - 1e-12), bits), (middle * (1.0 + 1e-12), bits + 1)]
+                {
+                    let (once, twice) = (round_to_odd(between), between as f32);
+                    let round =
+                        |x: f32| if is_half { f32_to_f16(x).to_bits() } else { f32_to_bf16(x).to_bits() };
+                    assert_eq!(round(once), expected, "{between:e}");
+                    assert_eq!(round(-once), expected | 0x8000);
+                    // Rounded by way of f32, all three are the tie.
+                    assert_eq!(round(twice), even);
+                }
+            }
+        }
+        assert_eq!(f32_to_f16(65_519.996), f16::MAX);
+        assert_eq!(f32_to_f16(65_520.0), f16::INFINITY);
+        assert_eq!(f32_to_bf16(f32::MAX), bf16::INFINITY);
+    }
+}

@@ -287,7 +287,7 @@ pub fn not(compute: DType, level: Level) -> LoopFn {
 
 /// The byte 1 or 0 from a mask.
 pub fn mask_to_byte(compute: DType, level: Level) -> LoopFn {
-    by_mask!(compute, M => map1!(level, M => u8, |a| (a & 1) as u8))
+    by_mask!(compute, M => map1!(level, M => u8, |a| u8::from(a != M::FALSE)))
 }
 
 /// Picks by the compute dtype; `bool` computes in bytes.
@@ -321,7 +321,7 @@ macro_rules! by_compute {
 
 /// The number 1 or 0 from a mask.
 pub fn from_mask(compute: DType, level: Level) -> LoopFn {
-    by_mask!(compute, M => by_compute!(compute, T => map1!(level, M => T, |a| (a & 1) as u8 as T)))
+    by_mask!(compute, M => by_compute!(compute, T => map1!(level, M => T, |a| u8::from(a != M::FALSE) as T)))
 }
 
 /// Masks from numbers.

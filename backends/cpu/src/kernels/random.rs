@@ -8,7 +8,7 @@ use crate::threads::Threads;
 use raddle_base::{DType, Element};
 use raddle_hal::View;
 use raddle_op::Distribution;
-use std::ops::Range;
+use std::{mem::MaybeUninit, ops::Range};
 
 /// A block makes the words of two elements.
 const BLOCK_COUNT: usize = CHUNK_COUNT / 2;
@@ -32,43 +32,41 @@ fn philox(counter: u64, key: u64) -> [u32; 4] {
 }
 
 leveled! {
-    /// Words of the blocks from `counter` on.
-    unsafe fn draw(words: &mut Words, counter: u64, key: u64) = draw_body;
+    /// Writes the words of the blocks from `counter` on.
+    unsafe fn draw(words: &mut MaybeUninit<Words>, counter: u64, key: u64) = draw_body;
 }
 
 #[inline(always)]
-unsafe fn draw_body(words: &mut Words, counter: u64, key: u64) {
-    let [a, b, c, d] = words;
-    for (index, (((a, b), c), d)) in a.iter_mut().zip(b).zip(c).zip(d).enumerate() {
-        [*a, *b, *c, *d] = philox(counter.wrapping_add(index as u64), key);
+unsafe fn draw_body(words: &mut MaybeUninit<Words>, counter: u64, key: u64) {
+    let words = words.as_mut_ptr().cast::<u32>();
+    for index in 0..BLOCK_COUNT {
+        let block = philox(counter.wrapping_add(index as u64), key);
+        for (word, value) in block.into_iter().enumerate() {
+            // SAFETY: inside of the four lists of words.
+            unsafe { words.add(word * BLOCK_COUNT + index).write(value) };
+        }
     }
 }
 
 /// How an element is made from its 64 bits, low and high word.
 trait Map: Copy + Sync {
     /// What is made.
-    type Value: Element + Default;
+    type Value: Element;
     /// Makes it.
     fn map(self, low: u32, high: u32) -> Self::Value;
 }
 
 leveled! {
-    /// The elements of a chunk, two a block.
-    unsafe fn map<M: Map>(map: M, words: &Words, to: &mut [M::Value; CHUNK_COUNT]) = map_body;
+    /// Writes the elements of a chunk, two a block.
+    unsafe fn map<M: Map>(map: M, words: &Words, to: &mut [MaybeUninit<M::Value>; CHUNK_COUNT]) = map_body;
 }
 
 #[inline(always)]
-unsafe fn map_body<M: Map>(map: M, words: &Words, to: &mut [M::Value; CHUNK_COUNT]) {
+unsafe fn map_body<M: Map>(map: M, words: &Words, to: &mut [MaybeUninit<M::Value>; CHUNK_COUNT]) {
     let [a, b, c, d] = words;
-    let (mut even, mut odd) = ([M::Value::default(); BLOCK_COUNT], [M::Value::default(); BLOCK_COUNT]);
-    for (value, (low, high)) in even.iter_mut().zip(a.iter().zip(b)) {
-        *value = map.map(*low, *high);
-    }
-    for (value, (low, high)) in odd.iter_mut().zip(c.iter().zip(d)) {
-        *value = map.map(*low, *high);
-    }
-    for (pair, (even, odd)) in to.as_chunks_mut::<2>().0.iter_mut().zip(even.iter().zip(&odd)) {
-        *pair = [*even, *odd];
+    for (index, pair) in to.as_chunks_mut::<2>().0.iter_mut().enumerate() {
+        pair[0].write(map.map(a[index], b[index]));
+        pair[1].write(map.map(c[index], d[index]));
     }
 }
 
@@ -224,14 +222,14 @@ struct Stream {
 }
 
 impl Stream {
-    /// The elements of a chunk whose first position is a multiple of its length.
-    fn chunk<M: Map>(self, first: usize, of: M, to: &mut [M::Value; CHUNK_COUNT]) {
-        let mut words = [[0; BLOCK_COUNT]; 4];
+    /// Writes the elements of a chunk whose first position is a multiple of its length.
+    fn chunk<M: Map>(self, first: usize, of: M, to: &mut [MaybeUninit<M::Value>; CHUNK_COUNT]) {
+        let mut words = MaybeUninit::uninit();
         let (level, counter) = (Level::best(), self.counter.wrapping_add(first as u64 / 2));
-        // SAFETY: the level is this machine's.
+        // SAFETY: the level is this machine's; `draw` writes all words.
         unsafe {
             draw(level, &mut words, counter, self.key);
-            map::<M>(level, of, &words, to);
+            map::<M>(level, of, words.assume_init_ref(), to);
         }
     }
 
@@ -239,7 +237,11 @@ impl Stream {
     /// - The view is live and nobody else touches it.
     unsafe fn fill<M: Map>(self, out: &View, threads: Threads, of: M) {
         let make = |range: Range<usize>, to: *mut u8| {
-            let mut values = [M::Value::default(); CHUNK_COUNT];
+            if range.len() == CHUNK_COUNT {
+                // SAFETY: there is room for the range, a whole chunk, which is written and not read.
+                return self.chunk(range.start, of, unsafe { &mut *to.cast() });
+            }
+            let mut values = [MaybeUninit::<M::Value>::uninit(); CHUNK_COUNT];
             self.chunk(range.start, of, &mut values);
             // SAFETY: there is room for the range.
             unsafe {
@@ -263,7 +265,7 @@ impl Stream {
         M::Value: Into<f64>,
     {
         let make = |range: Range<usize>, to: *mut u8| {
-            let mut values = [M::Value::default(); CHUNK_COUNT];
+            let mut values = [MaybeUninit::<M::Value>::uninit(); CHUNK_COUNT];
             self.chunk(range.start, unit, &mut values);
             let mut probabilities = Chunk::new();
             if let Some(view) = probability {
@@ -272,10 +274,10 @@ impl Stream {
             }
             let probabilities = probabilities.start().cast::<f64>();
             for (index, value) in values[..range.len()].iter().enumerate() {
-                // SAFETY: `index` is inside of the range, for which both have room.
+                // SAFETY: `index` is inside of the range, for which both have room; `chunk` has written all values.
                 unsafe {
                     let p = if probability.is_some() { probabilities.add(index).read() } else { p };
-                    to.add(index).write(u8::from((*value).into() < p));
+                    to.add(index).write(u8::from(value.assume_init().into() < p));
                 }
             }
         };

@@ -85,8 +85,8 @@ impl Geometry {
             return;
         }
         self.sizes[0] = first.shape()[axes[0]];
-        for from in 1..rank {
-            let (size, to) = (first.shape()[axes[from]], self.rank - 1);
+        for (from, axis) in axes.iter().enumerate().take(rank).skip(1) {
+            let (size, to) = (first.shape()[*axis], self.rank - 1);
             let even = |operand: &Strided| operand.strides[from] == operand.strides[to] * self.sizes[to];
             if self.operands.iter().all(even) {
                 self.sizes[to] *= size;

@@ -4,6 +4,8 @@
 //! `f64` with polynomials good for about 2^-33, which costs half the lanes and saves all care. Coefficients without a
 //! source are Chebyshev fits of our own to the function named, or its Taylor series.
 
+#![expect(clippy::excessive_precision, reason = "coefficients stand as their source or fit gives them")]
+
 use crate::kernels::level::{Level, Loop, LoopFn, at};
 use crate::kernels::loops::{in_slice, out_slice};
 use std::f64::consts::{FRAC_2_PI, FRAC_PI_2, LN_2, LOG2_E, LOG10_E, PI};
@@ -106,7 +108,7 @@ pub fn erf(x: f32) -> f32 {
     let a = x.abs();
     let z = a * a;
     #[rustfmt::skip]
-    let small = a * polynomial!(z, 1.128_379_2, -0.376_126_26, 0.112_835_95, -0.026_854_213, 0.005_189_087_4,
+    let small = a * polynomial!(z, std::f32::consts::FRAC_2_SQRT_PI, -0.376_126_26, 0.112_835_95, -0.026_854_213, 0.005_189_087_4,
         -0.000_801_686_44, 7.875_875e-5);
     let a = if a > 4.0 { 4.0 } else { a };
     #[rustfmt::skip]

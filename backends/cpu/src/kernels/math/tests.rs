@@ -48,7 +48,8 @@ fn run(run: LoopFn, x: &[f32]) -> Vec<f32> {
 #[test]
 fn functions_are_as_accurate_as_they_say_and_the_same_at_every_level() {
     use raddle_op::Unary::*;
-    let exact: [(raddle_op::Unary, f64, fn(f64) -> f64); 16] = [
+    type Exact = fn(f64) -> f64;
+    let exact: [(raddle_op::Unary, f64, Exact); 16] = [
         (Exp, 2.0, f64::exp),
         (Expm1, 2.0, f64::exp_m1),
         (Log, 2.0, f64::ln),
