@@ -6,7 +6,8 @@
 //! dtype of computation instead of once for each combination of dtype and layout. Lines across the memory order are
 //! copied several at once, so that each cache line is fetched once.
 
-use super::{convert, view};
+use super::{block, convert, view};
+use super::loops::by_size;
 use crate::threads::Threads;
 use half::{bf16, f16};
 use raddle_base::{DType, Dims, Layout};
@@ -46,8 +47,13 @@ macro_rules! multiversion {
 }
 pub(crate) use multiversion;
 
-/// How many lines are copied at once where they lie across memory: 16 `f32` are a cache line.
-pub const GROUP: usize = 16;
+/// The most lines that are copied at once where they lie across memory: four cache lines of `f32`, so that pages are
+/// visited a quarter as often as single ones would need.
+const GROUP: usize = 64;
+/// Elements of scratch that the lines copied at once take (a guess: half a common second-level cache), unless they
+/// are so long that this leaves less than a cache line of each; and what is never exceeded but by a single line.
+const STAGED_COUNT: usize = 1 << 16;
+const STAGED_COUNT_MAX: usize = 1 << 22;
 
 /// A truth value in memory: a byte that is true unless it is zero. (Rust's `bool` must not be read from foreign bytes.)
 #[derive(Clone, Copy, PartialEq, PartialOrd, Debug)]
@@ -490,6 +496,7 @@ impl Line {
     /// # Safety
     /// - As for [`Line::load`], for each of them.
     unsafe fn load_group<A: Compute>(&self, offsets: &[usize], to: &mut [A], pitch: usize) {
+        debug_assert!(to.len() >= offsets.len().saturating_sub(1) * pitch + self.count);
         if self.group() == 1 || !self.outer.shape.is_empty() {
             for (line, &offset) in offsets.iter().enumerate() {
                 // SAFETY: the caller's bullet.
@@ -497,13 +504,19 @@ impl Line {
             }
             return;
         }
+        let to = to.as_mut_ptr();
+        if self.dtype == A::DTYPE && side_by_side(offsets) {
+            let from = self.address::<A>(offsets[0]);
+            // SAFETY: these are the lines' elements, and as many places.
+            return unsafe { transpose(from, self.run.1, to, pitch, self.count, offsets.len()) };
+        }
         by_dtype!(self.dtype, E => {
             let start = self.address::<E>(0);
             for position in 0..self.count {
                 for (line, &offset) in offsets.iter().enumerate() {
-                    // SAFETY: it is an element of a line.
-                    to[line * pitch + position] =
-                        A::take(unsafe { *start.wrapping_add(offset + position * self.run.1) });
+                    let from = start.wrapping_add(offset + position * self.run.1);
+                    // SAFETY: it is an element of a line, and has a place in `to`.
+                    unsafe { *to.wrapping_add(line * pitch + position) = A::take(*from) };
                 }
             }
         });
@@ -528,6 +541,7 @@ impl Line {
     /// # Safety
     /// - As for [`Line::store`], for each of them.
     unsafe fn store_group<A: Compute>(&self, offsets: &[usize], from: &[A], pitch: usize) {
+        debug_assert!(from.len() >= offsets.len().saturating_sub(1) * pitch + self.count);
         if self.group() == 1 || !self.outer.shape.is_empty() {
             for (line, &offset) in offsets.iter().enumerate() {
                 // SAFETY: the caller's bullet.
@@ -535,18 +549,48 @@ impl Line {
             }
             return;
         }
+        let from = from.as_ptr();
+        if self.dtype == A::DTYPE && side_by_side(offsets) {
+            let to = self.address::<A>(offsets[0]);
+            // SAFETY: these are the lines' elements, and as many of `from`.
+            return unsafe { transpose(from, pitch, to, self.run.1, offsets.len(), self.count) };
+        }
         by_dtype!(self.dtype, E => {
             let start = self.address::<E>(0);
             for position in 0..self.count {
                 for (line, &offset) in offsets.iter().enumerate() {
-                    // SAFETY: it is an element of a line.
-                    unsafe {
-                        *start.wrapping_add(offset + position * self.run.1) = from[line * pitch + position].give();
-                    }
+                    let to = start.wrapping_add(offset + position * self.run.1);
+                    // SAFETY: it is an element of a line, and `from` has one for it.
+                    unsafe { *to = (*from.wrapping_add(line * pitch + position)).give() };
                 }
             }
         });
     }
+}
+
+/// Are they neighbours, in order?
+fn side_by_side(offsets: &[usize]) -> bool {
+    offsets.windows(2).all(|pair| pair[1] == pair[0] + 1)
+}
+
+/// `to[j][i] = from[i][j]` for `i` below `rows`, `j` below `columns`; rows are `stride` elements apart.
+///
+/// # Safety
+/// - The elements are in live memory; nobody writes what is read and nobody else uses what is written.
+pub unsafe fn transpose<A: Compute>(
+    from: *const A,
+    from_stride: usize,
+    to: *mut A,
+    to_stride: usize,
+    rows: usize,
+    columns: usize,
+) {
+    by_size!(size_of::<A>(), T => {
+        let from = block::Matrix { start: from.cast_mut().cast::<T>(), stride: from_stride };
+        let to = block::Matrix { start: to.cast::<T>(), stride: to_stride };
+        // SAFETY: the caller's bullet; `T` is as large as `A`, and any bytes are a `T`.
+        unsafe { block::transpose(from, to, rows, columns, from_stride >= to_stride) };
+    });
 }
 
 /// Copies elements `stride` apart to a slice.
@@ -622,10 +666,10 @@ pub unsafe fn for_each_line<A: Compute, const I: usize, const O: usize, const K:
     if positions.is_empty() || inputs.iter().chain(&outputs).all(|line| line.count == 0) {
         return;
     }
-    let longest = inputs.iter().chain(&outputs).map(|line| pitch(line)).max().unwrap_or(0);
+    let each: usize = inputs.iter().chain(&outputs).map(|line| pitch(line)).sum();
     let wanted = inputs.iter().chain(&outputs).filter(|line| !line.is_direct::<A>()).map(|line| line.group());
-    // At most 4 MiB of scratch for an operand, unless one line is longer (a guess: it should stay in the cache).
-    let group = wanted.max().unwrap_or(1).min(((1 << 20) / longest.max(1)).max(1));
+    let room = (STAGED_COUNT / each.max(1)).max(16).min(STAGED_COUNT_MAX / each.max(1)).max(1);
+    let group = wanted.max().unwrap_or(1).min(room);
     let total: usize = inputs.iter().chain(&outputs).map(|line| pitch(line) * group).sum();
     scratch::<A, _>(total, |memory| {
         let mut rest = memory;

@@ -9,7 +9,7 @@ use super::axis::{Compute, Grid, Line, Shared, Source, by_compute, by_dtype, for
 use super::loops::by_size;
 use super::view;
 use crate::threads::Threads;
-use raddle_base::DType;
+use raddle_base::{DType, Dims};
 use raddle_hal::{Kernel, KernelError, Operand, View};
 use raddle_op::ScatterMode;
 
@@ -40,10 +40,10 @@ pub unsafe fn execute(kernel: &Kernel, operands: &[Operand], threads: Threads) -
                 check(index, view::layout(target).shape()[axis], threads)?;
                 match mode {
                     ScatterMode::Overwrite => by_size!(target.dtype.size_bytes(), E => {
-                        scatter::<E>(axis, [target, index, values], |to, from| *to = from, threads);
+                        scatter::<E, Overwrite>(axis, [target, index, values], threads);
                     }),
                     ScatterMode::Add => by_compute!(target.dtype, A => by_dtype!(target.dtype, E => {
-                        scatter::<E>(axis, [target, index, values], add::<A, E>, threads);
+                        scatter::<E, Add<A>>(axis, [target, index, values], threads);
                     })),
                 }
             }
@@ -186,10 +186,37 @@ unsafe fn gather<E: Copy + Send, I: Index>(axis: usize, out: &View, source: &Vie
     });
 }
 
+/// What a scatter does with an element.
+trait Put<E>: Sync {
+    /// Does it.
+    fn put(to: &mut E, from: E);
+}
+
+/// `to = from`
+struct Overwrite;
+impl<E> Put<E> for Overwrite {
+    #[inline(always)]
+    fn put(to: &mut E, from: E) {
+        *to = from;
+    }
+}
+
 /// `to += from`, in the type that the dtype is computed in.
-#[inline(always)]
-fn add<A: Compute + Plus, E: Source>(to: &mut E, from: E) {
-    *to = A::take(*to).plus(A::take(from)).give();
+struct Add<A>(A);
+impl<A: Compute + Plus, E: Source> Put<E> for Add<A> {
+    #[inline(always)]
+    fn put(to: &mut E, from: E) {
+        *to = A::take(*to).plus(A::take(from)).give();
+    }
+}
+
+multiversion! {
+/// Puts a row.
+fn put_row<E: Copy, P: Put<E>>(to: &mut [E], from: &[E]) {
+    for (to, from) in to.iter_mut().zip(from) {
+        P::put(to, *from);
+    }
+}
 }
 
 /// Addition; integers wrap.
@@ -215,12 +242,7 @@ plus! {
 
 /// # Safety
 /// - As of [`super::execute`]; `E` has the size of the elements, and the indices are in range.
-unsafe fn scatter<E: Copy + Send>(
-    axis: usize,
-    operands: [&View; 3],
-    put: impl Fn(&mut E, E) + Sync,
-    threads: Threads,
-) {
+unsafe fn scatter<E: Copy + Send, P: Put<E>>(axis: usize, operands: [&View; 3], threads: Threads) {
     let layouts = operands.map(view::layout);
     let length = layouts[1].shape()[axis];
     let along = layouts.map(|layout| layout.strides()[axis]);
@@ -241,7 +263,7 @@ unsafe fn scatter<E: Copy + Send>(
             // SAFETY: indices are in range, so all of it is inside the operands; each unit has lines of its own.
             let one = |i: usize, column: usize, index: usize| unsafe {
                 let to = target.at(starts[0] + column * steps[0] + index * along[0]);
-                put(&mut *to, *values.at(starts[2] + column * steps[2] + i * along[2]));
+                P::put(&mut *to, *values.at(starts[2] + column * steps[2] + i * along[2]));
             };
             let index_at = |i: usize, column: usize| {
                 let offset = starts[1] + column * steps[1] + i * along[1];
@@ -256,6 +278,15 @@ unsafe fn scatter<E: Copy + Send>(
             if steps[1] == 0 {
                 for i in 0..length {
                     let index = index_at(i, 0);
+                    if steps[0] == 1 && steps[2] == 1 {
+                        let (to, from) = (starts[0] + index * along[0], starts[2] + i * along[2]);
+                        // SAFETY: as of `one`, which this does for a row that has no holes.
+                        unsafe {
+                            let to = target.slice(to + first, columns.len());
+                            put_row::<E, P>(to, values.slice(from + first, columns.len()));
+                        }
+                        continue;
+                    }
                     columns.clone().for_each(|column| one(i, column, index));
                 }
             } else if along[2] > steps[2] {
@@ -312,10 +343,22 @@ unsafe fn non_zero(out: &View, input: &View, threads: Threads) {
         for_each_range(threads, blocks, PLACES, |range| {
             for block in range {
                 let mut row = firsts[block] as usize;
-                places(block, &mut |mut place| {
-                    for axis in (0..rank).rev() {
-                        let index = place % shape[axis];
-                        place /= shape[axis];
+                let mut index = Dims::filled(0, rank);
+                let mut at = None;
+                places(block, &mut |place| {
+                    // A step along the last axis, where that leads there; divisions otherwise.
+                    let step = at.map_or(usize::MAX, |at| place - at);
+                    at = Some(place);
+                    if step < shape[rank - 1] - index[rank - 1] {
+                        index[rank - 1] += step;
+                    } else {
+                        let mut rest = place;
+                        for axis in (0..rank).rev() {
+                            index[axis] = rest % shape[axis];
+                            rest /= shape[axis];
+                        }
+                    }
+                    for (axis, &index) in index.iter().enumerate() {
                         // SAFETY: the caller has counted: there is a row for each place.
                         unsafe { *to.at(row * strides[0] + axis * strides[1]) = index as i64 };
                     }

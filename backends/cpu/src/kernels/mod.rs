@@ -23,8 +23,6 @@ mod softmax;
 mod sort;
 mod sparse;
 #[cfg(test)]
-mod perf_tmp;
-#[cfg(test)]
 mod structured_tests;
 #[cfg(test)]
 mod testing;

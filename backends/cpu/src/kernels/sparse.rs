@@ -4,7 +4,7 @@
 //! holes the weight is transposed into scratch once a launch. Sums run in the order
 //! of `j`, and of `b` in the derivative of the weight, so they have one order whatever the layout and the threads (T8).
 
-use super::axis::{GROUP, Line, Real, Shared, by_real, for_each_range, multiversion, scratch};
+use super::axis::{Line, Real, Shared, by_real, for_each_range, multiversion, scratch, transpose};
 use super::reduce::LANES;
 use super::{index, view};
 use crate::threads::Threads;
@@ -75,8 +75,8 @@ unsafe fn with_columns<A: Real>(weight: &View, threads: Threads, body: impl FnOn
     }
     scratch::<A, _>(row_count * column_count, |memory| {
         let columns = Columns { start: Shared::new(memory.as_mut_ptr()), pitch: row_count };
-        for_each_range(threads, row_count.div_ceil(GROUP), GROUP * column_count, |groups| {
-            let rows = groups.start * GROUP..row_count.min(groups.end * GROUP);
+        for_each_range(threads, row_count.div_ceil(ROWS), ROWS * column_count, |blocks| {
+            let rows = blocks.start * ROWS..row_count.min(blocks.end * ROWS);
             // SAFETY: each part has rows of its own.
             unsafe { move_rows(weight, rows, columns.start, row_count, true) };
         });
@@ -84,74 +84,49 @@ unsafe fn with_columns<A: Real>(weight: &View, threads: Threads, body: impl FnOn
     });
 }
 
+/// Rows that are copied before they are transposed, where they have holes or another dtype.
+const STAGED: usize = 16;
+
 /// Copies rows of a matrix to a transposed one, at the same places; or back.
 ///
 /// # Safety
 /// - Both are in live memory, nobody writes what is read, and nobody else uses what is written.
 unsafe fn move_rows<A: Real>(matrix: &View, rows: Range<usize>, transposed: Shared<A>, pitch: usize, there: bool) {
-    let layout = view::layout(matrix);
+    let stride = view::layout(matrix).strides()[0];
     let row = Line::new(matrix, [1]);
     let count = row.count;
-    scratch::<A, _>(GROUP * count, |staged| {
-        for first in rows.clone().step_by(GROUP) {
-            let group = GROUP.min(rows.end - first);
-            let offset = |line: usize| (first + line) * layout.strides()[0];
+    if row.is_direct::<A>() {
+        let (own, other) = (row.address::<A>(rows.start * stride), transposed.at(rows.start));
+        // SAFETY: the caller's bullets.
+        return unsafe {
+            match there {
+                true => transpose(own, stride, other, pitch, rows.len(), count),
+                false => transpose(other, pitch, own, stride, count, rows.len()),
+            }
+        };
+    }
+    scratch::<A, _>(STAGED * count, |staged| {
+        for first in rows.clone().step_by(STAGED) {
+            let group = STAGED.min(rows.end - first);
+            let other = transposed.at(first);
             // SAFETY: the caller's bullets.
             unsafe {
-                if there {
-                    let mut rest = &mut *staged;
-                    let lines: [&[A]; GROUP] = std::array::from_fn(|line| {
-                        let (own, others) = std::mem::take(&mut rest).split_at_mut(count);
-                        rest = others;
-                        if line < group { row.read(offset(line), own) } else { &[] }
-                    });
-                    interleave(&lines[..group], transposed.at(first), pitch);
-                } else {
-                    let lines = &mut staged[..group * count];
-                    separate(lines, transposed.at(first), pitch, group);
-                    for line in 0..group {
-                        row.store(offset(line), &lines[line * count..][..count]);
+                if !there {
+                    transpose(other, pitch, staged.as_mut_ptr(), count, count, group);
+                }
+                for line in 0..group {
+                    let (offset, staged) = ((first + line) * stride, &mut staged[line * count..][..count]);
+                    match there {
+                        true => row.load(offset, 0..count, staged),
+                        false => row.store(offset, staged),
                     }
+                }
+                if there {
+                    transpose(staged.as_ptr(), count, other, pitch, group, count);
                 }
             }
         }
     });
-}
-
-/// Element `i` of line `l` goes to `to[i · pitch + l]`.
-///
-/// # Safety
-/// - These places are the caller's.
-unsafe fn interleave<A: Real>(lines: &[&[A]], to: *mut A, pitch: usize) {
-    let whole: Result<&[&[A]; GROUP], _> = lines.try_into();
-    for i in 0..lines[0].len() {
-        let to = to.wrapping_add(i * pitch);
-        // SAFETY: the caller's bullet.
-        unsafe {
-            match whole {
-                Ok(lines) => *to.cast::<[A; GROUP]>() = lines.map(|line| line[i]),
-                Err(_) => {
-                    for (l, line) in lines.iter().enumerate() {
-                        *to.wrapping_add(l) = line[i];
-                    }
-                }
-            }
-        }
-    }
-}
-
-/// The reverse of [`interleave`].
-///
-/// # Safety
-/// - These places may be read.
-unsafe fn separate<A: Real>(lines: &mut [A], from: *const A, pitch: usize, count: usize) {
-    let length = lines.len() / count;
-    for i in 0..length {
-        for l in 0..count {
-            // SAFETY: the caller's bullet.
-            lines[l * length + i] = unsafe { *from.wrapping_add(i * pitch + l) };
-        }
-    }
 }
 
 multiversion! {
