@@ -10,6 +10,7 @@ use crate::{
     pointwise::{check_device, check_disjoint, check_float, check_out},
     record::{self, Mode, Silence, TensorRefs},
 };
+use raddle_base::Scalar;
 use raddle_op::Kernel;
 use raddle_runtime::Operand;
 use smallvec::SmallVec;
@@ -57,40 +58,29 @@ fn check_inner(op: &'static str, lhs: &Tensor, rhs: &Tensor) -> Result<()> {
     }
 }
 
-/// `[b, m, k] × [b, k, n] → out [b, m, n]`, all of rank 3, nothing recorded.
+/// A tensor seen through a layout of rank 3.
+type Seen<'a> = (&'a Tensor, Layout);
+
+/// `[b, m, k] × [b, k, n] → out [b, m, n]`, nothing recorded.
 fn launch(
     op: &'static str,
-    lhs: &Tensor,
-    rhs: &Tensor,
-    out: &Tensor,
+    (lhs, lhs_layout): Seen<'_>,
+    (rhs, rhs_layout): Seen<'_>,
+    (out, out_layout): Seen<'_>,
     options: &MatMulOptions<'_>,
 ) -> Result<()> {
-    if out.layout().is_empty() {
+    if out_layout.is_empty() {
         return Ok(());
     }
-    let (beta, addend) = options.addend.map_or((0.0, None), |(beta, addend)| (beta, Some(addend)));
     // A factor of 0 means that the addend doesn't count, not even its NaN.
-    let addend = addend.filter(|_| beta != 0.0);
-    if lhs.shape()[2] == 0 {
-        let _silence = Silence::new();
-        let scaled = addend.map(|addend| addend.expand(out.shape())?.mul(beta)).transpose()?;
-        out.fill_raw(raddle_base::Scalar::Int(0))?;
-        if let Some(bias) = options.bias {
-            out.copy_(bias)?;
-        }
-        match options.activation {
-            Activation::None => {}
-            Activation::Relu => _ = out.relu_()?,
-            Activation::Gelu => _ = out.gelu_()?,
-        }
-        if let Some(scaled) = scaled {
-            out.add_(&scaled)?;
-        }
-        return Ok(());
+    let addend = options.addend.filter(|(beta, _)| *beta != 0.0);
+    if lhs_layout.shape()[2] == 0 {
+        return without_product(&out.detach().alias(out_layout), options, addend);
     }
-    let expanded = |tensor: &Tensor| tensor.layout().broadcast_to(op, out.shape());
-    let bias = options.bias.map(|bias| Ok::<_, Error>((bias, expanded(bias)?))).transpose()?;
-    let addend = addend.map(|addend| Ok::<_, Error>((addend, expanded(addend)?))).transpose()?;
+    let see = |tensor| Ok::<_, Error>((tensor, Tensor::layout(tensor).broadcast_to(op, out_layout.shape())?));
+    let bias = options.bias.map(see).transpose()?;
+    let beta = addend.map_or(0.0, |(beta, _)| beta);
+    let addend = addend.map(|(_, addend)| see(addend)).transpose()?;
     let kernel = Kernel::MatMul {
         alpha: options.alpha,
         beta,
@@ -99,17 +89,50 @@ fn launch(
         activation: options.activation,
     };
     let mut operands: SmallVec<[Operand<'_>; 5]> = SmallVec::new();
-    operands.push(out.write(out.layout()));
-    operands.push(lhs.read(lhs.layout()));
-    operands.push(rhs.read(rhs.layout()));
+    operands.push(out.write(&out_layout));
+    operands.push(lhs.read(&lhs_layout));
+    operands.push(rhs.read(&rhs_layout));
     operands.extend(bias.iter().chain(&addend).map(|(tensor, layout)| tensor.read(layout)));
     Ok(out.device().submit_named(op, &kernel, &operands)?)
 }
 
+/// What is left where the inner axis is empty: `act(bias) + beta · c`.
+fn without_product(out: &Tensor, options: &MatMulOptions<'_>, addend: Option<(f64, &Tensor)>) -> Result<()> {
+    let _silence = Silence::new();
+    // The addend may be the output.
+    let scaled = addend.map(|(beta, addend)| addend.expand(out.shape())?.mul(beta)).transpose()?;
+    match options.bias {
+        Some(bias) => _ = out.copy_(bias)?,
+        None => out.fill_raw(Scalar::Int(0))?,
+    }
+    match options.activation {
+        Activation::None => {}
+        Activation::Relu => _ = out.relu_()?,
+        Activation::Gelu => _ = out.gelu_()?,
+    }
+    if let Some(scaled) = scaled {
+        out.add_(&scaled)?;
+    }
+    Ok(())
+}
+
+/// A tensor and a layout of rank 3 with its elements in row-major order; a copy if strides demand it.
+fn see(tensor: &Tensor, shape: [usize; 3]) -> Result<(Tensor, Layout)> {
+    let shape = Dims::from_iter(shape);
+    match tensor.layout().view(&shape) {
+        Ok(layout) => Ok((tensor.clone(), layout)),
+        Err(_) => {
+            let copy = tensor.detach().row_major_copy()?;
+            let layout = copy.layout().view(&shape)?;
+            Ok((copy, layout))
+        }
+    }
+}
+
 /// Operands brought to three axes, and the shape of the result.
 struct Folded {
-    lhs: Tensor,
-    rhs: Tensor,
+    lhs: (Tensor, Layout),
+    rhs: (Tensor, Layout),
     /// Of the kernel's output.
     kernel: Dims,
     /// Of the user's.
@@ -126,14 +149,17 @@ fn fold(lhs: &Tensor, rhs: &Tensor) -> Result<Folded> {
     }
     check_inner(op, lhs, rhs)?;
     // Vectors get an axis of size 1, which isn't in the result.
-    let left = if lhs.rank() == 1 { lhs.unsqueeze(0)? } else { lhs.clone() };
-    let right = if rhs.rank() == 1 { rhs.unsqueeze(1)? } else { rhs.clone() };
+    let left = if lhs.rank() == 1 { lhs.layout().unsqueeze(0)? } else { *lhs.layout() };
+    let right = if rhs.rank() == 1 { rhs.layout().unsqueeze(1)? } else { *rhs.layout() };
     let (left_batch, left_size) = left.shape().split_at(left.rank() - 2);
     let (right_batch, right_size) = right.shape().split_at(right.rank() - 2);
-    let (left_batch, right_batch) =
-        (left_batch.iter().copied().collect::<Dims>(), right_batch.iter().copied().collect::<Dims>());
     let (m, k, n) = (left_size[0], left_size[1], right_size[1]);
-    let batch = Layout::broadcast_shapes(op, &left_batch, &right_batch)?;
+    let right_count: usize = right_batch.iter().product();
+    let dims = |sizes: &[usize]| sizes.iter().copied().collect::<Dims>();
+    let mut batch = Layout::broadcast_shapes(op, &dims(left_batch), &dims(right_batch))?;
+    let too_large = || Error::TooLarge { op, shape: vec![m, n], dtype: lhs.dtype() };
+    let count = batch.checked_product().ok_or_else(too_large)?;
+    let rows = count.checked_mul(m).ok_or_else(too_large)?;
     let mut shape = batch;
     if lhs.rank() > 1 {
         shape.push(m);
@@ -141,29 +167,30 @@ fn fold(lhs: &Tensor, rhs: &Tensor) -> Result<Folded> {
     if rhs.rank() > 1 {
         shape.push(n);
     }
-    let count = batch.checked_product().unwrap_or(usize::MAX);
     // One matrix on the right: the batch of the left is just more rows.
-    let rows = count.saturating_mul(m);
-    let merged = left.layout().view(&[1, rows, k].into_iter().collect());
-    if let Ok(layout) = merged
-        && right_batch.product() == 1
+    if right_count == 1
+        && let Ok(merged) = left.view(&Dims::from_iter([1, rows, k]))
     {
-        let rhs = right.reshape([1, k, n])?;
-        return Ok(Folded {
-            lhs: left.alias(layout),
-            rhs,
-            kernel: [1, rows, n].into_iter().collect(),
-            shape,
-        });
+        let rhs = see(rhs, [1, k, n])?;
+        return Ok(Folded { lhs: (lhs.clone(), merged), rhs, kernel: Dims::from_iter([1, rows, n]), shape });
     }
-    let expand = |tensor: &Tensor, rows: usize, columns: usize| {
-        let mut full = batch;
-        full.push(rows);
-        full.push(columns);
-        tensor.expand(full)?.reshape([count, rows, columns])
-    };
-    let (lhs, rhs) = (expand(&left, m, k)?, expand(&right, k, n)?);
-    Ok(Folded { lhs, rhs, kernel: [count, m, n].into_iter().collect(), shape })
+    batch.push(m);
+    batch.push(k);
+    let left = left.broadcast_to(op, &batch)?;
+    let last = batch.len() - 1;
+    (batch[last - 1], batch[last]) = (k, n);
+    let right = right.broadcast_to(op, &batch)?;
+    let lhs = see(&lhs.alias(left), [count, m, k])?;
+    let rhs = see(&rhs.alias(right), [count, k, n])?;
+    Ok(Folded { lhs, rhs, kernel: Dims::from_iter([count, m, n]), shape })
+}
+
+impl Folded {
+    fn launch(&self, out: &Tensor, layout: Layout) -> Result<()> {
+        let options = MatMulOptions::default();
+        let [lhs, rhs] = [&self.lhs, &self.rhs].map(|(tensor, layout)| (tensor, *layout));
+        launch("matmul", lhs, rhs, (out, layout), &options)
+    }
 }
 
 impl Tensor {
@@ -173,14 +200,10 @@ impl Tensor {
     ///
     /// Errors: `matmul: inner sizes differ, lhs [2, 3] axis 1 is 3, rhs [4, 5] axis 0 is 4`, among others.
     pub fn matmul(&self, rhs: &Tensor) -> Result<Tensor> {
-        let out = {
-            let _silence = Silence::new();
-            let folded = fold(self, rhs)?;
-            let layout = Layout::contiguous(folded.kernel);
-            let out = Tensor::allocate("matmul", layout, self.dtype(), &self.device())?;
-            launch("matmul", &folded.lhs, &folded.rhs, &out, &MatMulOptions::default())?;
-            out.reshaped_result(&folded.shape)?
-        };
+        let folded = fold(self, rhs)?;
+        let layout = Layout::contiguous(folded.shape);
+        let out = Tensor::allocate("matmul", layout, self.dtype(), &self.device())?;
+        folded.launch(&out, Layout::contiguous(folded.kernel))?;
         record::fresh(&[self, rhs], &[&out], || Call::MatMul)?;
         Ok(out)
     }
@@ -190,44 +213,20 @@ impl Tensor {
         let op = "matmul";
         check_operands(op, self, rhs)?;
         check_dtype(op, "the output", self.dtype(), out)?;
-        let folded = {
-            let _silence = Silence::new();
-            fold(self, rhs)?
-        };
+        let folded = fold(self, rhs)?;
         check_out(op, out, &folded.shape, &self.device())?;
         check_disjoint(op, out, &[self, rhs])?;
-        record::written(
-            Mode::Out,
-            &[self, rhs],
-            &[out],
-            || Call::MatMul,
-            || {
-                let options = MatMulOptions::default();
-                match out.layout().view(&folded.kernel) {
-                    Ok(layout) => launch(op, &folded.lhs, &folded.rhs, &out.detach().alias(layout), &options),
-                    // The axes of the output can't be merged: through a temporary, copied back whole.
-                    Err(_) => {
-                        let _silence = Silence::new();
-                        let made = Tensor::allocate(
-                            op,
-                            Layout::contiguous(folded.kernel),
-                            self.dtype(),
-                            &self.device(),
-                        )?;
-                        launch(op, &folded.lhs, &folded.rhs, &made, &options)?;
-                        made.reshaped_result(&folded.shape)?.copy_into_fresh(out)
-                    }
-                }
-            },
-        )
-    }
-
-    /// A fresh, contiguous result under its final shape, which is not a view of anything.
-    fn reshaped_result(self, shape: &Dims) -> Result<Tensor> {
-        if self.shape() == shape {
-            return Ok(self);
-        }
-        Ok(self.alias(self.layout().view(shape)?).detach())
+        let run = || match out.layout().view(&folded.kernel) {
+            Ok(layout) => folded.launch(out, layout),
+            // The axes of the output can't be merged: through a temporary, copied back whole.
+            Err(_) => {
+                let layout = Layout::contiguous(folded.shape);
+                let made = Tensor::allocate(op, layout, self.dtype(), &self.device())?;
+                folded.launch(&made, Layout::contiguous(folded.kernel))?;
+                made.copy_into_fresh(out)
+            }
+        };
+        record::written(Mode::Out, &[self, rhs], &[out], || Call::MatMul, run)
     }
 
     /// The product of stacks of matrices, `[b, m, k] × [b, k, n] → [b, m, n]`, without broadcasting.
@@ -306,10 +305,9 @@ impl Tensor {
     }
 
     fn addmm_launch(&self, a: &Tensor, b: &Tensor, beta: f64, alpha: f64, out: &Tensor) -> Result<()> {
-        let _silence = Silence::new();
-        let stack = |tensor: &Tensor| tensor.unsqueeze(0);
         let options = MatMulOptions { alpha, addend: Some((beta, self)), ..MatMulOptions::default() };
-        launch("addmm", &stack(a)?, &stack(b)?, &stack(out)?, &options)
+        let stack = |tensor: &Tensor| tensor.layout().unsqueeze(0);
+        launch("addmm", (a, stack(a)?), (b, stack(b)?), (out, stack(out)?), &options)
     }
 
     /// `x weightᵀ + bias`: `self` is [.., k], `weight` [n, k], `bias` [n]; the result [.., n].
@@ -338,20 +336,17 @@ impl Tensor {
         check_bias(op, self, bias, n)?;
         let mut shape = *self.shape();
         shape[self.rank() - 1] = n;
-        let out = {
-            let _silence = Silence::new();
-            let rows = shape[..shape.len() - 1].iter().product::<usize>();
-            let out = Tensor::allocate(
-                op,
-                Layout::contiguous([1, rows, n].into_iter().collect()),
-                self.dtype(),
-                &self.device(),
-            )?;
-            let rhs = weight.transpose(0, 1)?.unsqueeze(0)?;
-            let options = MatMulOptions { bias, activation, ..MatMulOptions::default() };
-            launch(op, &self.reshape([1, rows, k])?, &rhs, &out, &options)?;
-            out.reshaped_result(&shape)?
-        };
+        let out = Tensor::allocate(op, Layout::contiguous(shape), self.dtype(), &self.device())?;
+        let rows = shape[..shape.len() - 1].iter().product();
+        let (lhs, lhs_layout) = see(self, [1, rows, k])?;
+        let options = MatMulOptions { bias, activation, ..MatMulOptions::default() };
+        launch(
+            op,
+            (&lhs, lhs_layout),
+            (weight, weight.layout().transpose(0, 1)?.unsqueeze(0)?),
+            (&out, Layout::contiguous(Dims::from_iter([1, rows, n]))),
+            &options,
+        )?;
         let mut inputs = TensorRefs::from_slice(&[self, weight]);
         inputs.extend(bias);
         record::fresh(&inputs, &[&out], || Call::Linear { bias: bias.is_some(), activation })?;
@@ -381,7 +376,7 @@ impl Tensor {
             let _silence = Silence::new();
             match bias {
                 Some(bias) => _ = out.copy_(bias)?,
-                None => out.fill_raw(raddle_base::Scalar::Int(0))?,
+                None => out.fill_raw(Scalar::Int(0))?,
             }
         } else if !out.layout().is_empty() {
             let bias = bias

@@ -17,12 +17,10 @@ use smallvec::SmallVec;
 /// The most inputs of a row.
 const INPUT_COUNT_MAX: usize = 3;
 
-/// What the checks of a call have found out.
+/// What the checks of a call have found out. Filled in place: it is too large to be moved about on the hot path.
 struct Plan<'a> {
     inputs: TensorRefs<'a>,
-    device: Device,
-    shape: Dims,
-    same_shape: bool,
+    shape: Shape<'a>,
     /// Of the result.
     dtype: DType,
     compute: DType,
@@ -31,13 +29,36 @@ struct Plan<'a> {
     params: [Scalar; PARAM_COUNT_MAX],
 }
 
+/// The shape of a result.
+enum Shape<'a> {
+    /// All inputs have it.
+    Same(&'a Dims),
+    /// They are broadcast to it.
+    Broadcast(Dims),
+}
+
+impl std::ops::Deref for Shape<'_> {
+    type Target = Dims;
+    #[inline]
+    fn deref(&self) -> &Dims {
+        match self {
+            Shape::Same(shape) => shape,
+            Shape::Broadcast(shape) => shape,
+        }
+    }
+}
+
 /// Applies a row of the op table to tensors and numbers, of which at least one is a tensor. The methods of [`Tensor`] are
 /// this with a fixed row.
 pub fn pointwise(op: Pointwise, args: &[Arg<'_>], params: &[Scalar]) -> Result<Tensor> {
-    let plan = plan(op, args, params)?;
-    let layout = result_layout(&plan.shape, plan.same_shape, &plan.inputs);
-    let out = Tensor::allocate(op.name(), layout, plan.dtype, &plan.device)?;
-    launch(op, &plan, &out)?;
+    let mut plan = Plan::new();
+    let device = plan.make(op, args, params)?;
+    let layout = match &plan.shape {
+        Shape::Same(shape) => result_layout(shape, true, &plan.inputs),
+        Shape::Broadcast(shape) => result_layout(shape, false, &plan.inputs),
+    };
+    let out = Tensor::allocate(op.name(), layout, plan.dtype, &device)?;
+    plan.launch(op, &device, &out)?;
     record::fresh(&plan.inputs, &[&out], || call(op, args, params))?;
     Ok(out)
 }
@@ -50,63 +71,120 @@ pub(crate) fn pointwise_into(
     out: &Tensor,
     mode: Mode,
 ) -> Result<()> {
-    let plan = plan(op, args, params)?;
-    let name = op.name();
+    let mut plan = Plan::new();
+    let device = plan.make(op, args, params)?;
     // A copy converts whatever it is given, as PyTorch's does.
     if op != Pointwise::copy && !can_cast(plan.dtype, out.dtype()) {
-        return Err(Error::Cast { op: name, from: plan.dtype, to: out.dtype() });
+        return Err(Error::Cast { op: op.name(), from: plan.dtype, to: out.dtype() });
     }
-    check_out(name, out, &plan.shape, &plan.device)?;
-    check_overlap(name, out, &plan.inputs)?;
-    record::written(mode, &plan.inputs, &[out], || call(op, args, params), || launch(op, &plan, out))
+    check_out(op.name(), out, &plan.shape, &device)?;
+    check_overlap(op.name(), out, &plan.inputs)?;
+    let run = || plan.launch(op, &device, out);
+    record::written(mode, &plan.inputs, &[out], || call(op, args, params), run)
 }
 
-fn plan<'a>(op: Pointwise, args: &[Arg<'a>], row_params: &[Scalar]) -> Result<Plan<'a>> {
-    let name = op.name();
-    let mut params = [Scalar::Int(0); PARAM_COUNT_MAX];
-    params[..row_params.len()].copy_from_slice(row_params);
-    let mut param_count = row_params.len();
-
-    let mut inputs = TensorRefs::new();
-    let mut state = promote::State::default();
-    let (mut shape, mut same_shape, mut scalars) = (Dims::EMPTY, true, 0);
-    for (position, arg) in args.iter().enumerate() {
-        if !op.is_condition(position) {
-            state.add(arg);
+impl<'a> Plan<'a> {
+    #[inline]
+    fn new() -> Plan<'a> {
+        Plan {
+            inputs: TensorRefs::new(),
+            shape: Shape::Same(&Dims::EMPTY),
+            dtype: DType::F32,
+            compute: DType::F32,
+            scalars: 0,
+            params: [Scalar::Int(0); PARAM_COUNT_MAX],
         }
-        match arg {
-            Arg::Scalar(value) => {
-                scalars |= 1 << position;
-                params[param_count] = *value;
-                param_count += 1;
+    }
+
+    /// Checks the call and fills the plan; where the operands are.
+    #[inline]
+    fn make(&mut self, op: Pointwise, args: &[Arg<'a>], row_params: &[Scalar]) -> Result<Device> {
+        self.params[..row_params.len()].copy_from_slice(row_params);
+        let mut param_count = row_params.len();
+        let mut state = promote::State::default();
+        for (position, arg) in args.iter().enumerate() {
+            if !op.is_condition(position) {
+                state.add(arg);
             }
-            Arg::Tensor(tensor) => {
-                if inputs.is_empty() {
-                    shape = *tensor.shape();
-                } else if shape != *tensor.shape() {
-                    same_shape = false;
-                    shape = Layout::broadcast_shapes(name, &shape, tensor.shape())?;
+            match arg {
+                Arg::Scalar(value) => {
+                    self.scalars |= 1 << position;
+                    self.params[param_count] = *value;
+                    param_count += 1;
                 }
-                inputs.push(tensor);
+                Arg::Tensor(tensor) => {
+                    if self.inputs.is_empty() {
+                        self.shape = Shape::Same(tensor.shape());
+                    } else if *self.shape != *tensor.shape() {
+                        let shape = Layout::broadcast_shapes(op.name(), &self.shape, tensor.shape())?;
+                        self.shape = Shape::Broadcast(shape);
+                    }
+                    self.inputs.push(tensor);
+                }
             }
         }
-    }
-    let Some(first) = inputs.first() else {
-        return Err(Error::TensorCount { op: name, expected: "at least 1", found: 0 });
-    };
-    let device = check_device(name, first, &inputs)?;
+        let Some(first) = self.inputs.first() else {
+            return Err(Error::TensorCount { op: op.name(), expected: "at least 1", found: 0 });
+        };
+        let device = check_device(op.name(), first, &self.inputs[1..])?;
 
-    let promoted = state.finish();
-    let compute = op.operand_dtype(promoted).ok_or_else(|| refused(op, promoted))?;
-    if let Some(value) = row_params.iter().find(|value| value.kind() > compute.kind()) {
+        let promoted = state.finish();
+        let (Some(operand), Some(dtype)) = (op.operand_dtype(promoted), op.result_dtype(promoted)) else {
+            return Err(refused(op, promoted));
+        };
+        if param_count > 0 {
+            check_params(op, &self.params[..param_count], row_params.len(), operand)?;
+        }
+        (self.dtype, self.compute) = (dtype, operand.compute());
+        Ok(device)
+    }
+
+    #[inline]
+    fn launch(&self, op: Pointwise, device: &Device, out: &Tensor) -> Result<()> {
+        if out.layout().is_empty() {
+            return Ok(());
+        }
+        let kernel = Kernel::Pointwise {
+            program: ProgramRef::Static(op.program_with(self.scalars)),
+            compute: self.compute,
+            params: self.params,
+            groups: 1,
+        };
+        if let Shape::Broadcast(shape) = &self.shape {
+            return self.launch_broadcast(op, device, &kernel, shape, out);
+        }
+        let mut operands = [out.write(out.layout()); INPUT_COUNT_MAX + 1];
+        for (operand, input) in operands[1..].iter_mut().zip(&self.inputs) {
+            *operand = input.read(input.layout());
+        }
+        Ok(device.submit_named(op.name(), &kernel, &operands[..=self.inputs.len()])?)
+    }
+
+    fn launch_broadcast(
+        &self,
+        op: Pointwise,
+        device: &Device,
+        kernel: &Kernel,
+        shape: &Dims,
+        out: &Tensor,
+    ) -> Result<()> {
+        let expand = |input: &&Tensor| input.layout().broadcast_to(op.name(), shape);
+        let layouts: SmallVec<[Layout; INPUT_COUNT_MAX]> =
+            self.inputs.iter().map(expand).collect::<Result<_, _>>()?;
+        let mut operands: SmallVec<[Operand<'_>; INPUT_COUNT_MAX + 1]> = SmallVec::new();
+        operands.push(out.write(out.layout()));
+        operands.extend(self.inputs.iter().zip(&layouts).map(|(input, layout)| input.read(layout)));
+        Ok(device.submit_named(op.name(), kernel, &operands)?)
+    }
+}
+
+/// Parameters of the row are numbers of the tensors' kind; numbers beside integers are ones that these can be.
+fn check_params(op: Pointwise, params: &[Scalar], row_count: usize, operand: DType) -> Result<()> {
+    if let Some(value) = params[..row_count].iter().find(|value| value.kind() > operand.kind()) {
         let expected = "a number of the tensor's kind (bool < integer < float)";
-        return Err(Error::Argument { op: name, what: "a parameter", expected, found: *value });
+        return Err(Error::Argument { op: op.name(), what: "a parameter", expected, found: *value });
     }
-    for value in &params[..param_count] {
-        check_fits(name, *value, compute)?;
-    }
-    let dtype = op.result_dtype(promoted).ok_or_else(|| refused(op, promoted))?;
-    Ok(Plan { inputs, device, shape, same_shape, dtype, compute: compute.compute(), scalars, params })
+    params.iter().try_for_each(|value| check_fits(op.name(), *value, operand))
 }
 
 fn refused(op: Pointwise, found: DType) -> Error {
@@ -228,30 +306,6 @@ pub(crate) fn result_layout(shape: &Dims, same_shape: bool, inputs: &[&Tensor]) 
     Layout::new(*shape, strides, 0)
 }
 
-fn launch(op: Pointwise, plan: &Plan<'_>, out: &Tensor) -> Result<()> {
-    if out.layout().is_empty() {
-        return Ok(());
-    }
-    let kernel = Kernel::Pointwise {
-        program: ProgramRef::Static(op.program_with(plan.scalars)),
-        compute: plan.compute,
-        params: plan.params,
-        groups: 1,
-    };
-    let mut expanded: SmallVec<[Layout; INPUT_COUNT_MAX]> = SmallVec::new();
-    if !plan.same_shape || plan.shape != *out.shape() {
-        for input in &plan.inputs {
-            expanded.push(input.layout().broadcast_to(op.name(), out.shape())?);
-        }
-    }
-    let mut operands: SmallVec<[Operand<'_>; INPUT_COUNT_MAX + 1]> = SmallVec::new();
-    operands.push(out.write(out.layout()));
-    for (position, input) in plan.inputs.iter().enumerate() {
-        operands.push(input.read(expanded.get(position).unwrap_or(input.layout())));
-    }
-    Ok(plan.device.submit_named(op.name(), &kernel, &operands)?)
-}
-
 fn call(op: Pointwise, args: &[Arg<'_>], row_params: &[Scalar]) -> Call {
     let mut params = [Scalar::Int(0); PARAM_COUNT_MAX];
     params[..row_params.len()].copy_from_slice(row_params);
@@ -271,6 +325,7 @@ macro_rules! methods {
     (@row where_ $($rest:tt)*) => {};
     (@row fill $($rest:tt)*) => {};
     (@row $name:ident [$($doc:tt)*] ($first:ident $(, $input:ident)*; $($param:ident),*)) => { pastey::paste! {
+        #[allow(clippy::extra_unused_lifetimes, reason = "rows of one input don't use it")]
         impl Tensor {
             $($doc)*
             ///
@@ -350,8 +405,9 @@ impl Tensor {
 
     /// Copies into a tensor that was just made, of any dtype and layout, and tells recorders.
     pub(crate) fn copy_into_fresh(&self, out: &Tensor) -> Result<()> {
-        let plan = plan(Pointwise::copy, &[Arg::Tensor(self)], &[])?;
-        launch(Pointwise::copy, &plan, out)?;
+        let mut plan = Plan::new();
+        let device = plan.make(Pointwise::copy, &[Arg::Tensor(self)], &[])?;
+        plan.launch(Pointwise::copy, &device, out)?;
         record::fresh(&[self], &[out], || Call::To)
     }
 }
