@@ -1,1 +1,16 @@
-//! Layers, losses, initialisers, models and checkpoints
+//! Layers, losses, initialisers, checkpoints, and a sparse autoencoder.
+//!
+//! Layers are handles of parameters: `forward` takes `&self` and may run on many threads at once, over one set of weights.
+//! Parameters are leaves that require grad; wrap inference in [`no_grad`](raddle_grad::no_grad). Weights have PyTorch's
+//! shapes, names and initial distributions, so that checkpoints fit both ways.
+#![forbid(unsafe_code)]
+
+mod autoencoder;
+pub mod checkpoint;
+pub mod init;
+mod layers;
+mod losses;
+
+pub use autoencoder::{AutoencoderOptions, TopKAutoencoder};
+pub use layers::{Dropout, Embedding, Function, LayerNorm, Linear, Module, Sequential};
+pub use losses::{LossReduction, bce_with_logits, cross_entropy, l1_loss, mse_loss, nll_loss};

@@ -90,7 +90,7 @@ fn gradients_by_results() {
 #[test]
 fn deep_graphs_need_no_stack() {
     let depth = 100_000;
-    let chain = || {
+    let chain = move || {
         let x = leaf(&[1.0], &[1]);
         let mut y = x.clone();
         for _ in 0..depth {

@@ -1,0 +1,415 @@
+//! Parameters in files of the safetensors format: eight bytes with the length of a header (little-endian), the header (JSON:
+//! for each tensor dtype, shape and the range of its bytes), then the bytes, row-major and little-endian.
+//!
+//! - **Saving is atomic.** The file is written beside its place under another name, flushed to the disk and renamed. A full
+//!   disk or a crash leaves the old file, or none; a reader never sees half of one.
+//! - **Loading believes nothing.** The whole header is checked here before any tensor is made: lengths, names, dtypes, shapes
+//!   (in checked arithmetic), and that the ranges fill the data exactly, in order, without gap or overlap. What is wrong is a
+//!   [`CheckpointError`] that names file, tensor, what was expected and what was found. Nothing here panics on any bytes, and
+//!   memory is only taken for what the file really holds.
+//!
+//! Files are mapped, so loading reads each byte once. Numbers are taken as they are in memory, so the host must be
+//! little-endian; others are refused at compile time.
+
+use raddle_grad::no_grad;
+use raddle_runtime::MappedFile;
+use raddle_sync::global::{AtomicU64, Ordering};
+use raddle_tensor::{DType, Device, Tensor};
+use safetensors::SafeTensors;
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use std::{
+    collections::{HashMap, HashSet},
+    fmt, fs,
+    io::Write,
+    marker::PhantomData,
+    path::{Path, PathBuf},
+};
+
+#[cfg(not(target_endian = "little"))]
+compile_error!("raddle-nn: checkpoints are little-endian, and no host of another order has been tested");
+
+/// The largest header, as the format's own library has it.
+const HEADER_BYTES_MAX: u64 = 100_000_000;
+
+/// The length in front of the header.
+const LENGTH_BYTES: usize = 8;
+
+/// Why a file couldn't be saved or loaded.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum CheckpointError {
+    /// The operating system refused.
+    #[error("{}: {action} failed: {reason}", .file.display())]
+    File {
+        /// Which.
+        file: PathBuf,
+        /// What was tried.
+        action: &'static str,
+        /// What it said.
+        reason: String,
+    },
+    /// The file as a whole is broken.
+    #[error("{}: {what} is wrong, expected {expected}, found {found}", .file.display())]
+    Format {
+        /// Which.
+        file: PathBuf,
+        /// What of it.
+        what: &'static str,
+        /// What it should be.
+        expected: String,
+        /// What it is.
+        found: String,
+    },
+    /// What the file says of a tensor is broken, or doesn't fit the model.
+    #[error("{}: tensor {tensor:?}: {what} is wrong, expected {expected}, found {found}", .file.display())]
+    Entry {
+        /// Which.
+        file: PathBuf,
+        /// Its name.
+        tensor: String,
+        /// What of it.
+        what: &'static str,
+        /// What it should be.
+        expected: String,
+        /// What it is.
+        found: String,
+    },
+    /// A tensor couldn't be read or made.
+    #[error(transparent)]
+    Tensor(#[from] raddle_tensor::Error),
+}
+
+/// What functions of this module return.
+pub type Result<T, E = CheckpointError> = std::result::Result<T, E>;
+
+/// The names of dtypes in files.
+const DTYPES: [(DType, &str); 8] = [
+    (DType::F64, "F64"),
+    (DType::F32, "F32"),
+    (DType::F16, "F16"),
+    (DType::BF16, "BF16"),
+    (DType::I64, "I64"),
+    (DType::I32, "I32"),
+    (DType::U8, "U8"),
+    (DType::Bool, "BOOL"),
+];
+
+// ------------------------------------------------------------ saving
+
+/// Writes tensors with their names, such as [`Module::parameters`](crate::Module::parameters) gives, to a file. Waits for
+/// their elements.
+///
+/// Errors: a name that is given twice, or `__metadata__`; whatever the disk says. The file is as it was before, then.
+pub fn save(path: impl AsRef<Path>, tensors: &[(String, Tensor)]) -> Result<()> {
+    let path = path.as_ref();
+    let header = header_of(path, tensors)?;
+    let file_error = |action| {
+        move |error: std::io::Error| CheckpointError::File {
+            file: path.into(),
+            action,
+            reason: error.to_string(),
+        }
+    };
+    let temporary = temporary_path(path);
+    let write = || -> Result<()> {
+        let file = fs::File::create_new(&temporary).map_err(file_error("creating a file beside it"))?;
+        let mut writer = std::io::BufWriter::new(file);
+        let writing = || file_error("writing");
+        writer.write_all(&(header.len() as u64).to_le_bytes()).map_err(writing())?;
+        writer.write_all(header.as_bytes()).map_err(writing())?;
+        for (_, tensor) in tensors {
+            writer.write_all(&tensor.to_bytes()?).map_err(writing())?;
+        }
+        let file = writer.into_inner().map_err(|error| writing()(error.into_error()))?;
+        file.sync_all().map_err(file_error("flushing"))?;
+        drop(file);
+        fs::rename(&temporary, path).map_err(file_error("renaming"))
+    };
+    let written = write();
+    if written.is_err() {
+        // Whether or not it exists; the error that counts is the first.
+        _ = fs::remove_file(&temporary);
+    }
+    written
+}
+
+/// A name in the same folder that no other save of this or another process uses.
+fn temporary_path(path: &Path) -> PathBuf {
+    static SAVES: AtomicU64 = AtomicU64::new(0);
+    // Only tells names apart.
+    let number = SAVES.fetch_add(1, Ordering::Relaxed);
+    let mut name = std::ffi::OsString::from(".");
+    name.push(path.file_name().unwrap_or_default());
+    name.push(format!(".{}.{number}.partial", std::process::id()));
+    path.with_file_name(name)
+}
+
+fn header_of(path: &Path, tensors: &[(String, Tensor)]) -> Result<String> {
+    let mut names = HashSet::new();
+    let mut entries = serde_json::Map::new();
+    let mut start = 0usize;
+    for (name, tensor) in tensors {
+        if name == METADATA || !names.insert(name) {
+            return Err(CheckpointError::Entry {
+                file: path.into(),
+                tensor: name.clone(),
+                what: "the name",
+                expected: format!("each once, and none {METADATA}"),
+                found: "it".into(),
+            });
+        }
+        let end = start + tensor.element_count() * tensor.dtype().size_bytes();
+        let dtype =
+            DTYPES.iter().find(|(dtype, _)| *dtype == tensor.dtype()).expect("every dtype has a name").1;
+        let entry =
+            serde_json::json!({ "dtype": dtype, "shape": tensor.shape()[..], "data_offsets": [start, end] });
+        entries.insert(name.clone(), entry);
+        start = end;
+    }
+    let mut header = serde_json::Value::Object(entries).to_string();
+    // The data begins at a multiple of eight, so that mapped elements are aligned.
+    header.extend(std::iter::repeat_n(' ', header.len().next_multiple_of(8) - header.len()));
+    Ok(header)
+}
+
+// ------------------------------------------------------------ loading
+
+/// The entry that isn't a tensor.
+const METADATA: &str = "__metadata__";
+
+/// The tensors of a file, on a device, with their names, in the order of their bytes.
+///
+/// Errors: see the module; if there is one no tensor is returned.
+pub fn load(path: impl AsRef<Path>, device: &Device) -> Result<Vec<(String, Tensor)>> {
+    let path = path.as_ref();
+    let file = open(path)?;
+    let (entries, tensors) = parse(path, &file)?;
+    let read = |entry: Entry| {
+        let bytes = bytes_of(path, &tensors, &entry)?;
+        let tensor = Tensor::from_bytes(bytes, &entry.shape, entry.dtype, device)?;
+        Ok((entry.name, tensor))
+    };
+    entries.into_iter().map(read).collect()
+}
+
+/// Overwrites parameters, such as [`Module::parameters`](crate::Module::parameters) gives, with those of the same names in
+/// a file; strides stay. Every name, shape and dtype must agree, and all are checked before the first is written.
+pub fn load_into(path: impl AsRef<Path>, parameters: &[(String, Tensor)]) -> Result<()> {
+    let path = path.as_ref();
+    let file = open(path)?;
+    let (entries, tensors) = parse(path, &file)?;
+    let wrong = |tensor: &str, what, expected: String, found: String| {
+        Err(CheckpointError::Entry { file: path.into(), tensor: tensor.into(), what, expected, found })
+    };
+    let mut by_name: HashMap<&str, &Entry> =
+        entries.iter().map(|entry| (entry.name.as_str(), entry)).collect();
+    let mut loaded = Vec::with_capacity(parameters.len());
+    for (name, parameter) in parameters {
+        let Some(entry) = by_name.remove(name.as_str()) else {
+            return wrong(name, "the model's parameter", "it in the file".into(), "no such tensor".into());
+        };
+        if entry.dtype != parameter.dtype() {
+            return wrong(name, "the dtype", parameter.dtype().to_string(), entry.dtype.to_string());
+        }
+        if entry.shape[..] != parameter.shape()[..] {
+            let (expected, found) = (format!("{:?}", parameter.shape()), format!("{:?}", entry.shape));
+            return wrong(name, "the shape", expected, found);
+        }
+        let bytes = bytes_of(path, &tensors, entry)?;
+        loaded.push((parameter, Tensor::from_bytes(bytes, &entry.shape, entry.dtype, &parameter.device())?));
+    }
+    if let Some(entry) = entries.iter().find(|entry| by_name.contains_key(entry.name.as_str())) {
+        return wrong(
+            &entry.name,
+            "the tensor",
+            "a parameter of the model".into(),
+            "none of that name".into(),
+        );
+    }
+    no_grad(|| loaded.iter().try_for_each(|(parameter, tensor)| parameter.copy_(tensor).map(|_| ())))?;
+    Ok(())
+}
+
+fn open(path: &Path) -> Result<MappedFile> {
+    // An empty file can't be mapped.
+    let error = |reason: String| CheckpointError::File { file: path.into(), action: "opening", reason };
+    let length = fs::metadata(path).map_err(|found| error(found.to_string()))?.len();
+    if length < LENGTH_BYTES as u64 {
+        return Err(CheckpointError::Format {
+            file: path.into(),
+            what: "the size",
+            expected: format!("at least {LENGTH_BYTES} bytes"),
+            found: format!("{length}"),
+        });
+    }
+    MappedFile::open(path).map_err(|found| error(found.to_string()))
+}
+
+/// What a header says of a tensor, checked.
+struct Entry {
+    name: String,
+    dtype: DType,
+    shape: Vec<usize>,
+    start: usize,
+    end: usize,
+}
+
+/// Checks a whole file.
+fn parse<'a>(path: &Path, file: &'a [u8]) -> Result<(Vec<Entry>, SafeTensors<'a>)> {
+    let wrong = |what, expected: String, found: String| {
+        Err(CheckpointError::Format { file: path.into(), what, expected, found })
+    };
+    let Some((length, rest)) = file.split_first_chunk::<LENGTH_BYTES>() else {
+        return wrong("the size", format!("at least {LENGTH_BYTES} bytes"), file.len().to_string());
+    };
+    let length = u64::from_le_bytes(*length);
+    if length > HEADER_BYTES_MAX {
+        return wrong("the length of the header", format!("at most {HEADER_BYTES_MAX}"), length.to_string());
+    }
+    let Some((header, data)) = rest.split_at_checked(length as usize) else {
+        return wrong("the length of the header", format!("at most {}", rest.len()), length.to_string());
+    };
+    if header.first() != Some(&b'{') {
+        return wrong("the header", "a JSON object".into(), "something else".into());
+    }
+    let header: Pairs<serde_json::Value> = match serde_json::from_slice(header) {
+        Ok(header) => header,
+        Err(error) => return wrong("the header", "JSON".into(), error.to_string()),
+    };
+    let mut names = HashSet::new();
+    let mut entries = Vec::with_capacity(header.0.len());
+    for (name, value) in header.0 {
+        if !names.insert(name.clone()) {
+            return wrong("the header", "each name once".into(), format!("{name:?} twice"));
+        }
+        if name != METADATA {
+            entries.push(entry(path, name, &value, data.len())?);
+        }
+    }
+    entries.sort_by_key(|entry| (entry.start, entry.end));
+    let mut end = 0;
+    for entry in &entries {
+        if entry.start != end {
+            let what =
+                if entry.start < end { "the start (it overlaps another)" } else { "the start (a gap)" };
+            let (expected, found) = (end.to_string(), entry.start.to_string());
+            return Err(CheckpointError::Entry {
+                file: path.into(),
+                tensor: entry.name.clone(),
+                what,
+                expected,
+                found,
+            });
+        }
+        end = entry.end;
+    }
+    if end != data.len() {
+        return wrong("the size of the data", format!("{end} bytes"), data.len().to_string());
+    }
+    match SafeTensors::deserialize(file) {
+        Ok(tensors) => Ok((entries, tensors)),
+        Err(error) => wrong("the file", "what the format allows".into(), error.to_string()),
+    }
+}
+
+/// Checks what a header says of one tensor.
+fn entry(path: &Path, name: String, value: &serde_json::Value, data_bytes: usize) -> Result<Entry> {
+    let wrong = |what, expected: String, found: String| {
+        Err(CheckpointError::Entry { file: path.into(), tensor: name.clone(), what, expected, found })
+    };
+    let Some(fields) = value.as_object() else {
+        return wrong("the entry", "an object".into(), brief(value));
+    };
+    let field = |name: &str| fields.get(name).unwrap_or(&serde_json::Value::Null);
+    if let Some(other) = fields.keys().find(|key| !matches!(key.as_str(), "dtype" | "shape" | "data_offsets"))
+    {
+        return wrong("the entry", "dtype, shape and data_offsets".into(), format!("{other:?} too"));
+    }
+    let named = field("dtype").as_str().and_then(|found| DTYPES.iter().find(|(_, name)| *name == found));
+    let Some(&(dtype, _)) = named else {
+        let known: Vec<&str> = DTYPES.iter().map(|(_, name)| *name).collect();
+        return wrong("the dtype", format!("one of {}", known.join(", ")), brief(field("dtype")));
+    };
+    let numbers = |value: &serde_json::Value| -> Option<Vec<usize>> {
+        value.as_array()?.iter().map(|number| usize::try_from(number.as_u64()?).ok()).collect()
+    };
+    let Some(shape) = numbers(field("shape")) else {
+        return wrong("the shape", "a list of sizes".into(), brief(field("shape")));
+    };
+    if shape.len() > raddle_tensor::MAX_RANK {
+        return wrong(
+            "the shape",
+            format!("at most {} axes", raddle_tensor::MAX_RANK),
+            shape.len().to_string(),
+        );
+    }
+    let Some([start, end]) =
+        numbers(field("data_offsets")).and_then(|offsets| <[usize; 2]>::try_from(offsets).ok())
+    else {
+        return wrong("data_offsets", "a start and an end".into(), brief(field("data_offsets")));
+    };
+    if start > end || end > data_bytes {
+        let expected = format!("start ≤ end ≤ {data_bytes}, the size of the data");
+        return wrong("data_offsets", expected, format!("[{start}, {end}]"));
+    }
+    // A zero doesn't excuse an overflow of the other sizes: readers multiply in any order.
+    let count = shape.iter().try_fold(1usize, |count, &size| count.checked_mul(size));
+    let nonzero =
+        shape.iter().filter(|&&size| size > 0).try_fold(1usize, |count, &size| count.checked_mul(size));
+    match (count.and_then(|count| count.checked_mul(dtype.size_bytes())), nonzero) {
+        (Some(bytes), Some(_)) if bytes == end - start => Ok(Entry { name, dtype, shape, start, end }),
+        (Some(bytes), Some(_)) => {
+            let expected = format!("{bytes} bytes for {dtype} {shape:?}");
+            wrong("data_offsets", expected, (end - start).to_string())
+        }
+        _ => wrong("the shape", "a size in bytes below 2^64".into(), format!("{shape:?}")),
+    }
+}
+
+/// A value for a message: not the whole of a long one.
+fn brief(value: &serde_json::Value) -> String {
+    let text = value.to_string();
+    match text.char_indices().nth(60) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text,
+    }
+}
+
+fn bytes_of<'a>(path: &Path, tensors: &SafeTensors<'a>, entry: &Entry) -> Result<&'a [u8]> {
+    let wrong = |what, expected: &str, found: String| {
+        let (file, tensor) = (path.into(), entry.name.clone());
+        Err(CheckpointError::Entry { file, tensor, what, expected: expected.into(), found })
+    };
+    let bytes = match tensors.tensor(&entry.name) {
+        Ok(view) => view.data(),
+        Err(error) => return wrong("the tensor", "it in the file", error.to_string()),
+    };
+    if entry.dtype == DType::Bool
+        && let Some(found) = bytes.iter().find(|byte| **byte > 1)
+    {
+        return wrong("a bool", "0 or 1", found.to_string());
+    }
+    Ok(bytes)
+}
+
+/// A JSON object as a list: names that stand twice aren't lost.
+struct Pairs<V>(Vec<(String, V)>);
+
+impl<'de, V: Deserialize<'de>> Deserialize<'de> for Pairs<V> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        struct List<V>(PhantomData<V>);
+        impl<'de, V: Deserialize<'de>> Visitor<'de> for List<V> {
+            type Value = Pairs<V>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> std::result::Result<Pairs<V>, A::Error> {
+                let mut pairs = Vec::new();
+                while let Some(pair) = map.next_entry()? {
+                    pairs.push(pair);
+                }
+                Ok(Pairs(pairs))
+            }
+        }
+        deserializer.deserialize_map(List(PhantomData))
+    }
+}

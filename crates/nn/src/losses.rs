@@ -1,0 +1,82 @@
+//! Losses. Each is made of recorded ops, so that gradients come by themselves.
+
+use raddle_tensor::{Error, Fused, Program, Result, Tensor};
+use std::sync::OnceLock;
+
+/// What becomes of the losses of the elements or rows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LossReduction {
+    /// Their mean; of none NaN, as in PyTorch.
+    #[default]
+    Mean,
+    /// Their sum.
+    Sum,
+    /// They stay.
+    None,
+}
+
+impl LossReduction {
+    fn apply(self, losses: Tensor) -> Result<Tensor> {
+        match self {
+            LossReduction::Mean => losses.mean(.., false),
+            LossReduction::Sum => losses.sum(.., false),
+            LossReduction::None => Ok(losses),
+        }
+    }
+}
+
+/// A closure that is recorded once.
+macro_rules! pointwise_loss {
+    ($op:literal, $input:ident, $target:ident, $reduction:ident, $body:expr) => {{
+        if $input.shape() != $target.shape() {
+            let (op, what) = ($op, "the target");
+            let (expected, found) = ($input.shape().to_vec(), $target.shape().to_vec());
+            return Err(Error::Shape { op, what, expected, found });
+        }
+        static LOSS: OnceLock<Fused> = OnceLock::new();
+        let losses = LOSS.get_or_init(|| Fused::new(Program::record($body))).call(&[$input, $target])?;
+        $reduction.apply(losses)
+    }};
+}
+
+/// `(input − target)²`. Both have one shape.
+pub fn mse_loss(input: &Tensor, target: &Tensor, reduction: LossReduction) -> Result<Tensor> {
+    pointwise_loss!("mse_loss", input, target, reduction, |[x, y]| (x - y).square())
+}
+
+/// `|input − target|`; its gradient is 0 where they are equal. Both have one shape.
+pub fn l1_loss(input: &Tensor, target: &Tensor, reduction: LossReduction) -> Result<Tensor> {
+    pointwise_loss!("l1_loss", input, target, reduction, |[x, y]| (x - y).abs())
+}
+
+/// `−target · ln σ(input) − (1 − target) · ln(1 − σ(input))`, computed as `(1 − target) · input + softplus(−input)`, which
+/// neither overflows nor loses its digits. Both have one shape.
+pub fn bce_with_logits(input: &Tensor, target: &Tensor, reduction: LossReduction) -> Result<Tensor> {
+    // Beyond 40 softplus(x) is x: e⁻⁴⁰ is less than half a unit in the last place of an f64 there.
+    pointwise_loss!("bce_with_logits", input, target, reduction, |[x, y]| {
+        (1.0 - y) * x + (-x).softplus(1.0, 40.0)
+    })
+}
+
+/// `−input[i, target[i]]` of log-probabilities [n, classes] and classes [n] (i64).
+pub fn nll_loss(input: &Tensor, target: &Tensor, reduction: LossReduction) -> Result<Tensor> {
+    let op = "nll_loss";
+    if input.rank() != 2 {
+        return Err(Error::Rank { op, what: "the input", expected: "2", found: input.rank() });
+    }
+    if target.shape()[..] != input.shape()[..1] {
+        let (expected, found) = (input.shape()[..1].to_vec(), target.shape().to_vec());
+        return Err(Error::Shape { op, what: "the target", expected, found });
+    }
+    let picked = input.gather(1, &target.unsqueeze(1)?)?.squeeze(1)?;
+    reduction.apply(picked.neg()?)
+}
+
+/// `−ln softmax(input)[i, target[i]]` of logits [n, classes] and classes [n] (i64).
+pub fn cross_entropy(input: &Tensor, target: &Tensor, reduction: LossReduction) -> Result<Tensor> {
+    if input.rank() != 2 {
+        let (op, found) = ("cross_entropy", input.rank());
+        return Err(Error::Rank { op, what: "the input", expected: "2", found });
+    }
+    nll_loss(&input.log_softmax(1)?, target, reduction)
+}

@@ -1,0 +1,18 @@
+//! Layers, losses, checkpoints and the autoencoder, on the CPU.
+
+mod autoencoder;
+mod checkpoint;
+mod layers;
+
+use raddle_tensor::{Device, Element, Tensor};
+use std::sync::OnceLock;
+
+/// The device of all tests.
+fn device() -> &'static Device {
+    static DEVICE: OnceLock<Device> = OnceLock::new();
+    DEVICE.get_or_init(|| Device::open(Box::new(raddle_cpu::Cpu::new())).unwrap())
+}
+
+fn tensor<T: Element>(values: &[T], shape: &[usize]) -> Tensor {
+    Tensor::from_slice(values, shape, device()).unwrap()
+}

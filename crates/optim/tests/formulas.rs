@@ -1,0 +1,157 @@
+//! Optimisers against the formulas in scalar f64, with transposed parameters.
+
+use raddle_grad::Autograd;
+use raddle_optim::{Adam, AdamOptions, Error, Group, Sgd, SgdOptions};
+use raddle_tensor::{DType, Device, Tensor};
+use std::sync::OnceLock;
+
+fn device() -> &'static Device {
+    static DEVICE: OnceLock<Device> = OnceLock::new();
+    DEVICE.get_or_init(|| Device::open(Box::new(raddle_cpu::Cpu::new())).unwrap())
+}
+
+/// A leaf of shape [3, 2] with strides [1, 3], and its elements in row-major order.
+fn transposed(dtype: DType) -> (Tensor, Vec<f64>) {
+    let values = [1.0, -2.0, 0.5, 3.0, -0.25, 4.0];
+    let rows = Tensor::from_slice(&values, [2, 3], device()).unwrap().to(dtype).unwrap();
+    let leaf = rows.t().unwrap().copy().unwrap();
+    assert_eq!(**leaf.strides(), [1, 3]);
+    leaf.requires_grad_(true).unwrap();
+    let elements = leaf.to(DType::F64).unwrap().to_vec().unwrap();
+    (leaf, elements)
+}
+
+/// The gradient of element `i` in step `t`.
+fn gradient(i: usize, t: usize) -> f64 {
+    ((i * 7 + t * 3) as f64).sin() * 0.5
+}
+
+fn give(leaf: &Tensor, t: usize) {
+    let values: Vec<f64> = (0..6).map(|i| gradient(i, t)).collect();
+    // Row-major, unlike the parameter.
+    leaf.set_grad(Some(Tensor::from_slice(&values, [3, 2], device()).unwrap().to(leaf.dtype()).unwrap()));
+}
+
+fn assert_close(leaf: &Tensor, expected: &[f64], tolerance: f64) {
+    let found: Vec<f64> = leaf.to(DType::F64).unwrap().to_vec().unwrap();
+    for (found, expected) in found.iter().zip(expected) {
+        assert!((found - expected).abs() <= tolerance * expected.abs().max(1.0), "{found} is not {expected}");
+    }
+}
+
+#[test]
+fn sgd_in_all_its_forms() {
+    for (momentum, dampening, weight_decay, nesterov) in
+        [(0.0, 0.0, 0.0, false), (0.0, 0.0, 0.1, false), (0.9, 0.25, 0.1, false), (0.9, 0.0, 0.01, true)]
+    {
+        let (leaf, mut p) = transposed(DType::F64);
+        let options = SgdOptions { lr: 0.1, momentum, dampening, weight_decay, nesterov };
+        let mut sgd = Sgd::new(vec![leaf.clone()], options).unwrap();
+        let mut v = [0.0; 6];
+        for t in 0..20 {
+            let lr = if t < 10 { 0.1 } else { 0.02 };
+            sgd.groups()[0].options.lr = lr;
+            give(&leaf, t);
+            sgd.step().unwrap();
+            for i in 0..6 {
+                let g = gradient(i, t) + weight_decay * p[i];
+                v[i] = if t == 0 { g } else { momentum * v[i] + (1.0 - dampening) * g };
+                let d = if nesterov {
+                    g + momentum * v[i]
+                } else if momentum == 0.0 {
+                    g
+                } else {
+                    v[i]
+                };
+                p[i] -= lr * d;
+            }
+        }
+        assert_close(&leaf, &p, 1e-12);
+    }
+}
+
+#[test]
+fn adam_and_adamw() {
+    for (dtype, tolerance) in [(DType::F64, 1e-12), (DType::F32, 2e-6)] {
+        for decoupled in [false, true] {
+            let (leaf, mut p) = transposed(dtype);
+            let options =
+                AdamOptions { lr: 0.05, weight_decay: 0.1, beta2: 0.99, decoupled, ..Default::default() };
+            let mut adam = Adam::new(vec![leaf.clone()], options).unwrap();
+            let (mut m, mut v) = ([0.0; 6], [0.0; 6]);
+            for t in 0..20 {
+                give(&leaf, t);
+                adam.step().unwrap();
+                for i in 0..6 {
+                    let mut g = gradient(i, t);
+                    if decoupled {
+                        p[i] -= 0.05 * 0.1 * p[i]
+                    } else {
+                        g += 0.1 * p[i]
+                    }
+                    m[i] = 0.9 * m[i] + 0.1 * g;
+                    v[i] = 0.99 * v[i] + 0.01 * g * g;
+                    let steps = t as i32 + 1;
+                    let (mean, square) =
+                        (m[i] / (1.0 - 0.9f64.powi(steps)), v[i] / (1.0 - 0.99f64.powi(steps)));
+                    p[i] -= 0.05 * mean / (square.sqrt() + 1e-8);
+                }
+            }
+            assert_close(&leaf, &p, tolerance);
+            let state = adam.state().unwrap();
+            let saved = &state.groups[0][0];
+            assert_eq!(saved.step, 20);
+            assert!(saved.tensors.iter().all(|tensor| **tensor.strides() == [1, 3]));
+            assert_close(&saved.tensors[1], &v, tolerance);
+        }
+    }
+}
+
+#[test]
+fn groups_skips_and_saved_state() {
+    let (a, _) = transposed(DType::F32);
+    let (b, unmoved) = transposed(DType::F32);
+    let options = |lr| AdamOptions { lr, ..Default::default() };
+    let make = |a: &Tensor, b: &Tensor| {
+        let groups =
+            vec![Group::new(vec![a.clone()], options(0.1)), Group::new(vec![b.clone()], options(0.0))];
+        Adam::with_groups(groups).unwrap()
+    };
+    let mut adam = make(&a, &b);
+    for t in 0..3 {
+        give(&a, t);
+        if t == 1 {
+            give(&b, t);
+        }
+        adam.step().unwrap();
+        adam.zero_grad();
+        assert!(a.grad().is_none());
+    }
+    assert_close(&b, &unmoved, 0.0);
+    let state = adam.state().unwrap();
+    assert_eq!((state.groups[0][0].step, state.groups[1][0].step), (3, 1));
+    // Another optimiser with that state goes on to the same bits.
+    let twin = |leaf: &Tensor| {
+        let twin = leaf.detach().copy().unwrap();
+        twin.requires_grad_(true).unwrap();
+        twin
+    };
+    let (c, d) = (twin(&a), twin(&b));
+    let mut other = make(&c, &d);
+    other.load_state(&state).unwrap();
+    for leaf in [&a, &b, &c, &d] {
+        give(leaf, 7);
+    }
+    adam.step().unwrap();
+    other.step().unwrap();
+    assert_eq!(a.to_vec::<f32>().unwrap(), c.to_vec::<f32>().unwrap());
+    let mut fewer = Adam::new(vec![c.clone()], options(0.1)).unwrap();
+    let error = fewer.load_state(&state).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "load_state: the number of groups of group 0, parameter 0 doesn't fit, expected 1, found 2"
+    );
+    assert!(matches!(Adam::new(vec![c.clone(), c.clone()], options(0.1)), Err(Error::Repeated { .. })));
+    assert!(matches!(Adam::new(vec![c], options(f64::NAN)), Err(Error::Option { what: "lr", .. })));
+    assert!(Sgd::new(vec![d], SgdOptions { nesterov: true, ..Default::default() }).is_err());
+}
