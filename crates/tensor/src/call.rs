@@ -116,14 +116,14 @@ pub enum Call {
         /// Factor of the product.
         alpha: f64,
     },
-    /// Inputs x [.., k], weight [n, k] and, if `bias`, bias [n]: `act(x weightᵀ + bias)`.
+    /// Inputs x [.., k], weight [n, k] and, if `bias`, bias `[n]`: `act(x weightᵀ + bias)`.
     Linear {
         /// Is there a bias?
         bias: bool,
         /// Applied last.
         activation: Activation,
     },
-    /// Inputs values [b, k], index [b, k], weight [n, h] and, if `bias`, bias [n].
+    /// Inputs values [b, k], index [b, k], weight [n, h] and, if `bias`, bias `[n]`.
     SparseLinear {
         /// Is there a bias?
         bias: bool,

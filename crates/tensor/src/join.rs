@@ -14,7 +14,7 @@ use raddle_runtime::Operand;
 
 impl Tensor {
     /// The tensors one after the other along an axis. They agree in all other axes; dtypes are promoted. Tensors of shape
-    /// [0] are left out, as in PyTorch.
+    /// `[0]` are left out, as in PyTorch.
     pub fn cat(tensors: &[&Tensor], axis: isize) -> Result<Tensor> {
         let op = "cat";
         let (axis, shape) = cat_shape(tensors, axis)?;

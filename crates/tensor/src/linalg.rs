@@ -310,7 +310,7 @@ impl Tensor {
         launch("addmm", (a, stack(a)?), (b, stack(b)?), (out, stack(out)?), &options)
     }
 
-    /// `x weightᵀ + bias`: `self` is [.., k], `weight` [n, k], `bias` [n]; the result [.., n].
+    /// `x weightᵀ + bias`: `self` is [.., k], `weight` [n, k], `bias` `[n]`; the result [.., n].
     pub fn linear(&self, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
         self.linear_with(weight, bias, Activation::None)
     }
@@ -354,7 +354,7 @@ impl Tensor {
     }
 
     /// [`linear`](Tensor::linear) of rows that are mostly zero, given by their few entries: `self` [b, k] holds values and
-    /// `index` [b, k] (i64) their columns, `weight` is [n, h], `bias` [n]; the result [b, n] is
+    /// `index` [b, k] (i64) their columns, `weight` is [n, h], `bias` `[n]`; the result [b, n] is
     /// `Σ_j values[b, j] · weight[:, index[b, j]] + bias`.
     ///
     /// Errors at the result's first use: an index that isn't a column of `weight`.
