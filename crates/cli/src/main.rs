@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod demo;
 mod ops;
 mod output;
 
@@ -25,6 +26,8 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Trains a model on real data while other threads run it, then checks every answer.
+    Demo(demo::Arguments),
     /// Lists every op with its dtypes, backends and forms.
     Ops(ops::Arguments),
     /// Measures this machine, through the public API.
@@ -34,6 +37,7 @@ enum Command {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let result = match arguments.command {
+        Command::Demo(arguments) => demo::run(&arguments),
         Command::Ops(arguments) => ops::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
     };

@@ -38,6 +38,11 @@ impl AdamOptions {
     pub fn adamw() -> AdamOptions {
         AdamOptions { weight_decay: 0.01, decoupled: true, ..AdamOptions::default() }
     }
+
+    /// The two moments.
+    pub(crate) fn state_tensor_count(&self) -> usize {
+        2
+    }
 }
 
 /// Adam, as PyTorch's. In step t (from 1):
@@ -94,14 +99,8 @@ impl Adam {
         Ok(Adam { groups })
     }
 
-    /// The two moments.
-    fn state_tensor_count(&self) -> usize {
-        2
-    }
-
     /// Changes every parameter that has a gradient, in place. Doesn't wait for the device.
     pub fn step(&mut self) -> Result<()> {
-        let tensors = self.state_tensor_count();
         let launch = |options: &AdamOptions, step: u64| {
             let AdamOptions { lr, beta1, beta2, eps, weight_decay, decoupled } = *options;
             let t = step as f64;
@@ -111,6 +110,8 @@ impl Adam {
             let params = [beta1, 1.0 - beta1, beta2, 1.0 - beta2, size, root, eps, decay];
             Launch { program: program(decoupled), params: params.map(Scalar::Float).to_vec() }
         };
-        self.groups.iter_mut().try_for_each(|group| groups::step("adam", group, tensors, launch))
+        self.groups
+            .iter_mut()
+            .try_for_each(|group| groups::step("adam", group, group.options.state_tensor_count(), launch))
     }
 }

@@ -38,8 +38,7 @@ macro_rules! optimizer {
 
             /// Goes on from a saved state. Errors, and changes nothing, if it belongs to other parameters.
             pub fn load_state(&mut self, state: &$crate::State) -> $crate::Result<()> {
-                let tensors = self.state_tensor_count();
-                $crate::groups::load_state(&mut self.groups, state, tensors)
+                $crate::groups::load_state(&mut self.groups, state, $options::state_tensor_count)
             }
         }
     };

@@ -31,6 +31,13 @@ impl Default for SgdOptions {
     }
 }
 
+impl SgdOptions {
+    /// The momentum, if there is one.
+    pub(crate) fn state_tensor_count(&self) -> usize {
+        usize::from(self.momentum != 0.0)
+    }
+}
+
 /// Stochastic gradient descent with momentum, as PyTorch's:
 ///
 /// `g ← g + weight_decay · p`; without momentum `p ← p − lr · g`; else `b ← momentum · b + (1 − dampening) · g` (in the
@@ -63,7 +70,7 @@ impl Sgd {
         Sgd::with_groups(vec![Group::new(parameters, options)])
     }
 
-    /// Several groups, each with options of its own. Momentum is kept for all of them if one wants it.
+    /// Several groups, each with options of its own.
     pub fn with_groups(groups: Vec<Group<SgdOptions>>) -> Result<Sgd> {
         let op = "sgd";
         for group in &groups {
@@ -85,16 +92,11 @@ impl Sgd {
         Ok(Sgd { groups })
     }
 
-    fn state_tensor_count(&self) -> usize {
-        usize::from(self.groups.iter().any(|group| group.options.momentum != 0.0))
-    }
-
     /// Changes every parameter that has a gradient, in place. Doesn't wait for the device.
     pub fn step(&mut self) -> Result<()> {
-        let tensors = self.state_tensor_count();
         let launch = |options: &SgdOptions, step: u64| {
             let SgdOptions { lr, momentum, dampening, weight_decay, nesterov } = *options;
-            if tensors == 0 {
+            if momentum == 0.0 {
                 return Launch { program: &PLAIN, params: [lr, weight_decay].map(Scalar::Float).to_vec() };
             }
             // The momentum starts as the gradient: it is zero then, and nothing is dampened.
@@ -103,6 +105,8 @@ impl Sgd {
             let params = [lr, weight_decay, momentum, taken, of_g, of_b];
             Launch { program: &PROGRAM, params: params.map(Scalar::Float).to_vec() }
         };
-        self.groups.iter_mut().try_for_each(|group| groups::step("sgd", group, tensors, launch))
+        self.groups
+            .iter_mut()
+            .try_for_each(|group| groups::step("sgd", group, group.options.state_tensor_count(), launch))
     }
 }

@@ -1,8 +1,14 @@
 //! The rows.
 
 use super::measure::{alone, together};
-use crate::output::Outcome;
-use raddle::{DType::F32, Device, Generator, Result, Stream, Tensor};
+use crate::output::{Failure, Outcome};
+use raddle::{
+    DType::F32,
+    Device, Generator, Result, Stream, Tensor,
+    grad::Autograd,
+    nn::{AutoencoderOptions, Module, TopKAutoencoder},
+    optim::{Adam, AdamOptions},
+};
 
 /// What a row measures.
 pub struct Spec {
@@ -35,6 +41,10 @@ const fn flops(
 ) -> Spec {
     Spec { name, threads: 1, unit: "GFLOP/s", work: 2e-9 * (m * k * n) as f64, measure }
 }
+const fn step(name: &'static str, measure: fn(&Device, usize) -> Outcome<Vec<f64>>) -> Spec {
+    Spec { name, threads: 1, unit: "ms", work: 1e3, measure }
+}
+
 /// All of them, in the order in which they run.
 pub const TABLE: &[Spec] = &[
     time("add_out_256", 1, add_out),
@@ -103,6 +113,9 @@ pub const TABLE: &[Spec] = &[
     flops("linear_1", (1, 384, 1536), |device, _| linear(device, 1)),
     flops("linear_8", (8, 384, 1536), |device, _| linear(device, 8)),
     flops("linear_128", (128, 384, 1536), |device, _| linear(device, 128)),
+    rate("adam", (7 * 4 * 2048 * 2048 * 4) as f64 / 1e9, adam),
+    step("autoencoder_step", |device, _| autoencoder(device, (384, 1536, 256, 32))),
+    step("autoencoder_step_small", |device, _| autoencoder(device, (64, 256, 128, 8))),
 ];
 
 fn repeat(device: &Device, mut op: impl FnMut() -> Result<()>) -> Outcome<Vec<f64>> {
@@ -169,4 +182,64 @@ fn linear(device: &Device, rows: usize) -> Outcome<Vec<f64>> {
     let (x, weight) = (normal(device, &[rows, 384])?, normal(device, &[1536, 384])?);
     let bias = normal(device, &[1536])?;
     repeat(device, || x.linear(&weight, Some(&bias)).map(drop))
+}
+
+fn failure(error: impl std::fmt::Display) -> Failure {
+    Failure::Other(error.to_string())
+}
+
+/// Runs steps of something that has errors of its own.
+fn steps<E: std::fmt::Display>(
+    device: &Device,
+    mut step: impl FnMut() -> std::result::Result<(), E>,
+) -> Outcome<Vec<f64>> {
+    let mut failed = None;
+    let measured = alone(device, |count| {
+        // After a failure nothing is measured any more.
+        for _ in 0..count {
+            if failed.is_none() {
+                failed = step().err();
+            }
+        }
+        Ok(())
+    });
+    failed.map_or(measured, |error| Err(failure(error)))
+}
+
+/// Four matrices of 2048 × 2048, one launch.
+fn adam(device: &Device, _: usize) -> Outcome<Vec<f64>> {
+    let mut parameters = Vec::new();
+    for _ in 0..4 {
+        let parameter = normal(device, &[2048, 2048])?;
+        parameter.requires_grad_(true).map_err(failure)?;
+        parameter.set_grad(Some(normal(device, &[2048, 2048])?));
+        parameters.push(parameter);
+    }
+    let mut adam = Adam::new(parameters, AdamOptions::default()).map_err(failure)?;
+    steps(device, || adam.step())
+}
+
+/// The TopK sparse autoencoder of BACKGROUND.md: encode, keep k, decode those, clip, Adam; widths d and h.
+fn autoencoder(device: &Device, (d, h, batch, k): (usize, usize, usize, usize)) -> Outcome<Vec<f64>> {
+    let options = AutoencoderOptions::new(d, h, k);
+    let mut model = TopKAutoencoder::new(options, F32, device, Some(&Generator::new(0)))?;
+    let parameters = model.parameters().into_iter().map(|(_, tensor)| tensor).collect();
+    let mut adam = Adam::new(parameters, AdamOptions::default()).map_err(failure)?;
+    let x = normal(device, &[batch, d])?;
+    steps(device, || {
+        model.train_step(&x, || adam.step().map_err(|error| StepError(error.to_string()))).map(drop)
+    })
+}
+
+struct StepError(String);
+
+impl From<raddle::grad::Error> for StepError {
+    fn from(error: raddle::grad::Error) -> StepError {
+        StepError(error.to_string())
+    }
+}
+impl std::fmt::Display for StepError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
 }

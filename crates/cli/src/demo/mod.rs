@@ -1,0 +1,243 @@
+//! `raddle demo`: one thread trains a sparse autoencoder on real data while others encode images with published versions
+//! of its live weights, all on one device, with no synchronisation between them; then every answer is checked.
+//!
+//! What it would show if the runtime were wrong: an answer is computed from the weights of one version and nothing else,
+//! although newer weights are written all the time, and a version's memory is given back while reads of it are in flight.
+//! So each logged answer is computed again, by one thread, from a copy of the version that it names, and must agree to the
+//! last bit.
+
+mod digits;
+mod serve;
+mod trace;
+mod train;
+
+use crate::output::{Failure, Outcome, is_stdout, write_json, write_whole};
+use digits::{Digits, PIXEL_COUNT};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use raddle::{Device, Publisher, Tensor, runtime::hal};
+use serde::Serialize;
+use serve::{Answers, Server};
+use std::{
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    time::Instant,
+};
+use train::{Trainer, Version};
+
+/// Trains a model on real data while other threads run it, then checks every answer.
+#[derive(clap::Args)]
+#[command(
+    after_help = "Example: raddle demo --threads 4 --steps 500 --json demo.json --trace demo-trace.json"
+)]
+pub struct Arguments {
+    /// Where to run: cpu, or sim:SEED for the simulator that reorders work on purpose.
+    #[arg(long, default_value = "cpu")]
+    device: String,
+    /// Threads that encode images while one more trains.
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u16).range(0..=1024))]
+    threads: u16,
+    /// Steps of training.
+    #[arg(long, default_value_t = 1500, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    steps: u32,
+    /// Seeds the weights and the order of the images; the same seed gives the same losses to the last bit.
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// Images to train on instead of the built-in digits: a gzipped CSV of 64 pixels from 0 to 16 and a label a line.
+    #[arg(long, value_name = "FILE")]
+    data: Option<PathBuf>,
+    /// Writes the figures as JSON (- for standard output).
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Writes a trace for Chrome's or Perfetto's viewer: a track for each stream with its ops, waits and allocations.
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+}
+
+#[derive(Serialize)]
+struct Report {
+    device: String,
+    seed: u64,
+    steps: u32,
+    threads: u16,
+    loss_first: f64,
+    loss_last: f64,
+    explained_variance: f64,
+    inferences: u64,
+    inferences_per_s: f64,
+    wrong_answers: u64,
+    params: Vec<Parameter>,
+    waits: Waits,
+    memory: Memory,
+    seconds: f64,
+}
+
+#[derive(Serialize)]
+struct Parameter {
+    name: String,
+    shape: Vec<usize>,
+    strides: Vec<usize>,
+    /// ‖last − first‖ / max(‖first‖, tiny)
+    moved: f64,
+}
+
+#[derive(Serialize)]
+struct Waits {
+    inserted: u64,
+    elided: u64,
+}
+
+#[derive(Serialize)]
+struct Memory {
+    allocated_peak: usize,
+    reserved_peak: usize,
+}
+
+pub fn run(arguments: &Arguments) -> Outcome {
+    let start = Instant::now();
+    let digits = digits::load(arguments.data.as_deref())?;
+    if digits.image_count < serve::IMAGE_COUNT {
+        return Err(Failure::Input(format!(
+            "demo: expected at least {} images, found {}",
+            serve::IMAGE_COUNT,
+            digits.image_count
+        )));
+    }
+    check_writable(arguments.json.as_deref())?;
+    check_writable(arguments.trace.as_deref())?;
+    let device = Device::new(&arguments.device)?;
+    if arguments.trace.is_some() {
+        hal::trace::enable();
+    }
+    let Digits { pixels, image_count } = digits;
+    let images = Tensor::from_vec(pixels, [image_count, PIXEL_COUNT], &device)?;
+
+    let mut trainer = Trainer::new(&images, arguments.seed)?;
+    let first = trainer.parameters_on_host()?;
+    let loss_first = trainer.loss()?;
+    let publisher = Publisher::new(&trainer.published())?;
+    let server = Server { images: &images, publisher: &publisher };
+    let stop = AtomicBool::new(false);
+    let bar = progress(arguments);
+    let served = Instant::now();
+    let (versions, answers) = std::thread::scope(|scope| -> Outcome<(Vec<Version>, Vec<Answers>)> {
+        let threads: Vec<_> = (0..arguments.threads)
+            .map(|index| {
+                let (server, stop) = (&server, &stop);
+                scope.spawn(move || server.run(arguments.seed, index, stop))
+            })
+            .collect();
+        let versions = trainer.run(arguments.steps, &publisher, |step| bar.set_position(step));
+        stop.store(true, Relaxed);
+        let answers = threads.into_iter().map(|thread| match thread.join() {
+            Ok(answers) => answers.map_err(Failure::from),
+            Err(_) => Err(Failure::Other("demo: a thread that encodes has panicked".into())),
+        });
+        Ok((versions?, answers.collect::<Outcome<_>>()?))
+    })?;
+    let serve_seconds = served.elapsed().as_secs_f64();
+    bar.finish_and_clear();
+    let recorded = arguments.trace.as_ref().map(|path| (path, hal::trace::take()));
+
+    let wrong_answers = serve::wrong_answers(&images, &versions, &answers)?;
+    let inferences: u64 = answers.iter().map(|answers| answers.0.len() as u64).sum();
+    let (stream_stats, memory_stats) = (device.stream_stats(), device.memory_stats());
+    let report = Report {
+        device: device.name().into(),
+        seed: arguments.seed,
+        steps: arguments.steps,
+        threads: arguments.threads,
+        loss_first,
+        loss_last: trainer.loss()?,
+        explained_variance: trainer.explained_variance()?,
+        inferences,
+        inferences_per_s: inferences as f64 / serve_seconds,
+        wrong_answers,
+        params: trainer.moved(&first)?,
+        waits: Waits { inserted: stream_stats.waits_inserted, elided: stream_stats.waits_elided },
+        memory: Memory {
+            allocated_peak: memory_stats.allocated_peak_bytes,
+            reserved_peak: memory_stats.reserved_peak_bytes,
+        },
+        seconds: start.elapsed().as_secs_f64(),
+    };
+    if !is_stdout(arguments.json.as_deref()) {
+        print(&report, &answers, serve_seconds);
+    }
+    if let Some((path, recorded)) = recorded {
+        let text =
+            serde_json::to_string(&trace::chrome(&recorded)).map_err(|e| Failure::Other(e.to_string()))?;
+        write_whole(path, text.as_bytes())?;
+    }
+    write_json(arguments.json.as_deref(), &report)?;
+    match wrong_answers {
+        0 => Ok(()),
+        wrong => Err(Failure::Other(format!("demo: {wrong} of {inferences} answers are wrong"))),
+    }
+}
+
+/// Finds out before the work, not after it, that a report has nowhere to go.
+fn check_writable(path: Option<&Path>) -> Outcome {
+    let folder = path.and_then(Path::parent).filter(|folder| !folder.as_os_str().is_empty());
+    match (path, folder) {
+        (Some(path), Some(folder)) if !folder.is_dir() => {
+            Err(Failure::Input(format!("{}: the folder doesn't exist", path.display())))
+        }
+        (Some(path), _) if path.is_dir() => {
+            Err(Failure::Input(format!("{}: expected a file, found a folder", path.display())))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn progress(arguments: &Arguments) -> ProgressBar {
+    let target = ProgressDrawTarget::stderr_with_hz(10);
+    let bar = ProgressBar::with_draw_target(Some(u64::from(arguments.steps)), target);
+    let style = ProgressStyle::with_template("training {bar:40} {pos}/{len} steps, {per_sec}, {eta} left");
+    if let Ok(style) = style {
+        bar.set_style(style);
+    }
+    bar
+}
+
+fn print(report: &Report, answers: &[Answers], serve_seconds: f64) {
+    let Report { device, steps, threads, inferences, wrong_answers, .. } = report;
+    println!("One thread trained a sparse autoencoder on {device} for {steps} steps;");
+    println!(
+        "{threads} threads encoded images with its live weights meanwhile, with no lock and no synchronisation.\n"
+    );
+    let line = |name: &str, text: String| println!("  {name:<22} {text}");
+    line("loss, all images", format!("{:.5} → {:.5}", report.loss_first, report.loss_last));
+    line("explained variance", format!("{:.1} %", report.explained_variance * 100.0));
+    for parameter in &report.params {
+        let Parameter { name, shape, strides, moved } = parameter;
+        line(name, format!("moved {:.1} %  (shape {shape:?}, strides {strides:?})", moved * 100.0));
+    }
+    line("inferences", format!("{inferences}, {:.0} a second", report.inferences_per_s));
+    let rates: Vec<String> =
+        answers.iter().map(|answers| format!("{:.0}", answers.0.len() as f64 / serve_seconds)).collect();
+    line("  a second, by thread", rates.join(" "));
+    line("waits", format!("{} inserted, {} elided", report.waits.inserted, report.waits.elided));
+    let mib = |bytes: usize| bytes as f64 / f64::from(1 << 20);
+    line(
+        "memory at the peak",
+        format!(
+            "{:.1} MiB given out, {:.1} MiB held",
+            mib(report.memory.allocated_peak),
+            mib(report.memory.reserved_peak)
+        ),
+    );
+    line("seconds", format!("{:.1}", report.seconds));
+    line("wrong answers", format!("{wrong_answers} of {inferences}, each compared to the last bit"));
+}
+
+/// A small generator for which images come when (Steele, Lea & Flood 2014, "SplitMix64").
+struct SplitMix(u64);
+
+impl SplitMix {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^ (mixed >> 31)
+    }
+}

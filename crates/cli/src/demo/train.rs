@@ -1,0 +1,161 @@
+//! The thread that trains.
+
+use super::{Parameter, SplitMix};
+use crate::output::{Failure, Outcome};
+use raddle::{
+    DType, Device, Generator, Publisher, Result, Tensor,
+    grad::no_grad,
+    nn::{AutoencoderOptions, Module, TopKAutoencoder},
+    optim::{Adam, AdamOptions},
+};
+
+/// Features, and how many of them an image keeps.
+const FEATURE_COUNT: usize = 256;
+pub const ACTIVE_COUNT: usize = 16;
+/// Images of one step.
+const BATCH_COUNT: usize = 128;
+/// Steps from one published version to the next.
+const PUBLISH_STEPS: u32 = 10;
+const LEARNING_RATE: f64 = 2e-3;
+
+/// A published version as bytes of the host, out of reach of whatever happens to the memory of the device.
+pub struct Version {
+    pub id: u64,
+    encoder_weight: Vec<f32>,
+    encoder_bias: Vec<f32>,
+}
+
+impl Version {
+    /// The encoder's weight and bias on the device again, with the strides that they had.
+    pub fn restore(&self, device: &Device) -> Result<Vec<Tensor>> {
+        let inputs = self.encoder_weight.len() / FEATURE_COUNT;
+        let transposed = Tensor::from_slice(&self.encoder_weight, [inputs, FEATURE_COUNT], device)?;
+        Ok(vec![transposed.t()?, Tensor::from_slice(&self.encoder_bias, [FEATURE_COUNT], device)?])
+    }
+}
+
+pub struct Trainer {
+    images: Tensor,
+    model: TopKAutoencoder,
+    adam: Adam,
+    /// The order of the images in this epoch, and how many have been used.
+    order: Vec<i64>,
+    used: usize,
+    random: SplitMix,
+}
+
+fn failure(error: impl std::fmt::Display) -> Failure {
+    Failure::Other(format!("demo: {error}"))
+}
+
+impl Trainer {
+    pub fn new(images: &Tensor, seed: u64) -> Outcome<Trainer> {
+        let options = AutoencoderOptions::new(images.shape()[1], FEATURE_COUNT, ACTIVE_COUNT);
+        let generator = Generator::new(seed);
+        let model = TopKAutoencoder::new(options, DType::F32, &images.device(), Some(&generator))?;
+        // The decoder starts at the mean image, as in the paper.
+        no_grad(|| model.decoder_bias.detach().copy_(&images.mean(0, false)?).map(drop))?;
+        let parameters = model.parameters().into_iter().map(|(_, tensor)| tensor).collect();
+        let options = AdamOptions { lr: LEARNING_RATE, ..AdamOptions::default() };
+        let adam = Adam::new(parameters, options).map_err(failure)?;
+        let order = (0..images.shape()[0] as i64).collect();
+        let random = SplitMix(seed);
+        Ok(Trainer { images: images.clone(), model, adam, order, used: usize::MAX, random })
+    }
+
+    /// What is published: the weights that encode.
+    pub fn published(&self) -> [&Tensor; 2] {
+        [&self.model.encoder_weight, &self.model.encoder_bias]
+    }
+
+    /// The images of the next step, in an order that the seed alone decides.
+    fn next_batch(&mut self) -> Result<Tensor> {
+        if self.used.saturating_add(BATCH_COUNT) > self.order.len() {
+            // Fisher & Yates.
+            for last in (1..self.order.len()).rev() {
+                let other = (self.random.next() % (last as u64 + 1)) as usize;
+                self.order.swap(last, other);
+            }
+            self.used = 0;
+        }
+        let end = (self.used + BATCH_COUNT).min(self.order.len());
+        let part = &self.order[self.used..end];
+        self.used = end;
+        let index = Tensor::from_slice(part, [part.len()], &self.images.device())?;
+        self.images.index_select(0, &index)
+    }
+
+    /// Trains; publishes a version now and then, and keeps a copy of each.
+    pub fn run(
+        &mut self,
+        steps: u32,
+        publisher: &Publisher,
+        mut tell: impl FnMut(u64),
+    ) -> Outcome<Vec<Version>> {
+        let mut versions = vec![self.version(publisher)?];
+        for step in 1..=steps {
+            let batch = self.next_batch()?;
+            let adam = &mut self.adam;
+            self.model
+                .train_step(&batch, || adam.step().map_err(|error| Stopped(failure(error))))
+                .map_err(|error: Stopped| error.0)?;
+            if step % PUBLISH_STEPS == 0 {
+                publisher.publish(&self.published())?;
+                versions.push(self.version(publisher)?);
+            }
+            tell(u64::from(step));
+        }
+        Ok(versions)
+    }
+
+    /// A copy of the newest version; only this thread publishes.
+    fn version(&self, publisher: &Publisher) -> Result<Version> {
+        let version = publisher.load();
+        let [weight, bias] = version.tensors() else { unreachable!("two tensors are published") };
+        Ok(Version { id: version.id(), encoder_weight: weight.t()?.to_vec()?, encoder_bias: bias.to_vec()? })
+    }
+
+    /// The mean squared error over all images.
+    pub fn loss(&self) -> Result<f64> {
+        no_grad(|| Ok(f64::from(self.model.loss(&self.images)?.item::<f32>()?)))
+    }
+
+    /// How much of the variance of the images the reconstruction explains: 1 is all.
+    pub fn explained_variance(&self) -> Result<f64> {
+        let variance = self.images.sub(&self.images.mean(0, true)?)?.square()?.mean(.., false)?;
+        Ok(1.0 - self.loss()? / f64::from(variance.item::<f32>()?))
+    }
+
+    /// The parameters as they are now.
+    pub fn parameters_on_host(&self) -> Result<Vec<Vec<f32>>> {
+        self.model.parameters().iter().map(|(_, tensor)| tensor.to_vec()).collect()
+    }
+
+    /// How far each parameter has moved from what it was.
+    pub fn moved(&self, first: &[Vec<f32>]) -> Result<Vec<Parameter>> {
+        let norm =
+            |values: &mut dyn Iterator<Item = f64>| values.map(|value| value * value).sum::<f64>().sqrt();
+        let parameters = self.model.parameters();
+        let moved = parameters.iter().zip(first).map(|((name, tensor), first)| {
+            let last: Vec<f32> = tensor.to_vec()?;
+            let difference = norm(&mut last.iter().zip(first).map(|(last, first)| f64::from(last - first)));
+            let before = norm(&mut first.iter().map(|value| f64::from(*value)));
+            Ok(Parameter {
+                name: name.clone(),
+                shape: tensor.shape().to_vec(),
+                strides: tensor.strides().to_vec(),
+                moved: difference / before.max(f64::from(f32::MIN_POSITIVE)),
+            })
+        });
+        moved.collect()
+    }
+}
+
+/// Carries a failure of the optimizer through a step.
+struct Stopped(Failure);
+
+impl From<raddle::grad::Error> for Stopped {
+    fn from(error: raddle::grad::Error) -> Stopped {
+        Stopped(failure(error))
+    }
+}
