@@ -74,6 +74,20 @@ macro_rules! dtypes {
     };
 }
 
+/// To `f32`, rounded to odd: what is not exact gets a last bit of 1. Rounding that to a shorter format gives what one
+/// rounding of the `f64` would (Boldo & Melquiond 2008, "Emulation of FMA and correctly rounded sums"); rounding twice to
+/// nearest doesn't, and `half`'s own conversion from `f64` drops the low bits.
+fn to_odd(value: f64) -> f32 {
+    let nearest = value as f32;
+    let exact = f64::from(nearest) == value || value.is_nan() || nearest.is_infinite();
+    if exact || nearest.to_bits() & 1 == 1 {
+        return nearest;
+    }
+    // The neighbour on the other side of the value has an odd last bit.
+    let toward_zero = f64::from(nearest).abs() > value.abs();
+    f32::from_bits(if toward_zero { nearest.to_bits() - 1 } else { nearest.to_bits() + 1 })
+}
+
 /// Integers wrap when they are cast to a narrower type; floats saturate.
 fn to_int(value: Scalar, from_float: fn(f64) -> i64) -> i64 {
     match value {
@@ -92,9 +106,9 @@ dtypes! {
     /// 64-bit integers; the dtype of indices.
     I64 = i64, Int, 8, "i64", |v| v.to_i64(), i64::from_ne_bytes, i64::to_ne_bytes;
     /// IEEE half precision; arithmetic is done in `f32`.
-    F16 = f16, Float, 2, "f16", |v| match v { Scalar::Float(v) => f16::from_f64(v), v => f16::from_f64(v.to_f64()) }, f16::from_ne_bytes, f16::to_ne_bytes;
+    F16 = f16, Float, 2, "f16", |v| f16::from_f32(to_odd(v.to_f64())), f16::from_ne_bytes, f16::to_ne_bytes;
     /// The upper half of an `f32`; arithmetic is done in `f32`.
-    BF16 = bf16, Float, 2, "bf16", |v| bf16::from_f64(v.to_f64()), bf16::from_ne_bytes, bf16::to_ne_bytes;
+    BF16 = bf16, Float, 2, "bf16", |v| bf16::from_f32(to_odd(v.to_f64())), bf16::from_ne_bytes, bf16::to_ne_bytes;
     /// IEEE single precision; the default of floats.
     F32 = f32, Float, 4, "f32", |v| match v { Scalar::Int(v) => v as f32, v => v.to_f64() as f32 }, f32::from_ne_bytes, f32::to_ne_bytes;
     /// IEEE double precision.
@@ -172,6 +186,21 @@ mod tests {
         assert_eq!(u8::from_scalar(Scalar::Int(300)), 44);
         assert_eq!(i32::from_scalar(Scalar::Float(f64::NAN)), 0);
         assert!(bool::from_scalar(Scalar::Float(f64::NAN)));
+    }
+
+    #[test]
+    fn sixteen_bit_floats_are_rounded_once() {
+        let bf16 = |value: f64| bf16::from_scalar(Scalar::Float(value)).to_f64();
+        // 17.8125 lies between 17.75 and 17.875; a little more must go up, however little.
+        assert_eq!((bf16(17.8125), bf16(17.8125 + 1e-9), bf16(17.8125 - 1e-9)), (17.75, 17.875, 17.75));
+        assert_eq!((bf16(-17.8125 - 1e-9), bf16(-0.0).to_bits()), (-17.875, (-0.0f64).to_bits()));
+        let f16 = |value: f64| f16::from_scalar(Scalar::Float(value)).to_f64();
+        assert_eq!((f16(2049.0), f16(2049.0 + 1e-10), f16(65520.0 - 1e-9)), (2048.0, 2050.0, 65504.0));
+        assert_eq!(
+            (f16(65520.0), f16(2f64.powi(-25)), f16(2f64.powi(-25) * 1.0001)),
+            (f64::INFINITY, 0.0, 2f64.powi(-24))
+        );
+        assert!(f16(f64::NAN).is_nan() && f16(f64::NEG_INFINITY) == f64::NEG_INFINITY);
     }
 
     #[test]

@@ -210,7 +210,9 @@ fn print(report: &Report, answers: &[Answers], serve_seconds: f64) {
     line("explained variance", format!("{:.1} %", report.explained_variance * 100.0));
     for parameter in &report.params {
         let Parameter { name, shape, strides, moved } = parameter;
-        line(name, format!("moved {:.1} %  (shape {shape:?}, strides {strides:?})", moved * 100.0));
+        // A parameter that starts at 0 has moved by any factor.
+        let moved = if *moved > 1e6 { "from 0".into() } else { format!("{:.1} %", moved * 100.0) };
+        line(name, format!("moved {moved:<7} (shape {shape:?}, strides {strides:?})"));
     }
     line("inferences", format!("{inferences}, {:.0} a second", report.inferences_per_s));
     let rates: Vec<String> =
