@@ -39,6 +39,8 @@ pub use raddle_optim as optim;
 pub use raddle_runtime::{
     self as runtime, Event, MappedFile, MemoryStats, Priority, Stream, StreamGuard, StreamId, StreamStats,
 };
+#[cfg(feature = "sim")]
+pub use raddle_sim::{OutOfMemory, SimOptions};
 pub use raddle_tensor::*;
 
 /// What most programs need: `use raddle::prelude::*;`.
