@@ -6,8 +6,9 @@
 //! dtype of computation instead of once for each combination of dtype and layout. Lines across the memory order are
 //! copied several at once, so that each cache line is fetched once.
 
-use super::{block, convert, view};
+use super::level::Level;
 use super::loops::by_size;
+use super::{block, convert, view};
 use crate::threads::Threads;
 use half::{bf16, f16};
 use raddle_base::{DType, Dims, Layout};
@@ -50,9 +51,9 @@ pub(crate) use multiversion;
 /// The most lines that are copied at once where they lie across memory: four cache lines of `f32`, so that pages are
 /// visited a quarter as often as single ones would need.
 const GROUP: usize = 64;
-/// Elements of scratch that the lines copied at once take (a guess: half a common second-level cache), unless they
+/// Elements of scratch that the lines copied at once take (a guess: a share of the last-level cache), unless they
 /// are so long that this leaves less than a cache line of each; and what is never exceeded but by a single line.
-const STAGED_COUNT: usize = 1 << 16;
+const STAGED_COUNT: usize = 1 << 19;
 const STAGED_COUNT_MAX: usize = 1 << 22;
 
 /// A truth value in memory: a byte that is true unless it is zero. (Rust's `bool` must not be read from foreign bytes.)
@@ -341,7 +342,8 @@ impl<const K: usize> Grid<K> {
     /// Of some axes of layouts that agree in them.
     pub fn of(layouts: [&Layout; K], axes: impl IntoIterator<Item = usize>) -> Grid<K> {
         Grid::new(
-            axes.into_iter().map(|axis| (layouts[0].shape()[axis], layouts.map(|layout| layout.strides()[axis]))),
+            axes.into_iter()
+                .map(|axis| (layouts[0].shape()[axis], layouts.map(|layout| layout.strides()[axis]))),
         )
     }
 
@@ -585,12 +587,76 @@ pub unsafe fn transpose<A: Compute>(
     rows: usize,
     columns: usize,
 ) {
-    by_size!(size_of::<A>(), T => {
-        let from = block::Matrix { start: from.cast_mut().cast::<T>(), stride: from_stride };
-        let to = block::Matrix { start: to.cast::<T>(), stride: to_stride };
-        // SAFETY: the caller's bullet; `T` is as large as `A`, and any bytes are a `T`.
-        unsafe { block::transpose(from, to, rows, columns, from_stride >= to_stride) };
-    });
+    // In tiles that stay in the first-level cache, so that each line is written once, whole.
+    const TILE: usize = 64;
+    for i in (0..rows).step_by(TILE) {
+        for j in (0..columns).step_by(TILE) {
+            let from = from.wrapping_add(i * from_stride + j);
+            let to = to.wrapping_add(j * to_stride + i);
+            let (rows, columns) = (TILE.min(rows - i), TILE.min(columns - j));
+            #[cfg(target_arch = "x86_64")]
+            if size_of::<A>() == 4 && Level::best() != Level::Baseline {
+                // SAFETY: the caller's bullet; the machine has AVX2, and four bytes are four bytes.
+                unsafe { transpose_words(from.cast(), from_stride, to.cast(), to_stride, rows, columns) };
+                continue;
+            }
+            by_size!(size_of::<A>(), T => {
+                let (from, to) = (
+                    block::Matrix { start: from.cast_mut().cast::<T>(), stride: from_stride },
+                    block::Matrix { start: to.cast::<T>(), stride: to_stride },
+                );
+                // SAFETY: the caller's bullet; `T` is as large as `A`, and any bytes are a `T`.
+                unsafe { block::transpose(from, to, rows, columns, from_stride >= to_stride) };
+            });
+        }
+    }
+}
+
+/// [`transpose`] of words of four bytes, eight rows at a time in registers.
+///
+/// # Safety
+/// - As there.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+unsafe fn transpose_words(
+    from: *const f32,
+    from_stride: usize,
+    to: *mut f32,
+    to_stride: usize,
+    rows: usize,
+    columns: usize,
+) {
+    use std::arch::x86_64::*;
+    let (whole_rows, whole_columns) = (rows / 8 * 8, columns / 4 * 4);
+    for i in (0..whole_rows).step_by(8) {
+        for j in (0..whole_columns).step_by(4) {
+            let from = from.wrapping_add(i * from_stride + j);
+            let to = to.wrapping_add(j * to_stride + i);
+            // Rows l and l + 4 share a register: two rounds of shuffles inside of its halves then transpose all.
+            // SAFETY: four elements of eight rows are read, eight of four rows written.
+            unsafe {
+                let pair = |line: usize| {
+                    let low = _mm_loadu_ps(from.wrapping_add(line * from_stride));
+                    let high = _mm_loadu_ps(from.wrapping_add((line + 4) * from_stride));
+                    _mm256_insertf128_ps::<1>(_mm256_castps128_ps256(low), high)
+                };
+                let (a, b, c, d) = (pair(0), pair(1), pair(2), pair(3));
+                let (ab_low, ab_high) = (_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b));
+                let (cd_low, cd_high) = (_mm256_unpacklo_ps(c, d), _mm256_unpackhi_ps(c, d));
+                _mm256_storeu_ps(to, _mm256_shuffle_ps::<0x44>(ab_low, cd_low));
+                _mm256_storeu_ps(to.wrapping_add(to_stride), _mm256_shuffle_ps::<0xee>(ab_low, cd_low));
+                _mm256_storeu_ps(to.wrapping_add(2 * to_stride), _mm256_shuffle_ps::<0x44>(ab_high, cd_high));
+                _mm256_storeu_ps(to.wrapping_add(3 * to_stride), _mm256_shuffle_ps::<0xee>(ab_high, cd_high));
+            }
+        }
+    }
+    for i in 0..rows {
+        let rest = if i < whole_rows { whole_columns..columns } else { 0..columns };
+        for j in rest {
+            // SAFETY: the rest of the same elements.
+            unsafe { *to.wrapping_add(j * to_stride + i) = *from.wrapping_add(i * from_stride + j) };
+        }
+    }
 }
 
 /// Copies elements `stride` apart to a slice.
@@ -722,7 +788,9 @@ pub unsafe fn for_each_line<A: Compute, const I: usize, const O: usize, const K:
             for (operand, line) in outputs.iter().enumerate() {
                 if !line.is_direct::<A>() {
                     // SAFETY: the caller's bullets.
-                    unsafe { line.store_group(&offsets[I + operand][..count], staged_out[operand], pitch(line)) };
+                    unsafe {
+                        line.store_group(&offsets[I + operand][..count], staged_out[operand], pitch(line))
+                    };
                 }
             }
             first += count;

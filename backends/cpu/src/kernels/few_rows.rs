@@ -1,180 +1,268 @@
 //! Products of few rows, in the order of sums that `matmul` guarantees.
 //!
-//! With few rows a product is bound by reading the right side, so nothing of it is copied where rows of it lie along
-//! memory. Where columns do (a linear layer's weight, seen transposed), a panel of them is transposed in registers into
-//! first-level cache. Then each step multiplies one row of the panel, held in vectors over columns, with one element of
-//! each left row: sums over `k` stay in order, whatever the number of rows.
+//! With few rows a product is bound by reading the right side, so nothing of it is copied where its rows lie along
+//! memory. Where its columns do (a linear layer's weight, seen transposed), a piece of them is transposed in registers
+//! into first-level cache. Each step then multiplies one row of a panel, held in four vectors over columns, by one element
+//! of each of up to three left rows: 12 sums in 16 registers, enough to hide the latency of a multiply-add. (Written with
+//! vectors by name: of plain arrays the compiler makes shuffles and spills.)
 
-use super::axis::{Real, multiversion, scratch};
+use super::axis::{Real, scratch, transpose};
+use super::level::Level;
 use super::matmul::Matrix;
 
-/// Columns of a panel: 4 AVX2 or 2 AVX-512 vectors of `f32`.
-const PANEL: usize = 32;
-/// The most rows that are multiplied at once: with [`PANEL`] their sums fill 12 of AVX2's 16 registers.
+/// Vectors in a row of a panel.
+const VECTORS: usize = 4;
+/// Left rows that are multiplied at once.
 const ROWS: usize = 3;
+/// The most columns of a panel: AVX-512, `f32`.
+const WIDTH_MAX: usize = 16 * VECTORS;
+/// Elements of a column that are packed at once: with 32 columns of `f32`, half of a first-level cache.
+const PACKED: usize = 128;
+/// A register of `A`s.
+///
+/// Its functions need the instructions that it is named for.
+trait Vector<A>: Copy {
+    /// How many.
+    const LANES: usize;
+    /// All of them `x`.
+    unsafe fn splat(x: A) -> Self;
+    /// From memory, anywhere.
+    unsafe fn load(from: *const A) -> Self;
+    /// To memory, anywhere.
+    unsafe fn store(self, to: *mut A);
+    /// `self · a + b`, rounded once.
+    unsafe fn mul_add(self, a: Self, b: Self) -> Self;
+}
 
-/// A row of sums.
-type Sums<A> = [A; PANEL];
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use super::Vector;
+    use std::arch::x86_64::*;
 
-macro_rules! kernels {
-    ($($name:ident $rows:literal),*) => { $(
-        multiversion! {
-        /// Sums of this many rows over a panel, whose rows are `pitch` apart.
-        ///
-        /// The panel is as long as the rows, and in live memory that nobody writes meanwhile.
-        fn $name<A: Real>(rows: [&[A]; $rows], panel: *const A, pitch: usize) -> [Sums<A>; $rows] {
-            let mut sums = [[A::ZERO; PANEL]; $rows];
-            for k in 0..rows[0].len() {
-                // SAFETY: see above.
-                let b = unsafe { &*panel.wrapping_add(k * pitch).cast::<Sums<A>>() };
-                for row in 0..$rows {
-                    let a = rows[row][k];
-                    for lane in 0..PANEL {
-                        sums[row][lane] = b[lane].mul_add(a, sums[row][lane]);
-                    }
+    macro_rules! vector {
+        ($($v:ident of $t:ident $lanes:literal: $splat:ident $load:ident $store:ident $mul_add:ident;)*) => { $(
+            impl Vector<$t> for $v {
+                const LANES: usize = $lanes;
+                #[inline(always)]
+                unsafe fn splat(x: $t) -> $v {
+                    // SAFETY: the machine has the instruction.
+                    unsafe { $splat(x) }
+                }
+                #[inline(always)]
+                unsafe fn load(from: *const $t) -> $v {
+                    // SAFETY: as above; the caller answers for the memory.
+                    unsafe { $load(from) }
+                }
+                #[inline(always)]
+                unsafe fn store(self, to: *mut $t) {
+                    // SAFETY: as above.
+                    unsafe { $store(to, self) }
+                }
+                #[inline(always)]
+                unsafe fn mul_add(self, a: $v, b: $v) -> $v {
+                    // SAFETY: the machine has the instruction.
+                    unsafe { $mul_add(self, a, b) }
                 }
             }
-            sums
-        }
+        )* };
+    }
+    vector! {
+        __m256 of f32 8: _mm256_set1_ps _mm256_loadu_ps _mm256_storeu_ps _mm256_fmadd_ps;
+        __m256d of f64 4: _mm256_set1_pd _mm256_loadu_pd _mm256_storeu_pd _mm256_fmadd_pd;
+        __m512 of f32 16: _mm512_set1_ps _mm512_loadu_ps _mm512_storeu_ps _mm512_fmadd_ps;
+        __m512d of f64 8: _mm512_set1_pd _mm512_loadu_pd _mm512_storeu_pd _mm512_fmadd_pd;
+    }
+}
+
+/// For any machine.
+impl<A: Real> Vector<A> for [A; 4] {
+    const LANES: usize = 4;
+    #[inline(always)]
+    unsafe fn splat(x: A) -> [A; 4] {
+        [x; 4]
+    }
+    #[inline(always)]
+    unsafe fn load(from: *const A) -> [A; 4] {
+        // SAFETY: the caller answers for the memory.
+        unsafe { from.cast::<[A; 4]>().read_unaligned() }
+    }
+    #[inline(always)]
+    unsafe fn store(self, to: *mut A) {
+        // SAFETY: the caller answers for the memory.
+        unsafe { to.cast::<[A; 4]>().write_unaligned(self) }
+    }
+    #[inline(always)]
+    unsafe fn mul_add(self, a: [A; 4], b: [A; 4]) -> [A; 4] {
+        std::array::from_fn(|lane| self[lane].mul_add(a[lane], b[lane]))
+    }
+}
+
+/// Sizes, left and right side, result; and whether it is added to.
+type Arguments<A> = ((usize, usize, usize), Matrix<A>, Matrix<A>, Matrix<A>, bool);
+
+/// A float with vectors.
+pub trait Wide: Real {
+    /// `to = a · b`, or added to `to`.
+    ///
+    /// # Safety
+    /// - The matrices are in live memory, nobody writes `a` and `b`, nobody else uses `to`.
+    unsafe fn few_rows(arguments: Arguments<Self>);
+}
+
+macro_rules! wide {
+    ($($t:ident $v3:ident $v4:ident),*) => { $(
+        impl Wide for $t {
+            unsafe fn few_rows(arguments: Arguments<$t>) {
+                #[cfg(target_arch = "x86_64")]
+                #[target_feature(enable = "avx2,fma")]
+                unsafe fn v3(arguments: Arguments<$t>, memory: &mut [$t]) {
+                    // SAFETY: the caller's bullets; the machine has the vector.
+                    unsafe { run::<$t, std::arch::x86_64::$v3>(arguments, memory) }
+                }
+                #[cfg(target_arch = "x86_64")]
+                #[target_feature(enable = "avx2,fma,avx512f")]
+                unsafe fn v4(arguments: Arguments<$t>, memory: &mut [$t]) {
+                    // SAFETY: the caller's bullets; the machine has the vector.
+                    unsafe { run::<$t, std::arch::x86_64::$v4>(arguments, memory) }
+                }
+                let (m, _, k) = arguments.0;
+                scratch(m * k + (PACKED.min(k) + m) * WIDTH_MAX, |memory| {
+                    // SAFETY: the caller's bullets; the level is one of this machine.
+                    unsafe {
+                        match Level::best() {
+                            Level::Baseline => run::<$t, [$t; 4]>(arguments, memory),
+                            #[cfg(target_arch = "x86_64")]
+                            Level::V3 => v3(arguments, memory),
+                            #[cfg(target_arch = "x86_64")]
+                            Level::V4 => v4(arguments, memory),
+                        }
+                    }
+                });
+            }
         }
     )* };
 }
-kernels!(one_row 1, two_rows 2, three_rows 3);
+wide!(f32 __m256 __m512, f64 __m256d __m512d);
 
-/// `to = a · b`, or added to `to`.
+/// Adds the product of `R` rows and a panel to sums, row after row of the panel.
 ///
 /// # Safety
-/// - The matrices are in live memory, nobody writes `a` and `b`, nobody else uses `to`.
-pub unsafe fn few_rows<A: Real>(
-    (m, n, k): (usize, usize, usize),
-    a: Matrix<A>,
-    b: Matrix<A>,
-    to: Matrix<A>,
-    add: bool,
+/// - Rows are `k` elements long, the panel has `k` rows of a panel's width, `pitch` apart, `sums` has `R` of that width;
+///   all in live memory, and `sums` nobody else's.
+#[inline(always)]
+unsafe fn step<A: Real, V: Vector<A>, const R: usize>(
+    k: usize,
+    rows: [*const A; R],
+    panel: *const A,
+    pitch: usize,
+    sums: *mut A,
 ) {
-    scratch::<A, _>(m * k + PANEL * k, |memory| {
-        let (own_rows, own_panel) = memory.split_at_mut(m * k);
-        let rows: &[A] = if a.column == 1 && (m == 1 || a.row == k) {
-            // SAFETY: the rows lie one after the other.
-            unsafe { std::slice::from_raw_parts(a.at(0, 0), m * k) }
+    let place = |row: usize, vector: usize| (row * VECTORS + vector) * V::LANES;
+    // SAFETY: all addresses are inside of what the caller vouches for.
+    unsafe {
+        let mut tile = [[V::splat(A::ZERO); VECTORS]; R];
+        for row in 0..R {
+            for vector in 0..VECTORS {
+                tile[row][vector] = V::load(sums.wrapping_add(place(row, vector)));
+            }
+        }
+        for p in 0..k {
+            let line = panel.wrapping_add(p * pitch);
+            let mut a = [V::splat(A::ZERO); R];
+            for row in 0..R {
+                a[row] = V::splat(*rows[row].wrapping_add(p));
+            }
+            // One vector of the panel at a time: with 12 sums and 3 elements that fills AVX2's registers.
+            for vector in 0..VECTORS {
+                let b = V::load(line.wrapping_add(vector * V::LANES));
+                for row in 0..R {
+                    tile[row][vector] = b.mul_add(a[row], tile[row][vector]);
+                }
+            }
+        }
+        for row in 0..R {
+            for vector in 0..VECTORS {
+                tile[row][vector].store(sums.wrapping_add(place(row, vector)));
+            }
+        }
+    }
+}
+
+/// [`Wide::few_rows`], with a vector that the machine has. (No closure around it: it wouldn't be compiled for the machine.)
+///
+/// # Safety
+/// - As there; `memory` has room for packed rows, a packed panel and the sums.
+#[inline(always)]
+unsafe fn run<A: Real, V: Vector<A>>(((m, n, k), a, b, to, add): Arguments<A>, memory: &mut [A]) {
+    let width = VECTORS * V::LANES;
+    let packed = PACKED.min(k);
+    let (own_rows, rest) = memory.split_at_mut(m * k);
+    let (panel, sums) = rest.split_at_mut(packed * width);
+    let sums = &mut sums[..m * width];
+    // SAFETY: the matrices are as the caller vouches, scratch is large enough for what is put there.
+    unsafe {
+        let (rows, row_stride) = if a.column == 1 {
+            (a.at(0, 0).cast_const(), a.row)
         } else {
             for i in 0..m {
                 for p in 0..k {
-                    // SAFETY: the caller's bullet.
-                    own_rows[i * k + p] = unsafe { *a.at(i, p) };
+                    own_rows[i * k + p] = *a.at(i, p);
                 }
             }
-            own_rows
+            (own_rows.as_ptr(), k)
         };
-        for first in (0..n).step_by(PANEL) {
-            let count = PANEL.min(n - first);
-            let (panel, pitch) = if count == PANEL && b.column == 1 {
-                (b.at(0, first).cast_const(), b.row)
-            } else {
-                // SAFETY: the caller's bullet.
-                unsafe { pack(k, count, b.from(0, first), own_panel) };
-                (own_panel.as_ptr(), PANEL)
-            };
-            for (index, group) in rows.chunks(ROWS * k).enumerate() {
-                let row = |index: usize| &group[index * k..][..k];
-                let mut sums = [[A::ZERO; PANEL]; ROWS];
-                match group.len() / k {
-                    1 => [sums[0]] = one_row([row(0)], panel, pitch),
-                    2 => [sums[0], sums[1]] = two_rows([row(0), row(1)], panel, pitch),
-                    _ => sums = three_rows([row(0), row(1), row(2)], panel, pitch),
-                }
-                for (row, sums) in sums[..group.len() / k].iter().enumerate() {
-                    // SAFETY: the caller's bullet.
-                    unsafe { put(&sums[..count], to.from(index * ROWS + row, first), add) };
-                }
-            }
-        }
-    });
-}
-
-/// Writes a row of sums, or adds it.
-///
-/// # Safety
-/// - The row is the caller's.
-#[inline]
-unsafe fn put<A: Real>(sums: &[A], to: Matrix<A>, add: bool) {
-    for (column, &sum) in sums.iter().enumerate() {
-        let to = to.at(0, column);
-        // SAFETY: the caller's bullet.
-        unsafe { *to = if add { *to + sum } else { sum } };
-    }
-}
-
-/// Copies `count` columns to rows of [`PANEL`] elements; what is left of them is zero.
-///
-/// # Safety
-/// - The columns are in live memory that nobody writes meanwhile.
-unsafe fn pack<A: Real>(k: usize, count: usize, b: Matrix<A>, panel: &mut [A]) {
-    if count < PANEL {
-        panel.fill(A::ZERO);
-    }
-    #[cfg(target_arch = "x86_64")]
-    if b.row == 1 && A::DTYPE == raddle_base::DType::F32 && super::level::Level::best() != super::level::Level::Baseline {
-        // SAFETY: the caller's bullet; the machine has AVX2, and `A` is `f32`.
-        return unsafe { pack_f32(k, count, b.at(0, 0).cast(), b.column, panel.as_mut_ptr().cast()) };
-    }
-    for column in 0..count {
-        for p in 0..k {
-            // SAFETY: the caller's bullet.
-            panel[p * PANEL + column] = unsafe { *b.at(p, column) };
-        }
-    }
-}
-
-/// [`pack`] of columns that lie along memory, eight by eight in registers.
-///
-/// # Safety
-/// - The columns are in live memory that nobody writes meanwhile; `to` has `k` rows of [`PANEL`].
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2")]
-unsafe fn pack_f32(k: usize, count: usize, from: *const f32, step: usize, to: *mut f32) {
-    use std::arch::x86_64::*;
-    let whole = k / 8 * 8;
-    let mut column = 0;
-    while column + 8 <= count {
-        let from = from.wrapping_add(column * step);
-        for p in (0..whole).step_by(8) {
-            // Rows l and l + 4 share a register, so that two rounds of shuffles inside its halves transpose all.
-            // SAFETY: eight elements of eight columns are read, eight of eight rows written.
-            unsafe {
-                let pair = |line: usize, half: usize| {
-                    let low = _mm_loadu_ps(from.wrapping_add(line * step + p + half * 4));
-                    let high = _mm_loadu_ps(from.wrapping_add((line + 4) * step + p + half * 4));
-                    _mm256_insertf128_ps::<1>(_mm256_castps128_ps256(low), high)
+        for first in (0..n).step_by(width) {
+            let count = width.min(n - first);
+            let in_place = count == width && b.column == 1;
+            sums.fill(A::ZERO);
+            let length_max = if in_place { k } else { packed };
+            for start in (0..k).step_by(length_max) {
+                let length = length_max.min(k - start);
+                let b = b.from(start, first);
+                let (panel, pitch) = if in_place {
+                    (b.at(0, 0).cast_const(), b.row)
+                } else {
+                    pack((length, count), b, panel, width);
+                    (panel.as_ptr(), width)
                 };
-                for half in 0..2 {
-                    let (a, b, c, d) = (pair(0, half), pair(1, half), pair(2, half), pair(3, half));
-                    let (ab_low, ab_high) = (_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b));
-                    let (cd_low, cd_high) = (_mm256_unpacklo_ps(c, d), _mm256_unpackhi_ps(c, d));
-                    let rows = [
-                        _mm256_shuffle_ps::<0x44>(ab_low, cd_low),
-                        _mm256_shuffle_ps::<0xee>(ab_low, cd_low),
-                        _mm256_shuffle_ps::<0x44>(ab_high, cd_high),
-                        _mm256_shuffle_ps::<0xee>(ab_high, cd_high),
-                    ];
-                    for (index, row) in rows.into_iter().enumerate() {
-                        _mm256_storeu_ps(to.wrapping_add((p + half * 4 + index) * PANEL + column), row);
+                for i in (0..m).step_by(ROWS) {
+                    let row = rows.wrapping_add(i * row_stride + start);
+                    let (second, third) = (row.wrapping_add(row_stride), row.wrapping_add(2 * row_stride));
+                    let sums = sums[i * width..].as_mut_ptr();
+                    match m - i {
+                        1 => step::<A, V, 1>(length, [row], panel, pitch, sums),
+                        2 => step::<A, V, 2>(length, [row, second], panel, pitch, sums),
+                        _ => step::<A, V, 3>(length, [row, second, third], panel, pitch, sums),
                     }
                 }
             }
-        }
-        for p in whole..k {
-            for line in 0..8 {
-                // SAFETY: the rest of the same columns.
-                unsafe { *to.wrapping_add(p * PANEL + column + line) = *from.wrapping_add(line * step + p) };
+            for (i, sums) in sums.chunks(width).enumerate() {
+                for (j, &sum) in sums[..count].iter().enumerate() {
+                    let to = to.at(i, first + j);
+                    *to = if add { *to + sum } else { sum };
+                }
             }
         }
-        column += 8;
     }
-    for column in column..count {
+}
+
+/// Copies `count` columns of `k` elements to rows of `width`; what is left of these is zero.
+///
+/// # Safety
+/// - The columns are in live memory that nobody writes meanwhile; the panel is large enough.
+#[inline(always)]
+unsafe fn pack<A: Real>((k, count): (usize, usize), b: Matrix<A>, panel: &mut [A], width: usize) {
+    if count < width {
+        panel.fill(A::ZERO);
+    }
+    let to = panel.as_mut_ptr();
+    // SAFETY: the caller's bullets.
+    unsafe {
+        if b.row == 1 {
+            return transpose(b.at(0, 0), b.column, to, width, count, k);
+        }
         for p in 0..k {
-            // SAFETY: the rest of the columns.
-            unsafe { *to.wrapping_add(p * PANEL + column) = *from.wrapping_add(column * step + p) };
+            (0..count).for_each(|column| *to.wrapping_add(p * width + column) = *b.at(p, column));
         }
     }
 }

@@ -5,7 +5,9 @@
 //! whole rows move at once. A scatter runs in parallel only over positions that can't meet; along the axis it goes in
 //! index order, so the last one stands, and sums have one order.
 
-use super::axis::{Compute, Grid, Line, Shared, Source, by_compute, by_dtype, for_each_range, multiversion};
+use super::axis::{
+    Compute, Grid, Line, Shared, Source, Truth, by_compute, by_dtype, for_each_range, multiversion,
+};
 use super::loops::by_size;
 use super::view;
 use crate::threads::Threads;
@@ -97,7 +99,7 @@ pub unsafe fn check(index: &View, size: usize, threads: Threads) -> Result<(), K
     let distinct = || (0..layout.rank()).filter(|&axis| strides[axis] != 0);
     let line = Line::new(index, distinct());
     let blocks = line.count.div_ceil(CHECKED_COUNT);
-    let first_bad = std::sync::atomic::AtomicUsize::new(usize::MAX);
+    let first_bad = raddle_sync::global::AtomicUsize::new(usize::MAX);
     for_each_range(threads, blocks, CHECKED_COUNT, |range| {
         let mut staged = [0i64; CHECKED_COUNT];
         for block in range {
@@ -114,7 +116,7 @@ pub unsafe fn check(index: &View, size: usize, threads: Threads) -> Result<(), K
                 let bad = indices.iter().position(|&index| index < 0 || index >= size as i64);
                 let bad = of.start + bad.expect("one of the block is out of range");
                 // Relaxed: the end of the parallel loop orders it before the load below.
-                first_bad.fetch_min(bad, std::sync::atomic::Ordering::Relaxed);
+                first_bad.fetch_min(bad, raddle_sync::global::Ordering::Relaxed);
                 return;
             }
         }
@@ -145,7 +147,13 @@ fn split_last<const K: usize>(mut grid: Grid<K>) -> (Grid<K>, usize, [usize; K])
 
 /// # Safety
 /// - As of [`super::execute`]; `E` has the size of the elements, `I` is the type of the indices, which are in range.
-unsafe fn gather<E: Copy + Send, I: Index>(axis: usize, out: &View, source: &View, index: &View, threads: Threads) {
+unsafe fn gather<E: Copy + Send, I: Index>(
+    axis: usize,
+    out: &View,
+    source: &View,
+    index: &View,
+    threads: Threads,
+) {
     let layouts = [out, source, index].map(view::layout);
     let axis_stride = layouts[1].strides()[axis];
     let axes = (0..layouts[0].rank()).map(|other| {
@@ -250,7 +258,7 @@ unsafe fn scatter<E: Copy + Send, P: Put<E>>(axis: usize, operands: [&View; 3], 
         .map(|other| (layouts[1].shape()[other], layouts.map(|layout| layout.strides()[other])));
     let (outer, width, steps) = split_last(Grid::new(axes));
     // Lines along the axis never meet, whatever the indices are: the target doesn't overlap itself.
-    let chunk = if length > CHUNK { CHUNK / 8 } else { CHUNK };
+    let chunk = CHUNK / 2;
     let chunks = width.div_ceil(chunk);
     let index = Line::new(operands[1], []);
     let target = Shared::new(view::start::<E>(operands[0]));
@@ -316,23 +324,17 @@ unsafe fn non_zero(out: &View, input: &View, threads: Threads) {
     if rank == 0 || blocks == 0 {
         return;
     }
-    // The places of a block's elements that aren't zero, one after the other.
-    let places = |block: usize, each: &mut dyn FnMut(usize)| {
-        let mut truths = [super::axis::Truth(0); 256];
-        let end = line.count.min((block + 1) * PLACES);
-        for first in (block * PLACES..end).step_by(256) {
-            let truths = &mut truths[..256.min(end - first)];
-            // SAFETY: the contract of this function.
-            unsafe { line.load(0, first..first + truths.len(), truths) };
-            truths.iter().enumerate().filter(|(_, truth)| truth.0 != 0).for_each(|(i, _)| each(first + i));
-        }
-    };
     super::axis::scratch::<i64, _>(blocks, |firsts| {
         let counts = Shared::new(firsts.as_mut_ptr());
         for_each_range(threads, blocks, PLACES, |range| {
             for block in range {
                 let mut count = 0;
-                places(block, &mut |_| count += 1);
+                // SAFETY: the contract of this function.
+                unsafe {
+                    for_each_truth(&line, block, |truths, _| {
+                        count += truths.iter().map(|x| i64::from(x.0)).sum::<i64>()
+                    })
+                };
                 // SAFETY: each block has its own count.
                 unsafe { *counts.at(block) = count };
             }
@@ -344,11 +346,11 @@ unsafe fn non_zero(out: &View, input: &View, threads: Threads) {
             for block in range {
                 let mut row = firsts[block] as usize;
                 let mut index = Dims::filled(0, rank);
-                let mut at = None;
-                places(block, &mut |place| {
+                let mut last = None;
+                let mut write = |place: usize| {
                     // A step along the last axis, where that leads there; divisions otherwise.
-                    let step = at.map_or(usize::MAX, |at| place - at);
-                    at = Some(place);
+                    let step = last.map_or(usize::MAX, |last| place - last);
+                    last = Some(place);
                     if step < shape[rank - 1] - index[rank - 1] {
                         index[rank - 1] += step;
                     } else {
@@ -363,8 +365,31 @@ unsafe fn non_zero(out: &View, input: &View, threads: Threads) {
                         unsafe { *to.at(row * strides[0] + axis * strides[1]) = index as i64 };
                     }
                     row += 1;
-                });
+                };
+                let each = |truths: &[Truth], first: usize| {
+                    (first..)
+                        .zip(truths)
+                        .filter(|(_, truth)| truth.0 != 0)
+                        .for_each(|(place, _)| write(place));
+                };
+                // SAFETY: the contract of this function.
+                unsafe { for_each_truth(&line, block, each) };
             }
         });
     });
+}
+
+/// Calls `body` with what isn't zero in a block of elements, piece by piece, and the place of the piece's first.
+///
+/// # Safety
+/// - The line is in live memory that nobody writes meanwhile.
+unsafe fn for_each_truth(line: &Line, block: usize, mut body: impl FnMut(&[Truth], usize)) {
+    let mut truths = [Truth(0); 256];
+    let end = line.count.min((block + 1) * PLACES);
+    for first in (block * PLACES..end).step_by(truths.len()) {
+        let truths = &mut truths[..(end - first).min(256)];
+        // SAFETY: the caller's bullet.
+        unsafe { line.load(0, first..first + truths.len(), truths) };
+        body(truths, first);
+    }
 }

@@ -5,7 +5,7 @@
 //! blocks of rows that depend on the shape only, so that threads don't change a bit.
 
 use super::axis::{Grid, Line, Real, Shared, by_real, for_each_line, for_each_range, multiversion, scratch};
-use super::reduce::{BLOCK, Cascade, Deviations, Fold, LANES, Sum, fold_slice};
+use super::reduce::{BLOCK, Cascade, Deviations, Fold, LANES, Sum, fold_slice, halve};
 use super::view;
 use crate::threads::Threads;
 use raddle_base::Layout;
@@ -84,17 +84,18 @@ unsafe fn forward<A: Real>(
             own_bias.fill(A::NEGATIVE_ZERO);
             // SAFETY: the contract of this function.
             let (weight, bias) = unsafe { (read_all(weight, own_weight), read_all(bias, own_bias)) };
-            let body = |&[_, _, mean_offset, rstd_offset]: &[usize; 4], [x]: [&[A]; 1], [to]: [&mut [A]; 1]| {
-                let average = fold_slice::<A, Sum>(x, A::ZERO) / count;
-                let variance = fold_slice::<A, Deviations>(x, average) / count;
-                let factor = A::ONE / (variance + A::from_f64(eps)).sqrt();
-                normalise(to, x, weight, bias, average, factor);
-                // SAFETY: each row has its own mean and rstd, of the type that is computed in.
-                unsafe {
-                    *view::start::<A>(mean).wrapping_add(mean_offset) = average;
-                    *view::start::<A>(rstd).wrapping_add(rstd_offset) = factor;
-                }
-            };
+            let body =
+                |&[_, _, mean_offset, rstd_offset]: &[usize; 4], [x]: [&[A]; 1], [to]: [&mut [A]; 1]| {
+                    let average = fold_slice::<A, Sum>(x, A::ZERO) / count;
+                    let variance = fold_slice::<A, Deviations>(x, average) / count;
+                    let factor = A::ONE / (variance + A::from_f64(eps)).sqrt();
+                    normalise(to, x, weight, bias, average, factor);
+                    // SAFETY: each row has its own mean and rstd, of the type that is computed in.
+                    unsafe {
+                        *view::start::<A>(mean).wrapping_add(mean_offset) = average;
+                        *view::start::<A>(rstd).wrapping_add(rstd_offset) = factor;
+                    }
+                };
             // SAFETY: the contract of this function; the grid's first operands are input and output.
             unsafe { for_each_line(&grid, positions, [&from], [&to], body) };
         });
@@ -131,23 +132,23 @@ fn add_part<A: Real>(part: &Part<A>, dweight: &mut [A], dbias: &mut [A]) -> (A, 
             sums.1[lane] += g * shape;
         }
     }
-    for i in whole..count {
-        let shape = (x[i] - mean) * rstd;
-        dweight[i] += dy[i] * shape;
-        dbias[i] += dy[i];
-        let g = dy[i] * weight[i];
-        sums.0[i - whole] += g;
-        sums.1[i - whole] += g * shape;
-    }
-    let mut width = LANES / 2;
-    while width > 0 {
-        for lane in 0..width {
-            sums.0[lane] = sums.0[lane] + sums.0[lane + width];
-            sums.1[lane] = sums.1[lane] + sums.1[lane + width];
+    if whole < count {
+        let mut last = ([A::ZERO; LANES], [A::ZERO; LANES]);
+        for i in whole..count {
+            let shape = (x[i] - mean) * rstd;
+            dweight[i] += dy[i] * shape;
+            dbias[i] += dy[i];
+            let g = dy[i] * weight[i];
+            last.0[i - whole] = g;
+            last.1[i - whole] = g * shape;
         }
-        width /= 2;
+        for lane in 0..LANES {
+            sums.0[lane] += last.0[lane];
+            sums.1[lane] += last.1[lane];
+        }
     }
-    (sums.0[0], sums.1[0])
+    let add = |a, b| a + b;
+    (halve(sums.0, add), halve(sums.1, add))
 }
 }
 

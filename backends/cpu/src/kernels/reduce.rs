@@ -6,7 +6,7 @@
 //! 1. The reduced axes, in the order of the shape, are cut into an *inner* part (the last of them that have at least
 //!    [`BLOCK`] elements together) and an *outer* part.
 //! 2. Inner elements are cut into blocks of [`BLOCK`]. In a block element `i` goes to lane `i % LANES`, in order; the
-//!    lanes are then combined by halving (`l` with `l + 16`, then with `l + 8`, …).
+//!    lanes are then combined by halving ([`halve`]).
 //! 3. Blocks are combined in pairs, pairs of pairs, and so on ([`Cascade`]); so are the results of the inner part over
 //!    the outer one, again by blocks. The error of a sum grows with `BLOCK / LANES + log n`, not with `n`.
 //!
@@ -15,8 +15,8 @@
 //! combines them, so that only a handful of rows of partial results live at any time, in the first-level cache.
 
 use super::axis::{
-    Compute, Grid, Line, Shared, Source, Truth, by_compute, by_dtype, for_each_line, for_each_range, multiversion,
-    others, scratch,
+    Compute, Grid, Line, Shared, Source, Truth, by_compute, by_dtype, for_each_line, for_each_range,
+    multiversion, others, scratch,
 };
 use super::view;
 use crate::threads::Threads;
@@ -28,10 +28,10 @@ use std::ops::Range;
 /// Independent sums in a block: 4 AVX2 vectors of `f32`, enough to hide the latency of an addition.
 pub const LANES: usize = 32;
 /// Elements of a block.
-pub const BLOCK: usize = 256;
+pub const BLOCK: usize = 512;
 /// Elements that one thread takes at a time where a single result has more: a power of two of blocks, so that a piece
 /// is a whole subtree.
-const PIECE: usize = 64 * BLOCK;
+const PIECE: usize = 32 * BLOCK;
 /// Bytes of a row of partial results in [`across`]: a dozen such rows fit the first-level cache.
 const ROW_BYTES: usize = 2048;
 
@@ -225,6 +225,15 @@ impl<A: Copy> Cascade<A> {
     }
 }
 
+/// Combines lanes by halving: `l` with `l + 16`, then with `l + 8`, …. By value, so that all of it stays in registers.
+#[inline(always)]
+pub fn halve<A: Copy>(lanes: [A; LANES], combine: impl Fn(A, A) -> A) -> A {
+    let lanes: [A; 16] = std::array::from_fn(|lane| combine(lanes[lane], lanes[lane + 16]));
+    let lanes: [A; 8] = std::array::from_fn(|lane| combine(lanes[lane], lanes[lane + 8]));
+    let lanes: [A; 4] = std::array::from_fn(|lane| combine(lanes[lane], lanes[lane + 4]));
+    combine(combine(lanes[0], lanes[2]), combine(lanes[1], lanes[3]))
+}
+
 /// Combines at most [`BLOCK`] elements.
 #[inline(always)]
 fn block<A: Copy, F: Fold<A>>(elements: &[A], mean: A) -> A {
@@ -235,17 +244,16 @@ fn block<A: Copy, F: Fold<A>>(elements: &[A], mean: A) -> A {
             lanes[lane] = F::combine(lanes[lane], F::map(vector[lane], mean));
         }
     }
-    for (lane, &element) in lanes.iter_mut().zip(tail) {
-        *lane = F::combine(*lane, F::map(element, mean));
-    }
-    let mut width = LANES / 2;
-    while width > 0 {
-        for lane in 0..width {
-            lanes[lane] = F::combine(lanes[lane], lanes[lane + width]);
+    if !tail.is_empty() {
+        let mut last = [F::IDENTITY; LANES];
+        for (last, &element) in last.iter_mut().zip(tail) {
+            *last = F::map(element, mean);
         }
-        width /= 2;
+        for lane in 0..LANES {
+            lanes[lane] = F::combine(lanes[lane], last[lane]);
+        }
     }
-    lanes[0]
+    halve(lanes, F::combine)
 }
 
 multiversion! {
@@ -293,12 +301,14 @@ fn add_row<A: Compute, F: Fold<A>>(to: &mut [A], row: &[A], means: &[A]) {
 }
 
 multiversion! {
-/// All eight rows of a lane at once, without means: one store for eight loads.
-fn eight_rows<A: Compute, F: Fold<A>>(to: &mut [A], rows: &[&[A]; 8]) {
+/// Eight rows of a lane at once, without means: one store for eight loads. They follow what is there, unless they are
+/// the first.
+fn eight_rows<A: Compute, F: Fold<A>>(to: &mut [A], rows: &[&[A]; 8], first: bool) {
     let count = to.len();
     let [a, b, c, d, e, f, g, h] = rows.map(|row| &row[..count]);
     for i in 0..count {
-        let mut value = F::map(a[i], a[i]);
+        let x = F::map(a[i], a[i]);
+        let mut value = if first { x } else { F::combine(to[i], x) };
         for row in [b, c, d, e, f, g, h] {
             value = F::combine(value, F::map(row[i], row[i]));
         }
@@ -621,14 +631,16 @@ unsafe fn push_block<A: Compute, F: Fold<A>>(
     for turn in 0..LANES {
         let lane = (turn as u32).reverse_bits() as usize >> (u32::BITS - bits);
         if means.is_empty() && block.len() == BLOCK {
-            let mut rest = &mut *staged;
-            let rows: [&[A]; BLOCK / LANES] = std::array::from_fn(|step| {
-                let (own, others) = std::mem::take(&mut rest).split_at_mut(width);
-                rest = others;
-                // SAFETY: the caller's bullet.
-                unsafe { source.read(block.start + step * LANES + lane, own) }
-            });
-            eight_rows::<A, F>(cascade.work(), &rows);
+            for half in 0..BLOCK / LANES / 8 {
+                let mut rest = &mut *staged;
+                let rows: [&[A]; 8] = std::array::from_fn(|step| {
+                    let (own, others) = std::mem::take(&mut rest).split_at_mut(width);
+                    rest = others;
+                    // SAFETY: the caller's bullet.
+                    unsafe { source.read(block.start + (half * 8 + step) * LANES + lane, own) }
+                });
+                eight_rows::<A, F>(cascade.work(), &rows, half == 0);
+            }
             cascade.push::<F>(true);
             continue;
         }
@@ -650,7 +662,12 @@ unsafe fn push_block<A: Compute, F: Fold<A>>(
 ///
 /// # Safety
 /// - As of [`along`].
-unsafe fn combine_partials<A: Compute, F: Fold<A>>(plan: &Plan, sink: &Sink<A>, kept: &Grid<1>, threads: Threads) {
+unsafe fn combine_partials<A: Compute, F: Fold<A>>(
+    plan: &Plan,
+    sink: &Sink<A>,
+    kept: &Grid<1>,
+    threads: Threads,
+) {
     let Plan { outer_count, piece_count, .. } = *plan;
     let each = outer_count * piece_count;
     for_each_range(threads, kept.count(), each, |range| {
@@ -691,8 +708,7 @@ unsafe fn run<A: Compute, F: Fold<A>>(
     threads: Threads,
 ) {
     let plan = Plan::new(output, input, axes);
-    let partial_count =
-        if plan.is_direct() { 0 } else { plan.items.count() * plan.piece_count };
+    let partial_count = if plan.is_direct() { 0 } else { plan.items.count() * plan.piece_count };
     scratch::<A, _>(partial_count, |partials| {
         let partials = Shared::new(partials.as_mut_ptr());
         let sink = Sink { plan: &plan, output, partials, scale };
@@ -728,7 +744,9 @@ unsafe fn reduce(op: ReduceOp, axes: u8, scale: f64, output: &View, input: &View
                 run::<f64, Squares>(what, scale, &[], threads);
             }
             ReduceOp::Norm2 => run::<f32, Squares>(what, scale, &[], threads),
-            ReduceOp::SquaredDeviations if input.dtype == DType::F64 => deviations::<f64>(what, scale, threads),
+            ReduceOp::SquaredDeviations if input.dtype == DType::F64 => {
+                deviations::<f64>(what, scale, threads)
+            }
             ReduceOp::SquaredDeviations => deviations::<f32>(what, scale, threads),
         }
     }
@@ -752,14 +770,47 @@ where
         .enumerate()
         .map(|(axis, &size)| if axes >> axis & 1 == 1 { size } else { 1 })
         .product();
+    let factor = 1.0 / count.max(1) as f64;
+    let plan = Plan::new(output, input, axes);
+    if plan.is_direct() && plan.row_axis().is_none() {
+        // SAFETY: the contract of this function.
+        return unsafe { deviations_along(&plan, output, factor, scale, threads) };
+    }
     scratch::<A, _>(shape.product(), |means| {
         let address = Address { handle: means.as_mut_ptr() as u64, offset_bytes: 0 };
         let place = View { address, dtype: A::DTYPE, layout: Layout::contiguous(shape) };
         // SAFETY: the contract of this function; the means are this launch's own.
         unsafe {
-            run::<A, Sum>((&place, input, axes), 1.0 / count.max(1) as f64, &[], threads);
+            run::<A, Sum>((&place, input, axes), factor, &[], threads);
             run::<A, Deviations>(what, scale, means, threads);
         }
+    });
+}
+
+/// Both passes over one line after the other, so that the second finds it in the cache.
+///
+/// # Safety
+/// - As of [`super::execute`].
+unsafe fn deviations_along<A: Compute>(plan: &Plan, output: &View, factor: f64, scale: f64, threads: Threads)
+where
+    Sum: Fold<A>,
+    Deviations: Fold<A>,
+{
+    let Plan { items, inner, .. } = plan;
+    let sink = Sink { plan, output, partials: Shared::new(std::ptr::null_mut()), scale };
+    for_each_range(threads, items.count(), inner.count.saturating_mul(2), |range| {
+        scratch::<A, _>(inner.count, |staged| {
+            for item in range {
+                let offsets = items.at(item);
+                // SAFETY: the line is in the input; each item has a place of its own.
+                unsafe {
+                    let elements = inner.read(offsets[INPUT], staged);
+                    let mean = finish::<A, Sum>(fold_slice::<A, Sum>(elements, A::take(0i64)), factor);
+                    let value = fold_slice::<A, Deviations>(elements, mean);
+                    sink.put::<Deviations>(offsets, None, 0, &[value]);
+                }
+            }
+        });
     });
 }
 

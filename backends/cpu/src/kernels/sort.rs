@@ -5,7 +5,9 @@
 //! descending order. Ties are broken by the index, so both kernels are stable and a result never depends on the
 //! algorithm. (So an axis has at most 2^32 elements.)
 
-use super::axis::{Compute, Grid, Line, by_compute, by_dtype, for_each_line, for_each_range, multiversion, others};
+use super::axis::{
+    Compute, Grid, Line, by_compute, by_dtype, for_each_line, for_each_range, multiversion, others,
+};
 use super::view;
 use crate::threads::Threads;
 use raddle_hal::{Kernel, KernelError, Operand, View};
@@ -59,14 +61,15 @@ trait Ordered: Compute {
     fn with_buffers<R>(body: impl FnOnce(&mut Buffers<Self::Key>) -> R) -> R;
 }
 
-/// The keys of a line, and those that may be wanted.
+/// The keys of a line, the best of each lane, and those that may be wanted.
 struct Buffers<K: Key> {
     keys: Vec<K>,
+    best: Vec<K>,
     found: Vec<K::Word>,
 }
 impl<K: Key> Default for Buffers<K> {
     fn default() -> Buffers<K> {
-        Buffers { keys: Vec::new(), found: Vec::new() }
+        Buffers { keys: Vec::new(), best: Vec::new(), found: Vec::new() }
     }
 }
 
@@ -124,19 +127,29 @@ fn fill_keys<A: Ordered>(line: &[A], descending: bool, keys: &mut [A::Key]) {
 }
 
 multiversion! {
-/// How many keys are below a bound.
-fn count_below<K: Key>(keys: &[K], bound: K) -> usize {
-    let mut count = 0;
-    for key in keys {
-        count += usize::from(*key < bound);
+/// The lower of two, place by place.
+fn lower<K: Key>(best: &mut [K], keys: &[K]) {
+    for (best, key) in best.iter_mut().zip(keys) {
+        *best = (*best).min(*key);
     }
-    count
 }
+}
+
+/// Is one of them at most the bound?
+#[inline]
+fn any_within<K: Key>(keys: &[K], bound: K) -> bool {
+    keys.iter().fold(false, |any, key| any | (*key <= bound))
 }
 
 /// # Safety
 /// - As of [`super::execute`].
-unsafe fn select<A: Ordered>(operands: [&View; 3], axis: usize, k: usize, descending: bool, threads: Threads) {
+unsafe fn select<A: Ordered>(
+    operands: [&View; 3],
+    axis: usize,
+    k: usize,
+    descending: bool,
+    threads: Threads,
+) {
     let [values, indices, input] = operands;
     let layouts = [input, values, indices].map(view::layout);
     let grid = Grid::of(layouts, others(layouts[0].rank(), axis));
@@ -170,7 +183,7 @@ unsafe fn select<A: Ordered>(operands: [&View; 3], axis: usize, k: usize, descen
 
 /// Puts the first `k` elements in order at the front of `buffers.found`.
 fn first_in_order<A: Ordered>(line: &[A], k: usize, descending: bool, buffers: &mut Buffers<A::Key>) {
-    let Buffers { keys, found } = buffers;
+    let Buffers { keys, best, found } = buffers;
     if keys.len() < line.len() {
         keys.resize(line.len(), A::Key::default());
     }
@@ -187,26 +200,30 @@ fn first_in_order<A: Ordered>(line: &[A], k: usize, descending: bool, buffers: &
             found.truncate(k);
         }
     } else {
-        gather_candidates(keys, k, found);
+        gather_candidates(keys, k, best, found);
     }
     found.sort_unstable();
     found.truncate(k);
 }
 
-/// Collects all keys that can be among the first `k`: those below a bound that is lowered as better ones come. Equal
-/// ones that come later don't count: the lower index wins.
-fn gather_candidates<K: Key>(keys: &[K], k: usize, found: &mut Vec<K::Word>) {
-    let mut bound: Option<K> = None;
-    for (chunk, first) in keys.chunks(64).zip((0u32..).step_by(64)) {
-        if bound.is_some_and(|bound| count_below(chunk, bound) == 0) {
-            continue;
+/// Collects all keys that can be among the first `k`. The keys are dealt to `2 k` lanes; of the lanes' best keys the
+/// `k`-th is a bound that at least `k` keys meet, and few more do.
+fn gather_candidates<K: Key>(keys: &[K], k: usize, best: &mut Vec<K>, found: &mut Vec<K::Word>) {
+    best.clear();
+    best.extend_from_slice(&keys[..2 * k]);
+    for chunk in keys[2 * k..].chunks(2 * k) {
+        lower(best, chunk);
+    }
+    let bound = *best.select_nth_unstable(k - 1).1;
+    for (chunk, first) in keys.chunks(16).zip((0u32..).step_by(16)) {
+        if any_within(chunk, bound) {
+            let within = chunk.iter().zip(first..).filter(|(key, _)| **key <= bound);
+            found.extend(within.map(|(key, index)| key.with_index(index)));
         }
-        let better = chunk.iter().zip(first..).filter(|(key, _)| bound.is_none_or(|bound| **key < bound));
-        found.extend(better.map(|(key, index)| key.with_index(index)));
-        if found.len() >= 3 * k {
-            found.select_nth_unstable(k - 1);
-            found.truncate(k);
-            bound = Some(K::split(found[k - 1]).0);
-        }
+    }
+    if found.len() > 4 * k {
+        // Many are equal.
+        found.select_nth_unstable(k - 1);
+        found.truncate(k);
     }
 }

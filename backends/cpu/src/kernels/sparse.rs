@@ -5,15 +5,16 @@
 //! of `j`, and of `b` in the derivative of the weight, so they have one order whatever the layout and the threads (T8).
 
 use super::axis::{Line, Real, Shared, by_real, for_each_range, multiversion, scratch, transpose};
-use super::reduce::LANES;
+use super::reduce::{LANES, halve};
 use super::{index, view};
 use crate::threads::Threads;
 use raddle_hal::{Kernel, KernelError, Operand, View};
 use std::ops::Range;
 
-/// Rows of the weight that a part of the derivative takes: with 1536 columns of `f32` they fill half of a common
-/// second-level cache.
+/// Rows of the weight that are transposed together.
 const ROWS: usize = 64;
+/// Columns of its derivative that are made together: what is written is whole cache lines.
+const COLUMNS: usize = 32;
 
 /// Runs a kernel of this module.
 ///
@@ -78,54 +79,32 @@ unsafe fn with_columns<A: Real>(weight: &View, threads: Threads, body: impl FnOn
         for_each_range(threads, row_count.div_ceil(ROWS), ROWS * column_count, |blocks| {
             let rows = blocks.start * ROWS..row_count.min(blocks.end * ROWS);
             // SAFETY: each part has rows of its own.
-            unsafe { move_rows(weight, rows, columns.start, row_count, true) };
+            unsafe { transpose_rows(weight, rows, columns.start, row_count) };
         });
         body(columns);
     });
 }
 
-/// Rows that are copied before they are transposed, where they have holes or another dtype.
-const STAGED: usize = 16;
-
-/// Copies rows of a matrix to a transposed one, at the same places; or back.
+/// Copies rows of a matrix to the same places of a transposed one.
 ///
 /// # Safety
 /// - Both are in live memory, nobody writes what is read, and nobody else uses what is written.
-unsafe fn move_rows<A: Real>(matrix: &View, rows: Range<usize>, transposed: Shared<A>, pitch: usize, there: bool) {
+unsafe fn transpose_rows<A: Real>(matrix: &View, rows: Range<usize>, to: Shared<A>, pitch: usize) {
     let stride = view::layout(matrix).strides()[0];
     let row = Line::new(matrix, [1]);
     let count = row.count;
     if row.is_direct::<A>() {
-        let (own, other) = (row.address::<A>(rows.start * stride), transposed.at(rows.start));
+        let from = row.address::<A>(rows.start * stride);
         // SAFETY: the caller's bullets.
-        return unsafe {
-            match there {
-                true => transpose(own, stride, other, pitch, rows.len(), count),
-                false => transpose(other, pitch, own, stride, count, rows.len()),
-            }
-        };
+        return unsafe { transpose(from, stride, to.at(rows.start), pitch, rows.len(), count) };
     }
-    scratch::<A, _>(STAGED * count, |staged| {
-        for first in rows.clone().step_by(STAGED) {
-            let group = STAGED.min(rows.end - first);
-            let other = transposed.at(first);
+    scratch::<A, _>(rows.len() * count, |staged| {
+        for (line, staged) in staged.chunks_mut(count.max(1)).enumerate() {
             // SAFETY: the caller's bullets.
-            unsafe {
-                if !there {
-                    transpose(other, pitch, staged.as_mut_ptr(), count, count, group);
-                }
-                for line in 0..group {
-                    let (offset, staged) = ((first + line) * stride, &mut staged[line * count..][..count]);
-                    match there {
-                        true => row.load(offset, 0..count, staged),
-                        false => row.store(offset, staged),
-                    }
-                }
-                if there {
-                    transpose(staged.as_ptr(), count, other, pitch, group, count);
-                }
-            }
+            unsafe { row.load((rows.start + line) * stride, 0..count, staged) };
         }
+        // SAFETY: the caller's bullets.
+        unsafe { transpose(staged.as_ptr(), count, to.at(rows.start), pitch, rows.len(), count) };
     });
 }
 
@@ -156,15 +135,6 @@ fn sum_rows<A: Real>(to: &mut [A], rows: &[&[A]], factors: &[A]) {
 }
 
 multiversion! {
-/// `to += factor · from`
-fn add_scaled<A: Real>(to: &mut [A], from: &[A], factor: A) {
-    for (to, from) in to.iter_mut().zip(from) {
-        *to = from.mul_add(factor, *to);
-    }
-}
-}
-
-multiversion! {
 /// `to += from`
 fn add<A: Real>(to: &mut [A], from: &[A]) {
     for (to, from) in to.iter_mut().zip(from) {
@@ -184,17 +154,16 @@ fn dot<A: Real>(a: &[A], b: &[A]) -> A {
             lanes[lane] = a[lane].mul_add(b[lane], lanes[lane]);
         }
     }
-    for ((lane, a), b) in lanes.iter_mut().zip(a_tail).zip(b_tail) {
-        *lane = a.mul_add(*b, *lane);
-    }
-    let mut width = LANES / 2;
-    while width > 0 {
-        for lane in 0..width {
-            lanes[lane] = lanes[lane] + lanes[lane + width];
+    if !a_tail.is_empty() {
+        let mut last = [A::ZERO; LANES];
+        for ((last, a), b) in last.iter_mut().zip(a_tail).zip(b_tail) {
+            *last = *a * *b;
         }
-        width /= 2;
+        for lane in 0..LANES {
+            lanes[lane] += last[lane];
+        }
     }
-    lanes[0]
+    halve(lanes, |a, b| a + b)
 }
 }
 
@@ -218,25 +187,27 @@ unsafe fn product<A: Real>(
     }
     let rows = |columns: Columns<A>| {
         for_each_range(threads, batch, n.saturating_mul(k.max(1)), |range| {
-            scratch::<A, _>(2 * n + k, |memory| scratch::<i64, _>(k, |own_indices| {
-                let (sums, rest) = memory.split_at_mut(n);
-                let (own_bias, own_factors) = rest.split_at_mut(n);
-                let mut picked: Vec<&[A]> = Vec::with_capacity(k);
-                for b in range {
-                    // SAFETY: the contract of this function; each row of the output is this part's own.
-                    unsafe {
-                        let factors = factors.read(b * value_layout.strides()[0], own_factors);
-                        let chosen = chosen.read(b * index_layout.strides()[0], own_indices);
-                        picked.clear();
-                        picked.extend(chosen.iter().map(|&index| columns.part(index, 0..n)));
-                        sum_rows(sums, &picked, factors);
-                        if let Some((stride, bias)) = &bias {
-                            add(sums, bias.read(b * stride, own_bias));
+            scratch::<A, _>(2 * n + k, |memory| {
+                scratch::<i64, _>(k, |own_indices| {
+                    let (sums, rest) = memory.split_at_mut(n);
+                    let (own_bias, own_factors) = rest.split_at_mut(n);
+                    let mut picked: Vec<&[A]> = Vec::with_capacity(k);
+                    for b in range {
+                        // SAFETY: the contract of this function; each row of the output is this part's own.
+                        unsafe {
+                            let factors = factors.read(b * value_layout.strides()[0], own_factors);
+                            let chosen = chosen.read(b * index_layout.strides()[0], own_indices);
+                            picked.clear();
+                            picked.extend(chosen.iter().map(|&index| columns.part(index, 0..n)));
+                            sum_rows(sums, &picked, factors);
+                            if let Some((stride, bias)) = &bias {
+                                add(sums, bias.read(b * stride, own_bias));
+                            }
+                            to.store(b * out_layout.strides()[0], sums);
                         }
-                        to.store(b * out_layout.strides()[0], sums);
                     }
-                }
-            }));
+                })
+            });
         });
     };
     // SAFETY: the contract of this function.
@@ -247,7 +218,13 @@ unsafe fn product<A: Real>(
 ///
 /// # Safety
 /// - As of [`super::execute`]; the indices are in range.
-unsafe fn value_gradient<A: Real>(dvalues: &View, dy: &View, indices: &View, weight: &View, threads: Threads) {
+unsafe fn value_gradient<A: Real>(
+    dvalues: &View,
+    dy: &View,
+    indices: &View,
+    weight: &View,
+    threads: Threads,
+) {
     let [to_layout, dy_layout, index_layout] = [dvalues, dy, indices].map(view::layout);
     let batch = to_layout.shape()[0];
     let [to, dy, chosen] = [dvalues, dy, indices].map(|operand| Line::new(operand, [1]));
@@ -257,76 +234,114 @@ unsafe fn value_gradient<A: Real>(dvalues: &View, dy: &View, indices: &View, wei
     }
     let rows = |columns: Columns<A>| {
         for_each_range(threads, batch, n.saturating_mul(k), |range| {
-            scratch::<A, _>(n + k, |memory| scratch::<i64, _>(k, |own_indices| {
-                let (own_dy, results) = memory.split_at_mut(n);
-                for b in range {
-                    // SAFETY: the contract of this function; each row of the output is this part's own.
-                    unsafe {
-                        let dy = dy.read(b * dy_layout.strides()[0], own_dy);
-                        let chosen = chosen.read(b * index_layout.strides()[0], own_indices);
-                        for (result, &index) in results.iter_mut().zip(chosen) {
-                            *result = dot(dy, if n == 0 { &[] } else { columns.part(index, 0..n) });
+            scratch::<A, _>(n + k, |memory| {
+                scratch::<i64, _>(k, |own_indices| {
+                    let (own_dy, results) = memory.split_at_mut(n);
+                    for b in range {
+                        // SAFETY: the contract of this function; each row of the output is this part's own.
+                        unsafe {
+                            let dy = dy.read(b * dy_layout.strides()[0], own_dy);
+                            let chosen = chosen.read(b * index_layout.strides()[0], own_indices);
+                            for (result, &index) in results.iter_mut().zip(chosen) {
+                                *result = dot(dy, if n == 0 { &[] } else { columns.part(index, 0..n) });
+                            }
+                            to.store(b * to_layout.strides()[0], results);
                         }
-                        to.store(b * to_layout.strides()[0], results);
                     }
-                }
-            }));
+                })
+            });
         });
     };
     // SAFETY: the contract of this function.
     unsafe { with_columns(weight, threads, rows) };
 }
 
-/// `dweight[:, index[b, j]] += values[b, j] · dy[b, :]`, in the order of `b` and `j`.
+/// `dweight[:, index[b, j]] += values[b, j] · dy[b, :]`: for each column the sum of what names it, in the order of `b` and
+/// `j`, and then that is added.
 ///
 /// # Safety
 /// - As of [`super::execute`]; the indices are in range.
-unsafe fn weight_gradient<A: Real>(dweight: &View, dy: &View, values: &View, indices: &View, threads: Threads) {
-    let [to_layout, dy_layout, value_layout, index_layout] =
-        [dweight, dy, values, indices].map(view::layout);
+unsafe fn weight_gradient<A: Real>(
+    dweight: &View,
+    dy: &View,
+    values: &View,
+    indices: &View,
+    threads: Threads,
+) {
+    let [to_layout, dy_layout, value_layout, index_layout] = [dweight, dy, values, indices].map(view::layout);
     let (batch, n, h) = (dy_layout.shape()[0], to_layout.shape()[0], to_layout.shape()[1]);
-    let [factors, chosen] = [values, indices].map(|operand| Line::new(operand, [1]));
+    let [dy, factors, chosen] = [dy, values, indices].map(|operand| Line::new(operand, [1]));
     let k = factors.count;
-    if batch == 0 || k == 0 || h == 0 {
+    let entries = batch * k;
+    if entries == 0 || n == 0 {
         return;
     }
-    let direct = Line::new(dweight, [0]).is_direct::<A>();
-    let cost = ROWS.saturating_mul(batch).saturating_mul(k);
-    for_each_range(threads, n.div_ceil(ROWS), cost, |range| {
-        for block in range {
-            let rows = block * ROWS..n.min((block + 1) * ROWS);
-            let part = Line::over(dy, [(rows.len(), dy_layout.strides()[1])]);
-            let place = if direct { 0 } else { h * rows.len() };
-            scratch::<A, _>(place + rows.len() + k, |memory| scratch::<i64, _>(k, |own_indices| {
-                let (table, rest) = memory.split_at_mut(place);
-                let (own_dy, own_factors) = rest.split_at_mut(rows.len());
-                // SAFETY: the contract of this function; each block of rows is one part's own.
-                unsafe {
-                    let (columns, pitch) = if direct {
-                        (Shared::new(view::start::<A>(dweight)).at(rows.start), to_layout.strides()[1])
-                    } else {
-                        // So that row `rows.start` comes to stand first.
-                        let table = table.as_mut_ptr();
-                        let shifted = Shared::new(table.wrapping_sub(rows.start));
-                        move_rows(dweight, rows.clone(), shifted, rows.len(), true);
-                        (table, rows.len())
-                    };
-                    let columns = Shared::new(columns);
-                    for b in 0..batch {
-                        let offset = b * dy_layout.strides()[0] + rows.start * dy_layout.strides()[1];
-                        let dy = part.read(offset, own_dy);
-                        let factors = factors.read(b * value_layout.strides()[0], own_factors);
-                        let chosen = chosen.read(b * index_layout.strides()[0], own_indices);
-                        for (&factor, &index) in factors.iter().zip(chosen) {
-                            add_scaled(columns.slice(index as usize * pitch, rows.len()), dy, factor);
+    // Entries sorted by column: `ends[c]` is where those of column `c` end, `sorted` has their numbers `b · k + j`.
+    scratch::<i64, _>(h + 2 * entries, |memory| {
+        let (ends, rest) = memory.split_at_mut(h);
+        let (columns, sorted) = rest.split_at_mut(entries);
+        scratch::<A, _>(entries + batch * n, |memory| {
+            let (own_factors, own_dy) = memory.split_at_mut(entries);
+            let mut rows: Vec<&[A]> = Vec::with_capacity(batch);
+            // SAFETY: the contract of this function.
+            unsafe {
+                for (b, own_dy) in own_dy.chunks_mut(n).enumerate() {
+                    factors.load(b * value_layout.strides()[0], 0..k, &mut own_factors[b * k..][..k]);
+                    chosen.load(b * index_layout.strides()[0], 0..k, &mut columns[b * k..][..k]);
+                    rows.push(dy.read(b * dy_layout.strides()[0], own_dy));
+                }
+            }
+            sort_by_column(columns, ends, sorted);
+            let (ends, sorted, factors) = (&*ends, &*sorted, &*own_factors);
+            let cost = COLUMNS * n * entries.div_ceil(h).max(1);
+            for_each_range(threads, h.div_ceil(COLUMNS), cost, |range| {
+                scratch::<A, _>(2 * COLUMNS * n + COLUMNS, |memory| {
+                    let (sums, rest) = memory.split_at_mut(COLUMNS * n);
+                    let (turned, own_row) = rest.split_at_mut(COLUMNS * n);
+                    let mut picked: Vec<&[A]> = Vec::new();
+                    let mut weights: Vec<A> = Vec::new();
+                    for block in range {
+                        let columns = block * COLUMNS..h.min((block + 1) * COLUMNS);
+                        for (column, sums) in columns.clone().zip(sums.chunks_mut(n)) {
+                            let start = if column == 0 { 0 } else { ends[column - 1] };
+                            let named = &sorted[start as usize..ends[column] as usize];
+                            picked.clear();
+                            picked.extend(named.iter().map(|&entry| rows[entry as usize / k]));
+                            weights.clear();
+                            weights.extend(named.iter().map(|&entry| factors[entry as usize]));
+                            sum_rows(sums, &picked, &weights);
+                        }
+                        let width = columns.len();
+                        let row = Line::over(dweight, [(width, to_layout.strides()[1])]);
+                        // SAFETY: the sums are this part's own; so are these columns of `dweight`.
+                        unsafe {
+                            transpose(sums.as_ptr(), n, turned.as_mut_ptr(), width, width, n);
+                            for (i, sums) in turned[..n * width].chunks(width).enumerate() {
+                                let offset =
+                                    i * to_layout.strides()[0] + columns.start * to_layout.strides()[1];
+                                row.load(offset, 0..width, own_row);
+                                add(&mut own_row[..width], sums);
+                                row.store(offset, &own_row[..width]);
+                            }
                         }
                     }
-                    if !direct {
-                        let shifted = Shared::new(columns.at(0).wrapping_sub(rows.start));
-                        move_rows(dweight, rows.clone(), shifted, pitch, false);
-                    }
-                }
-            }));
-        }
+                });
+            });
+        });
     });
+}
+
+/// Sorts entries by their column, keeping their order: a counting sort.
+fn sort_by_column(columns: &[i64], ends: &mut [i64], sorted: &mut [i64]) {
+    ends.fill(0);
+    columns.iter().for_each(|&column| ends[column as usize] += 1);
+    let mut start = 0;
+    for end in ends.iter_mut() {
+        start += std::mem::replace(end, start);
+    }
+    for (entry, &column) in columns.iter().enumerate() {
+        let end = &mut ends[column as usize];
+        sorted[*end as usize] = entry as i64;
+        *end += 1;
+    }
 }

@@ -94,7 +94,8 @@ fn zero(_: usize, _: usize) -> Scalar {
 fn near(found: Scalar, expected: f64, tolerance: f64) {
     let found = found.to_f64();
     let tolerance = tolerance + 1e-30;
-    let good = (found - expected).abs() <= tolerance || found == expected || (found.is_nan() && expected.is_nan());
+    let good =
+        (found - expected).abs() <= tolerance || found == expected || (found.is_nan() && expected.is_nan());
     assert!(good, "found {found}, expected {expected} within {tolerance}");
 }
 
@@ -108,12 +109,13 @@ fn lines(shape: &Dims, along: impl Fn(usize) -> bool, values: &[f64]) -> Vec<Vec
     }
     let own: Dims = (0..shape.len()).map(|axis| if along(axis) { shape[axis] } else { 1 }).collect();
     let inner = Layout::new(own, *Layout::contiguous(*shape).strides(), 0);
-    let starts: Vec<usize> = if kept.is_empty() && !(0..shape.len()).any(|axis| !along(axis) && shape[axis] == 0) {
-        // Reduced axes are empty: as many empty lines as there are kept positions.
-        vec![0; (0..shape.len()).filter(|&axis| !along(axis)).map(|axis| shape[axis]).product()]
-    } else {
-        kept.offsets().collect()
-    };
+    let starts: Vec<usize> =
+        if kept.is_empty() && !(0..shape.len()).any(|axis| !along(axis) && shape[axis] == 0) {
+            // Reduced axes are empty: as many empty lines as there are kept positions.
+            vec![0; (0..shape.len()).filter(|&axis| !along(axis)).map(|axis| shape[axis]).product()]
+        } else {
+            kept.offsets().collect()
+        };
     starts.into_iter().map(|start| inner.offsets().map(|offset| values[start + offset]).collect()).collect()
 }
 
@@ -133,11 +135,22 @@ fn reductions_are_the_definition() {
         let dtype = rng.pick(&DType::ALL);
         let op = match dtype.is_float() {
             true => rng.pick(&[
-                ReduceOp::Sum, ReduceOp::Prod, ReduceOp::Max, ReduceOp::Min, ReduceOp::All, ReduceOp::Any,
-                ReduceOp::SquaredDeviations, ReduceOp::Norm2,
+                ReduceOp::Sum,
+                ReduceOp::Prod,
+                ReduceOp::Max,
+                ReduceOp::Min,
+                ReduceOp::All,
+                ReduceOp::Any,
+                ReduceOp::SquaredDeviations,
+                ReduceOp::Norm2,
             ]),
             false => rng.pick(&[
-                ReduceOp::Sum, ReduceOp::Prod, ReduceOp::Max, ReduceOp::Min, ReduceOp::All, ReduceOp::Any,
+                ReduceOp::Sum,
+                ReduceOp::Prod,
+                ReduceOp::Max,
+                ReduceOp::Min,
+                ReduceOp::All,
+                ReduceOp::Any,
             ]),
         };
         let input = numbers(&mut rng, dtype, shape);
@@ -179,7 +192,13 @@ fn reductions_are_the_definition() {
                 ReduceOp::SquaredDeviations => (deviations, 30.0 * compute * (deviations + compute * size)),
                 ReduceOp::Norm2 => (squares, 12.0 * compute * squares),
             };
-            near(*found, expected, slack + subnormal(out) + 2.0 * epsilon(out) * expected.abs() * f64::from(u8::from(slack > 0.0)));
+            near(
+                *found,
+                expected,
+                slack
+                    + subnormal(out)
+                    + 2.0 * epsilon(out) * expected.abs() * f64::from(u8::from(slack > 0.0)),
+            );
         }
     }
 }
@@ -223,10 +242,17 @@ fn the_first_extreme_is_found() {
             continue;
         }
         let (axis, largest) = (rng.below(shape.len()), rng.chance(50));
-        let dtype = rng.pick(&[DType::F32, DType::F64, DType::F16, DType::BF16, DType::I64, DType::I32, DType::U8]);
+        let dtype =
+            rng.pick(&[DType::F32, DType::F64, DType::F16, DType::BF16, DType::I64, DType::I32, DType::U8]);
         let mut input = numbers(&mut rng, dtype, shape);
         if rng.chance(40) {
-            input.write(|_| if rng.chance(3) { normalised(Scalar::Float(f64::NAN), dtype) } else { Scalar::Int(rng.below(4) as i64) });
+            input.write(|_| {
+                if rng.chance(3) {
+                    normalised(Scalar::Float(f64::NAN), dtype)
+                } else {
+                    Scalar::Int(rng.below(4) as i64)
+                }
+            });
         }
         let lines = lines(&shape, |other| other == axis, &floats(&input));
         let out = reduced(&shape, 1 << axis);
@@ -235,7 +261,11 @@ fn the_first_extreme_is_found() {
         for (line, (value, index)) in lines.iter().zip(found[0].iter().zip(&found[1])) {
             let better = |a: f64, b: f64| if largest { a > b } else { a < b };
             let best = (0..line.len()).fold(0, |best, i| {
-                if line[best].is_nan() || !(better(line[i], line[best]) || line[i].is_nan()) { best } else { i }
+                if line[best].is_nan() || !(better(line[i], line[best]) || line[i].is_nan()) {
+                    best
+                } else {
+                    i
+                }
             });
             assert_eq!(index.to_i64(), best as i64);
             assert!(same(*value, Scalar::Float(line[best])) || value.to_f64() == line[best]);
@@ -297,10 +327,20 @@ fn softmax_and_its_derivative_are_the_definition() {
             let compute = 16.0 * epsilon(dtype.compute()) + xs[i].len() as f64 * epsilon(DType::F64);
             for j in 0..xs[i].len() {
                 let expected = if log { xs[i][j] - total.ln() } else { xs[i][j].exp() / total };
-                near(Scalar::Float(ys[i][j]), expected, subnormal(dtype) + (compute + epsilon(dtype)) * expected.abs() + compute * 10.0 * f64::from(u8::from(log)));
+                near(
+                    Scalar::Float(ys[i][j]),
+                    expected,
+                    subnormal(dtype)
+                        + (compute + epsilon(dtype)) * expected.abs()
+                        + compute * 10.0 * f64::from(u8::from(log)),
+                );
                 let (y, dy) = (ys[i][j], dys[i][j]);
                 let expected = if log { dy - y.exp() * inner } else { y * (dy - inner) };
-                near(Scalar::Float(dxs[i][j]), expected, 1.1 * epsilon(dtype) * expected.abs() + compute * (1.0 + size) + subnormal(dtype));
+                near(
+                    Scalar::Float(dxs[i][j]),
+                    expected,
+                    1.1 * epsilon(dtype) * expected.abs() + compute * (1.0 + size) + subnormal(dtype),
+                );
             }
         }
     }
@@ -383,9 +423,17 @@ fn layer_norm_and_its_derivative_are_the_definition() {
             let slack = 100.0 * small * rstd * (1.0 + rstd) * (1.0 + rstd * rstd);
             for j in 0..n {
                 let expected = shape[j] * w[j] + b[j];
-                near(found[0][i * n + j], expected, subnormal(dtype) + epsilon(dtype) * 1.1 * expected.abs() + slack);
+                near(
+                    found[0][i * n + j],
+                    expected,
+                    subnormal(dtype) + epsilon(dtype) * 1.1 * expected.abs() + slack,
+                );
                 let expected = rstd * (g[j] - a - shape[j] * c);
-                near(gradients[0][i * n + j], expected, subnormal(dtype) + epsilon(dtype) * 1.1 * expected.abs() + slack * rstd);
+                near(
+                    gradients[0][i * n + j],
+                    expected,
+                    subnormal(dtype) + epsilon(dtype) * 1.1 * expected.abs() + slack * rstd,
+                );
                 dweight[j] += dy[j] * shape[j];
                 dbias[j] += dy[j];
                 sizes[j] += slack + 100.0 * small;
@@ -395,7 +443,11 @@ fn layer_norm_and_its_derivative_are_the_definition() {
         for (wanted, expected) in [(has_weight, &dweight), (has_bias, &dbias)] {
             if wanted {
                 for j in 0..n {
-                    near(gradients[next][j], expected[j], subnormal(dtype) + epsilon(dtype) * 1.1 * expected[j].abs() + sizes[j]);
+                    near(
+                        gradients[next][j],
+                        expected[j],
+                        subnormal(dtype) + epsilon(dtype) * 1.1 * expected[j].abs() + sizes[j],
+                    );
                 }
                 next += 1;
             }
@@ -409,7 +461,8 @@ fn many_short_rows_are_normalised() {
     let rows = (1 << 16) + 1;
     let mut x = Tensor::packed(DType::F32, dims(&[rows, 4]));
     x.write(|index| Scalar::Int(index as i64 % 4 + 1));
-    let mut outs = [dims(&[rows, 4]), dims(&[rows, 1]), dims(&[rows, 1])].map(|shape| Tensor::packed(DType::F32, shape));
+    let mut outs =
+        [dims(&[rows, 4]), dims(&[rows, 1]), dims(&[rows, 1])].map(|shape| Tensor::packed(DType::F32, shape));
     let mut operands: Vec<Operand> = outs.iter_mut().map(Tensor::output).collect();
     operands.push(x.input());
     let kernel = Kernel::LayerNorm { axes: 1, eps: 1e-5, weight: false, bias: false };
@@ -463,7 +516,8 @@ fn products_are_the_definition() {
                 expected += beta * c[index];
                 size += 2.0 * c[index].abs();
             }
-            let small = epsilon(dtype.compute()) * (k as f64).min(520.0).sqrt() * 4.0 + 8.0 * epsilon(dtype.compute());
+            let small = epsilon(dtype.compute()) * (k as f64).min(520.0).sqrt() * 4.0
+                + 8.0 * epsilon(dtype.compute());
             near(*found, expected, small * size + subnormal(dtype) + 1.1 * epsilon(dtype) * expected.abs());
         }
     }
@@ -473,12 +527,22 @@ fn products_are_the_definition() {
 fn product(a: &[f32], b: &[f32], (m, k, n): (usize, usize, usize), weight: bool, threads: usize) -> Vec<u32> {
     let mut lhs = Tensor::packed(DType::F32, dims(&[1, m, k]));
     lhs.write(|index| Scalar::Float(a[index].into()));
-    let layout = if weight { Layout::new(dims(&[1, k, n]), dims(&[0, 1, k]), 0) } else { Layout::contiguous(dims(&[1, k, n])) };
+    let layout = if weight {
+        Layout::new(dims(&[1, k, n]), dims(&[0, 1, k]), 0)
+    } else {
+        Layout::contiguous(dims(&[1, k, n]))
+    };
     let mut rhs = Tensor::new(DType::F32, layout);
     rhs.write(|index| Scalar::Float(b[index].into()));
     let mut out = Tensor::packed(DType::F32, dims(&[1, m, n]));
     let operands = [out.output(), lhs.input(), rhs.input()];
-    let kernel = Kernel::MatMul { alpha: 1.0, beta: 0.0, bias: false, accumulate: false, activation: Activation::None };
+    let kernel = Kernel::MatMul {
+        alpha: 1.0,
+        beta: 0.0,
+        bias: false,
+        accumulate: false,
+        activation: Activation::None,
+    };
     // SAFETY: the operands are alive, of the kernel's shapes, and this test's own.
     unsafe { execute(&kernel, &operands, Threads(threads)).unwrap() };
     out.read().into_iter().map(|x| (x.to_f64() as f32).to_bits()).collect()
@@ -511,10 +575,16 @@ fn an_addend_may_be_the_output() {
     let mut rng = Rng(10);
     let shape = dims(&[2, 9, 33]);
     for dtype in FLOATS {
-        let (a, b) = (numbers(&mut rng, dtype, dims(&[2, 9, 20])), numbers(&mut rng, dtype, dims(&[2, 20, 33])));
+        let (a, b) =
+            (numbers(&mut rng, dtype, dims(&[2, 9, 20])), numbers(&mut rng, dtype, dims(&[2, 20, 33])));
         let c = numbers(&mut rng, dtype, shape);
-        let kernel =
-            Kernel::MatMul { alpha: 1.0, beta: 0.5, bias: false, accumulate: true, activation: Activation::None };
+        let kernel = Kernel::MatMul {
+            alpha: 1.0,
+            beta: 0.5,
+            bias: false,
+            accumulate: true,
+            activation: Activation::None,
+        };
         let expected = run(&mut rng, &kernel, &[(dtype, shape)], zero, &[&a, &b, &c]).unwrap();
         let mut own = Tensor::random(&mut rng, dtype, shape, false);
         let values = c.read();
@@ -546,7 +616,10 @@ fn sorting_and_selecting_are_stable_and_put_nan_last() {
         let mut input = Tensor::random(&mut rng, dtype, shape, true);
         let few = rng.chance(50);
         input.write(|_| match few {
-            true => normalised(Scalar::Float(rng.pick(&[0.0, -0.0, 1.0, 2.0, f64::NAN, f64::INFINITY, -1.5])), dtype),
+            true => normalised(
+                Scalar::Float(rng.pick(&[0.0, -0.0, 1.0, 2.0, f64::NAN, f64::INFINITY, -1.5])),
+                dtype,
+            ),
             false => rng.scalar(dtype),
         });
         let k = if rng.chance(50) { shape[axis] } else { rng.below(shape[axis] + 1).min(1 + rng.below(40)) };
@@ -589,7 +662,10 @@ fn gather_and_scatter_follow_the_indices() {
             continue;
         }
         let axis = rng.below(source_shape.len());
-        let mut shape: Dims = source_shape.iter().map(|&size| if rng.chance(30) { rng.below(size + 1) } else { size }).collect();
+        let mut shape: Dims = source_shape
+            .iter()
+            .map(|&size| if rng.chance(30) { rng.below(size + 1) } else { size })
+            .collect();
         shape[axis] = rng.below(60);
         if source_shape[axis] == 0 {
             shape[axis] = 0;
@@ -644,7 +720,9 @@ fn the_first_bad_index_is_told_and_nothing_is_written() {
             let shape = dims(&[3000, 4]);
             // Expanded along the last axis, as for rows.
             let mut index = Tensor::new(DType::I64, Layout::new(shape, dims(&[1, 0]), 0));
-            index.write(|element| Scalar::Int(if element / 4 >= position && element / 4 % 3 == position % 3 { bad } else { 3 }));
+            index.write(|element| {
+                Scalar::Int(if element / 4 >= position && element / 4 % 3 == position % 3 { bad } else { 3 })
+            });
             let error = Err(KernelError::IndexOutOfRange { index: bad, position: position * 4, size: 7 });
             let source = numbers(&mut rng, DType::F32, dims(&[7, 4]));
             let kernel = Kernel::Gather { axis: 0 };
@@ -704,7 +782,8 @@ fn sparse_products_are_the_definition() {
         let outputs = [(dtype, dims(&[b, k])), (dtype, dims(&[n, h]))];
         let before = |_: usize, element: usize| Scalar::Int(element as i64 % 3);
         let gradients =
-            run(&mut rng, &Kernel::SparseMatMulBackward, &outputs, before, &[&dy, &values, &index, &weight]).unwrap();
+            run(&mut rng, &Kernel::SparseMatMulBackward, &outputs, before, &[&dy, &values, &index, &weight])
+                .unwrap();
         let (v, w, s, g) = (floats(&values), floats(&weight), floats(&bias), floats(&dy));
         let at: Vec<usize> = index.read().iter().map(|index| index.to_i64() as usize).collect();
         let mut dweight: Vec<f64> = (0..n * h).map(|element| (element % 3) as f64).collect();
@@ -713,14 +792,22 @@ fn sparse_products_are_the_definition() {
             for i in 0..n {
                 let sum: f64 = (0..k).map(|j| v[row * k + j] * w[i * h + at[row * k + j]]).sum();
                 let expected = sum + if with_bias { s[row * n + i] } else { 0.0 };
-                near(found[0][row * n + i], expected, 2e3 * compute + subnormal(dtype) + 1.1 * epsilon(dtype) * expected.abs());
+                near(
+                    found[0][row * n + i],
+                    expected,
+                    2e3 * compute + subnormal(dtype) + 1.1 * epsilon(dtype) * expected.abs(),
+                );
                 for j in 0..k {
                     dweight[i * h + at[row * k + j]] += v[row * k + j] * g[row * n + i];
                 }
             }
             for j in 0..k {
                 let expected: f64 = (0..n).map(|i| g[row * n + i] * w[i * h + at[row * k + j]]).sum();
-                near(gradients[0][row * k + j], expected, 8e3 * compute + subnormal(dtype) + 1.1 * epsilon(dtype) * expected.abs());
+                near(
+                    gradients[0][row * k + j],
+                    expected,
+                    8e3 * compute + subnormal(dtype) + 1.1 * epsilon(dtype) * expected.abs(),
+                );
             }
         }
         for (found, expected) in gradients[1].iter().zip(&dweight) {
