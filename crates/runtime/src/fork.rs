@@ -7,7 +7,7 @@
 
 use crate::{Access, Buffer, Error, Result, block::FreeBlock, device::DeviceInner, submit::Touch};
 use raddle_hal::{Address, Launch, QueueId};
-use raddle_sync::global::{AtomicBool, AtomicU32, Once, Ordering::*};
+use raddle_sync::global::{AtomicBool, AtomicU32, Once, Ordering::*, yield_now};
 
 /// How often this process descends by fork from the one that first opened a device.
 static FORKS: AtomicU32 = AtomicU32::new(0);
@@ -44,7 +44,7 @@ struct Turn;
 impl Turn {
     fn take() -> Turn {
         while CHILD.swap(true, Acquire) {
-            std::thread::yield_now();
+            yield_now();
         }
         Turn
     }

@@ -28,12 +28,13 @@ pub mod thread {
     pub use std::thread::{Builder, JoinHandle, current, spawn, yield_now};
 }
 
-/// For statics of the process, which no model has: always std's.
+/// For statics of the process and other things that no model has: always std's.
 pub mod global {
     pub use std::sync::{
         LazyLock, Mutex, MutexGuard, Once, OnceLock, PoisonError,
         atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering},
     };
+    pub use std::thread::yield_now;
 }
 
 #[cfg(loom)]
