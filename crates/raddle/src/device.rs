@@ -98,11 +98,6 @@ impl Deref for Device {
     }
 }
 
-impl To for Device {
-    fn convert(self, tensor: &Tensor) -> Result<Tensor> {
-        tensor.to_device(&self.0)
-    }
-}
 impl To for &Device {
     fn convert(self, tensor: &Tensor) -> Result<Tensor> {
         tensor.to_device(&self.0)

@@ -20,11 +20,6 @@ impl To for &Device {
         tensor.to_device(self)
     }
 }
-impl To for Device {
-    fn convert(self, tensor: &Tensor) -> Result<Tensor> {
-        tensor.to_device(&self)
-    }
-}
 
 impl Tensor {
     /// A tensor of the elements of `values` in row-major order.
