@@ -16,7 +16,6 @@ use raddle_sync::{
     atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering::*},
     global,
 };
-use smallvec::SmallVec;
 use std::ptr;
 
 /// Devices that a process can have opened at once: a tick has 8 bits for them.
@@ -172,42 +171,62 @@ pub struct StreamStats {
     pub waits_elided: u64,
 }
 
-/// Describes a kernel and its operands as the device and the stream want them.
+/// Describes a kernel and its operands as the device and the stream want them. Few operands, the usual case, are described
+/// in arrays of just their number.
 #[inline]
 fn with_launch<R>(
     op: &'static str,
     device: &'static DeviceInner,
     kernel: &Kernel,
     operands: &[Operand<'_>],
-    then: impl FnOnce(&Launch<'_>, &[Touch<'_>]) -> R,
+    then: impl FnOnce(&Launch<'_>, &mut [Touch<'_>]) -> R,
 ) -> R {
-    let mut views: SmallVec<[hal::Operand; 6]> = SmallVec::new();
-    let mut touches: SmallVec<[Touch<'_>; 6]> = SmallVec::new();
-    let reads_outputs = kernel.reads_outputs();
-    for operand in operands {
-        let block = operand.buffer.block();
-        debug_assert!(ptr::eq(block.device, device), "{op}: an operand is of another device");
-        debug_assert!(
-            operand.layout.end() * operand.dtype.size_bytes() <= operand.buffer.size_bytes(),
-            "{op}: {:?} of {} leaves its buffer of {} bytes",
-            operand.layout,
-            operand.dtype,
-            operand.buffer.size_bytes()
-        );
-        let view = hal::View { address: block.address, dtype: operand.dtype, layout: *operand.layout };
-        views.push(match operand.access {
-            Access::Read => hal::Operand::In(view),
-            Access::Write => hal::Operand::Out(view),
-        });
-        // Only a block that carries a failure needs to know.
-        let whole = operand.access == Access::Write
-            && block.taint.load(Relaxed) != 0
-            && !reads_outputs
-            && operand.layout.is_contiguous()
-            && operand.layout.element_count() * operand.dtype.size_bytes() >= operand.buffer.size_bytes();
-        touches.push(Touch { block, access: operand.access, whole });
+    let view = |operand: &Operand<'_>| view(op, device, operand);
+    macro_rules! of_length {
+        ($($length:literal),*) => { match operands {
+            $(operands if operands.len() == $length => {
+                let views: [hal::Operand; $length] = std::array::from_fn(|index| view(&operands[index]));
+                let mut touches: [Touch<'_>; $length] = std::array::from_fn(|index| touch(kernel, &operands[index]));
+                then(&Launch::Kernel { kernel, operands: &views }, &mut touches)
+            })*
+            operands => {
+                let views: Vec<hal::Operand> = operands.iter().map(view).collect();
+                let mut touches: Vec<Touch<'_>> = operands.iter().map(|operand| touch(kernel, operand)).collect();
+                then(&Launch::Kernel { kernel, operands: &views }, &mut touches)
+            }
+        } };
     }
-    then(&Launch::Kernel { kernel, operands: &views }, &touches)
+    of_length!(2, 3, 4)
+}
+
+#[inline]
+fn view(op: &'static str, device: &'static DeviceInner, operand: &Operand<'_>) -> hal::Operand {
+    let block = operand.buffer.block();
+    debug_assert!(ptr::eq(block.device, device), "{op}: an operand is of another device");
+    debug_assert!(
+        operand.layout.end() * operand.dtype.size_bytes() <= operand.buffer.size_bytes(),
+        "{op}: {:?} of {} leaves its buffer of {} bytes",
+        operand.layout,
+        operand.dtype,
+        operand.buffer.size_bytes()
+    );
+    let view = hal::View { address: block.address, dtype: operand.dtype, layout: *operand.layout };
+    match operand.access {
+        Access::Read => hal::Operand::In(view),
+        Access::Write => hal::Operand::Out(view),
+    }
+}
+
+#[inline]
+fn touch<'a>(kernel: &Kernel, operand: &Operand<'a>) -> Touch<'a> {
+    let block = operand.buffer.block();
+    // Only a block that carries a failure needs to know.
+    let whole = operand.access == Access::Write
+        && block.taint.load(Relaxed) != 0
+        && !kernel.reads_outputs()
+        && operand.layout.is_contiguous()
+        && operand.layout.element_count() * operand.dtype.size_bytes() >= operand.buffer.size_bytes();
+    Touch { block, access: operand.access, whole }
 }
 
 impl crate::Stream {
@@ -285,7 +304,7 @@ impl Device {
     }
 
     #[inline]
-    fn launch(&self, op: &'static str, launch: &Launch<'_>, touches: &[Touch<'_>]) -> Result<()> {
+    fn launch(&self, op: &'static str, launch: &Launch<'_>, touches: &mut [Touch<'_>]) -> Result<()> {
         if fork::is_child(self.0) {
             return fork::submit(self.0, op, launch, touches);
         }
@@ -300,7 +319,7 @@ impl Device {
         let from = hal::HostBytes { address: bytes.as_ptr() as usize, size_bytes: bytes.len() };
         let to = hal::Address { offset_bytes: block.address.offset_bytes + offset_bytes, ..block.address };
         let touch = Touch { block, access: Access::Write, whole };
-        self.launch("upload", &Launch::Upload { from, to }, &[touch])
+        self.launch("upload", &Launch::Upload { from, to }, &mut [touch])
     }
 
     /// Copies bytes of a buffer to the host, behind what is on the current stream, and waits for that. If the bytes
@@ -317,7 +336,7 @@ impl Device {
             return fork::submit(self.0, "download", &launch, &[touch]);
         }
         let stream = local::current(self.0)?;
-        stream.submit("download", &launch, &[touch], &[])?;
+        stream.submit("download", &launch, &mut [touch], &[])?;
         // The bytes are borrowed until the copy is over: nothing may return before, not even an error.
         stream.synchronize(stream.latest().sequence())?;
         match block.taint.load(Acquire) {

@@ -179,6 +179,6 @@ fn fill(device: &'static DeviceInner, block: &crate::block::Block, value: u8) {
     let launch = Launch::FillBytes { to: block.address, size_bytes: block.capacity_bytes, value };
     // A lost device keeps nothing that junk could show; there is nobody to tell, either.
     if let Ok(stream) = current(device) {
-        _ = stream.submit("poison", &launch, &[Touch { block, access: Access::Write, whole: true }], &[]);
+        _ = stream.submit("poison", &launch, &mut [Touch { block, access: Access::Write, whole: true }], &[]);
     }
 }

@@ -265,7 +265,7 @@ impl Stream {
         if tick.slot() == self.0.slot || self.0.device.is_complete(tick) {
             return Ok(());
         }
-        self.0.submit("wait", &Launch::Nothing, &[], &[tick])
+        self.0.submit("wait", &Launch::Nothing, &mut [], &[tick])
     }
 
     /// An event that has recorded everything that is on the stream now.

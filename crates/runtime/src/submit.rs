@@ -127,6 +127,30 @@ impl Drop for Enqueued<'_> {
     }
 }
 
+/// In the order of addresses, in which they are claimed, and each block once: one that is read and written is written.
+/// Insertion, since there are few.
+#[inline]
+fn sorted<'a, 'b>(touches: &'b mut [Touch<'a>]) -> &'b mut [Touch<'a>] {
+    let key = |touch: &Touch<'_>| (std::ptr::from_ref(touch.block) as usize, touch.access == Access::Read);
+    for end in 1..touches.len() {
+        let mut place = end;
+        while place > 0 && key(&touches[place]) < key(&touches[place - 1]) {
+            touches.swap(place, place - 1);
+            place -= 1;
+        }
+    }
+    let mut count = touches.len().min(1);
+    for next in 1..touches.len() {
+        if std::ptr::eq(touches[next].block, touches[count - 1].block) {
+            touches[count - 1].whole = false;
+        } else {
+            touches[count] = touches[next];
+            count += 1;
+        }
+    }
+    &mut touches[..count]
+}
+
 impl StreamInner {
     /// Puts a launch on this stream, behind what its blocks and `after` have to wait for. Blocks only while the stream is
     /// full or, on a device that says `Inline`, while the launch runs.
@@ -135,7 +159,7 @@ impl StreamInner {
         &'static self,
         op: &'static str,
         launch: &Launch<'_>,
-        touches: &[Touch<'_>],
+        touches: &mut [Touch<'_>],
         after: &[Tick],
     ) -> Result<()> {
         self.wait_for_room()?;
@@ -147,7 +171,7 @@ impl StreamInner {
     pub(crate) fn fence(&'static self, block: &Block) {
         let touch = Touch { block, access: Access::Read, whole: false };
         // A lost device uses nothing any more.
-        _ = self.enqueue("fence", &Launch::Nothing, &[touch], &[]);
+        _ = self.enqueue("fence", &Launch::Nothing, &mut [touch], &[]);
     }
 
     #[inline]
@@ -155,24 +179,13 @@ impl StreamInner {
         &'static self,
         op: &'static str,
         launch: &Launch<'_>,
-        touches: &[Touch<'_>],
+        touches: &mut [Touch<'_>],
         after: &[Tick],
     ) -> Result<()> {
         let hal = &*self.device.hal;
         let trace = trace::start();
 
-        // Claimed in the order of addresses; a block that is read and written is written.
-        let mut touches: SmallVec<[Touch<'_>; 8]> = SmallVec::from_slice(touches);
-        if touches.len() > 1 {
-            touches.sort_unstable_by_key(|touch| {
-                (std::ptr::from_ref(touch.block) as usize, touch.access == Access::Read)
-            });
-            touches.dedup_by(|next, kept| {
-                let same = std::ptr::eq(next.block, kept.block);
-                kept.whole &= !same;
-                same
-            });
-        }
+        let touches = &*sorted(touches);
 
         let mut guard = self.state.lock();
         let state = &mut *guard;
@@ -187,7 +200,7 @@ impl StreamInner {
         let mut order = Order { stream: self, clock: &mut state.clock, waits: SmallVec::new(), elided: 0 };
         after.iter().for_each(|tick| order.behind(*tick));
         let mut claims = SmallVec::new();
-        for touch in &touches {
+        for touch in touches {
             claims.push(match touch.access {
                 Access::Read => touch.block.marks.claim_read(&mut order),
                 Access::Write => touch.block.marks.claim_write(&mut order),
@@ -218,7 +231,7 @@ impl StreamInner {
             }
         };
         let fallible = matches!(launch, Launch::Kernel { kernel, .. } if kernel.is_fallible());
-        let taint = self.taint(fallible.then_some((op, tick, submitted == Submitted::Inline)), &touches);
+        let taint = self.taint(fallible.then_some((op, tick, submitted == Submitted::Inline)), touches);
         drop(enqueued);
         if let Some(start) = trace {
             let queue = (self.device.index, self.slot as u8);

@@ -356,12 +356,13 @@ fn threads_share_streams_and_leave_no_trace() {
     let (device, oracle) = oracle::open(1000);
     for _ in 0..40 {
         std::thread::scope(|scope| {
-            for _ in 0..50 {
-                scope.spawn(|| {
-                    let buffer = device.allocate(1000).unwrap();
-                    op(Stream::current(&device).unwrap(), &[], &[&buffer]).unwrap();
-                });
-            }
+            let work = || {
+                let buffer = device.allocate(1000).unwrap();
+                op(Stream::current(&device).unwrap(), &[], &[&buffer]).unwrap();
+            };
+            let threads: Vec<_> = (0..50).map(|_| scope.spawn(work)).collect();
+            // The end of a scope waits for closures only; a join waits for what threads do when they end, too.
+            threads.into_iter().for_each(|thread| thread.join().unwrap());
         });
         oracle.complete_all();
     }
