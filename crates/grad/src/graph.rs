@@ -186,8 +186,9 @@ impl Context<'_> {
     pub fn input(&self, index: usize) -> &Tensor {
         self.inputs[index].as_ref().expect("the rule says that it needs this input")
     }
+    /// An input that may not be there or may not have been kept.
     pub fn find_input(&self, index: usize) -> Option<&Tensor> {
-        self.inputs[index].as_ref()
+        self.inputs.get(index)?.as_ref()
     }
     pub fn output(&self, index: usize) -> &Tensor {
         self.outputs[index].as_ref().expect("the rule says that it needs this output")
