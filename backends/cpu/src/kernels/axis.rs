@@ -6,11 +6,11 @@
 //! dtype of computation instead of once for each combination of dtype and layout. Lines across the memory order are
 //! copied several at once, so that each cache line is fetched once.
 
+use super::element::{Compute, Source, by_dtype};
 use super::level::Level;
 use super::loops::by_size;
-use super::{block, convert, view};
+use super::{block, view};
 use crate::threads::Threads;
-use half::{bf16, f16};
 use raddle_base::{DType, Dims, Layout};
 use raddle_hal::View;
 use std::{cell::RefCell, ops::Range};
@@ -55,226 +55,6 @@ const GROUP: usize = 64;
 /// are so long that this leaves less than a cache line of each; and what is never exceeded but by a single line.
 const STAGED_COUNT: usize = 1 << 19;
 const STAGED_COUNT_MAX: usize = 1 << 22;
-
-/// A truth value in memory: a byte that is true unless it is zero. (Rust's `bool` must not be read from foreign bytes.)
-#[derive(Clone, Copy, PartialEq, PartialOrd, Debug)]
-#[repr(transparent)]
-pub struct Truth(pub u8);
-
-/// What an element of an operand converts to and from; conversions are those of a cast.
-pub trait Source: Copy + Send + Sync + 'static {
-    /// Its dtype.
-    const DTYPE: DType;
-    /// As `f32`.
-    fn f32(self) -> f32;
-    /// As `f64`.
-    fn f64(self) -> f64;
-    /// As `i64`.
-    fn i64(self) -> i64;
-    /// Is it not zero?
-    fn truth(self) -> bool;
-    /// From `f32`.
-    fn from_f32(value: f32) -> Self;
-    /// From `f64`.
-    fn from_f64(value: f64) -> Self;
-    /// From `i64`.
-    fn from_i64(value: i64) -> Self;
-}
-
-macro_rules! plain_source {
-    ($($t:ident $dtype:ident),*) => { $(
-        impl Source for $t {
-            const DTYPE: DType = DType::$dtype;
-            #[inline(always)]
-            fn f32(self) -> f32 { self as f32 }
-            #[inline(always)]
-            fn f64(self) -> f64 { self as f64 }
-            #[inline(always)]
-            fn i64(self) -> i64 { self as i64 }
-            #[inline(always)]
-            fn truth(self) -> bool { self != 0 as $t }
-            #[inline(always)]
-            fn from_f32(value: f32) -> $t { value as $t }
-            #[inline(always)]
-            fn from_f64(value: f64) -> $t { value as $t }
-            #[inline(always)]
-            fn from_i64(value: i64) -> $t { value as $t }
-        }
-    )* };
-}
-plain_source!(f32 F32, f64 F64, i64 I64, i32 I32, u8 U8);
-
-macro_rules! half_source {
-    ($($t:ident $dtype:ident $to:ident $from:ident),*) => { $(
-        impl Source for $t {
-            const DTYPE: DType = DType::$dtype;
-            #[inline(always)]
-            fn f32(self) -> f32 { convert::$to(self) }
-            #[inline(always)]
-            fn f64(self) -> f64 { f64::from(convert::$to(self)) }
-            #[inline(always)]
-            fn i64(self) -> i64 { convert::$to(self) as i64 }
-            #[inline(always)]
-            fn truth(self) -> bool { self.to_bits() & 0x7fff != 0 }
-            #[inline(always)]
-            fn from_f32(value: f32) -> $t { convert::$from(value) }
-            #[inline(always)]
-            fn from_f64(value: f64) -> $t { $t::from_f64(value) }
-            #[inline(always)]
-            fn from_i64(value: i64) -> $t { $t::from_f64(value as f64) }
-        }
-    )* };
-}
-half_source!(f16 F16 f16_to_f32 f32_to_f16, bf16 BF16 bf16_to_f32 f32_to_bf16);
-
-impl Source for Truth {
-    const DTYPE: DType = DType::Bool;
-    #[inline(always)]
-    fn f32(self) -> f32 {
-        f32::from(u8::from(self.truth()))
-    }
-    #[inline(always)]
-    fn f64(self) -> f64 {
-        f64::from(u8::from(self.truth()))
-    }
-    #[inline(always)]
-    fn i64(self) -> i64 {
-        i64::from(self.truth())
-    }
-    #[inline(always)]
-    fn truth(self) -> bool {
-        self.0 != 0
-    }
-    #[inline(always)]
-    fn from_f32(value: f32) -> Truth {
-        Truth(u8::from(value != 0.0))
-    }
-    #[inline(always)]
-    fn from_f64(value: f64) -> Truth {
-        Truth(u8::from(value != 0.0))
-    }
-    #[inline(always)]
-    fn from_i64(value: i64) -> Truth {
-        Truth(u8::from(value != 0))
-    }
-}
-
-/// A type that kernels compute in. Any bytes are a value of it, so scratch may be reused as it is.
-pub trait Compute: Source + PartialOrd {
-    /// Converts an element.
-    fn take<E: Source>(element: E) -> Self;
-    /// Converts to an element.
-    fn give<E: Source>(self) -> E;
-}
-
-macro_rules! compute {
-    ($($t:ident $take:ident $give:ident),*) => { $(
-        impl Compute for $t {
-            #[inline(always)]
-            fn take<E: Source>(element: E) -> $t { element.$take() }
-            #[inline(always)]
-            fn give<E: Source>(self) -> E { E::$give(self) }
-        }
-    )* };
-}
-compute!(f32 f32 from_f32, f64 f64 from_f64, i64 i64 from_i64);
-
-impl Compute for Truth {
-    #[inline(always)]
-    fn take<E: Source>(element: E) -> Truth {
-        Truth(u8::from(element.truth()))
-    }
-    #[inline(always)]
-    fn give<E: Source>(self) -> E {
-        E::from_i64(i64::from(self.0 != 0))
-    }
-}
-
-/// A float that kernels compute in.
-pub trait Real:
-    Compute
-    + std::ops::Add<Output = Self>
-    + std::ops::Sub<Output = Self>
-    + std::ops::Mul<Output = Self>
-    + std::ops::Div<Output = Self>
-    + std::ops::AddAssign
-{
-    /// 0
-    const ZERO: Self;
-    /// 1
-    const ONE: Self;
-    /// −0, which changes nothing that it is added to.
-    const NEGATIVE_ZERO: Self;
-    /// √
-    fn sqrt(self) -> Self;
-    /// `self · a + b`, rounded once.
-    fn mul_add(self, a: Self, b: Self) -> Self;
-}
-
-macro_rules! real {
-    ($($t:ident),*) => { $(
-        impl Real for $t {
-            const ZERO: $t = 0.0;
-            const ONE: $t = 1.0;
-            const NEGATIVE_ZERO: $t = -0.0;
-            #[inline(always)]
-            fn sqrt(self) -> $t { $t::sqrt(self) }
-            #[inline(always)]
-            fn mul_add(self, a: $t, b: $t) -> $t { $t::mul_add(self, a, b) }
-        }
-    )* };
-}
-real!(f32, f64);
-
-/// Runs the body with the type name bound to the element type of a dtype.
-macro_rules! by_dtype {
-    ($dtype:expr, $E:ident => $body:expr) => {
-        by_dtype!(@ $dtype, $E, $body, Bool $crate::kernels::axis::Truth, U8 u8, I32 i32, I64 i64, F16 half::f16,
-            BF16 half::bf16, F32 f32, F64 f64)
-    };
-    (@ $dtype:expr, $E:ident, $body:expr, $($name:ident $t:ty),*) => {
-        match $dtype { $(raddle_base::DType::$name => { type $E = $t; $body })* }
-    };
-}
-pub(crate) use by_dtype;
-
-/// Runs the body with the type name bound to the float that this float dtype is computed in.
-macro_rules! by_real {
-    ($dtype:expr, $A:ident => $body:expr) => {
-        match $dtype {
-            raddle_base::DType::F64 => {
-                type $A = f64;
-                $body
-            }
-            _ => {
-                type $A = f32;
-                $body
-            }
-        }
-    };
-}
-pub(crate) use by_real;
-
-/// Runs the body with the type name bound to the type that this dtype is computed in: `f32`, `f64` or `i64`.
-macro_rules! by_compute {
-    ($dtype:expr, $A:ident => $body:expr) => {
-        match $dtype {
-            raddle_base::DType::F64 => {
-                type $A = f64;
-                $body
-            }
-            dtype if dtype.is_float() => {
-                type $A = f32;
-                $body
-            }
-            _ => {
-                type $A = i64;
-                $body
-            }
-        }
-    };
-}
-pub(crate) use by_compute;
 
 /// A pointer that parts of a launch share; each part writes its own elements.
 #[derive(Clone, Copy)]
@@ -329,11 +109,11 @@ impl<const K: usize> Grid<K> {
                 grid.shape.push(size);
             }
             let last = grid.shape.len() - 1;
-            for operand in 0..K {
+            for (merged, stride) in grid.strides.iter_mut().zip(strides) {
                 if !merge {
-                    grid.strides[operand].push(0);
+                    merged.push(0);
                 }
-                grid.strides[operand][last] = strides[operand];
+                merged[last] = stride;
             }
         }
         grid
@@ -750,9 +530,9 @@ pub unsafe fn for_each_line<A: Compute, const I: usize, const O: usize, const K:
         let mut first = positions.start;
         while first < positions.end {
             let count = group.min(positions.end - first);
-            for line in 0..count {
-                for (operand, offset) in grid.at(first + line).into_iter().enumerate() {
-                    offsets[operand][line] = offset;
+            for (line, position) in (first..first + count).enumerate() {
+                for (offsets, offset) in offsets.iter_mut().zip(grid.at(position)) {
+                    offsets[line] = offset;
                 }
             }
             for (operand, line) in inputs.iter().enumerate() {

@@ -6,7 +6,8 @@
 //! of each of up to three left rows: 12 sums in 16 registers, enough to hide the latency of a multiply-add. (Written with
 //! vectors by name: of plain arrays the compiler makes shuffles and spills.)
 
-use super::axis::{Real, scratch, transpose};
+use super::axis::{scratch, transpose};
+use super::element::Real;
 use super::level::Level;
 use super::matmul::Matrix;
 
@@ -161,28 +162,28 @@ unsafe fn step<A: Real, V: Vector<A>, const R: usize>(
     // SAFETY: all addresses are inside of what the caller vouches for.
     unsafe {
         let mut tile = [[V::splat(A::ZERO); VECTORS]; R];
-        for row in 0..R {
-            for vector in 0..VECTORS {
-                tile[row][vector] = V::load(sums.wrapping_add(place(row, vector)));
+        for (row, tile) in tile.iter_mut().enumerate() {
+            for (vector, sum) in tile.iter_mut().enumerate() {
+                *sum = V::load(sums.wrapping_add(place(row, vector)));
             }
         }
         for p in 0..k {
             let line = panel.wrapping_add(p * pitch);
             let mut a = [V::splat(A::ZERO); R];
-            for row in 0..R {
-                a[row] = V::splat(*rows[row].wrapping_add(p));
+            for (a, row) in a.iter_mut().zip(rows) {
+                *a = V::splat(*row.wrapping_add(p));
             }
             // One vector of the panel at a time: with 12 sums and 3 elements that fills AVX2's registers.
             for vector in 0..VECTORS {
                 let b = V::load(line.wrapping_add(vector * V::LANES));
-                for row in 0..R {
-                    tile[row][vector] = b.mul_add(a[row], tile[row][vector]);
+                for (tile, a) in tile.iter_mut().zip(a) {
+                    tile[vector] = b.mul_add(a, tile[vector]);
                 }
             }
         }
-        for row in 0..R {
-            for vector in 0..VECTORS {
-                tile[row][vector].store(sums.wrapping_add(place(row, vector)));
+        for (row, tile) in tile.iter().enumerate() {
+            for (vector, sum) in tile.iter().enumerate() {
+                sum.store(sums.wrapping_add(place(row, vector)));
             }
         }
     }

@@ -5,9 +5,8 @@
 //! whole rows move at once. A scatter runs in parallel only over positions that can't meet; along the axis it goes in
 //! index order, so the last one stands, and sums have one order.
 
-use super::axis::{
-    Compute, Grid, Line, Shared, Source, Truth, by_compute, by_dtype, for_each_range, multiversion,
-};
+use super::axis::{Grid, Line, Shared, for_each_range, multiversion};
+use super::element::{Compute, Source, Truth, by_compute, by_dtype};
 use super::loops::by_size;
 use super::view;
 use crate::threads::Threads;

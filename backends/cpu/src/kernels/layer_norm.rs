@@ -4,7 +4,8 @@
 //! and the result. In the backward pass the derivatives of weight and bias are summed in the same pass over the rows, in
 //! blocks of rows that depend on the shape only, so that threads don't change a bit.
 
-use super::axis::{Grid, Line, Real, Shared, by_real, for_each_line, for_each_range, multiversion, scratch};
+use super::axis::{Grid, Line, Shared, for_each_line, for_each_range, multiversion, scratch};
+use super::element::{Real, by_real};
 use super::reduce::{BLOCK, Cascade, Deviations, Fold, LANES, Sum, fold_slice, halve};
 use super::view;
 use crate::threads::Threads;

@@ -11,7 +11,8 @@
 //!
 //! Bias, activation and addend are applied to each part as soon as it is complete, by the thread that made it.
 
-use super::axis::{Line, Real, Shared, by_real, for_each_range, multiversion, scratch};
+use super::axis::{Line, Shared, for_each_range, multiversion, scratch};
+use super::element::{Real, by_real};
 use super::few_rows::Wide;
 use super::{math, view};
 use crate::threads::Threads;

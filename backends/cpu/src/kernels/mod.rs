@@ -7,6 +7,7 @@
 mod axis;
 mod block;
 mod convert;
+mod element;
 mod few_rows;
 mod fill;
 mod index;
@@ -19,6 +20,7 @@ mod plan;
 mod pointwise;
 mod random;
 mod reduce;
+mod scan;
 mod softmax;
 mod sort;
 mod sparse;
@@ -58,7 +60,8 @@ pub unsafe fn execute(kernel: &Kernel, operands: &[Operand], threads: Threads) -
                 fill::triangle(operands[0].view(), operands[1].view(), *upper, *diagonal, threads);
                 Ok(())
             }
-            Reduce { .. } | ArgReduce { .. } | CumSum { .. } => reduce::execute(kernel, operands, threads),
+            Reduce { .. } => reduce::execute(kernel, operands, threads),
+            ArgReduce { .. } | CumSum { .. } => scan::execute(kernel, operands, threads),
             MatMul { .. } => matmul::execute(kernel, operands, threads),
             Softmax { .. } | SoftmaxBackward { .. } => softmax::execute(kernel, operands, threads),
             LayerNorm { .. } | LayerNormBackward { .. } => layer_norm::execute(kernel, operands, threads),

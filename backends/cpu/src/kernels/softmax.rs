@@ -4,7 +4,8 @@
 //! is read from memory once and stays in the cache for the other steps; sums are those of [`super::reduce`], so the bits
 //! don't depend on strides.
 
-use super::axis::{Grid, Line, Real, by_real, for_each_line, for_each_range, multiversion, others};
+use super::axis::{Grid, Line, for_each_line, for_each_range, multiversion, others};
+use super::element::{Real, by_real};
 use super::reduce::{Fold, Largest, Sum, fold_slice};
 use super::{math, view};
 use crate::threads::Threads;

@@ -5,9 +5,8 @@
 //! descending order. Ties are broken by the index, so both kernels are stable and a result never depends on the
 //! algorithm. (So an axis has at most 2^32 elements.)
 
-use super::axis::{
-    Compute, Grid, Line, by_compute, by_dtype, for_each_line, for_each_range, multiversion, others,
-};
+use super::axis::{Grid, Line, for_each_line, for_each_range, multiversion, others};
+use super::element::{Compute, by_compute, by_dtype};
 use super::view;
 use crate::threads::Threads;
 use raddle_hal::{Kernel, KernelError, Operand, View};

@@ -4,7 +4,8 @@
 //! holes the weight is transposed into scratch once a launch. Sums run in the order
 //! of `j`, and of `b` in the derivative of the weight, so they have one order whatever the layout and the threads (T8).
 
-use super::axis::{Line, Real, Shared, by_real, for_each_range, multiversion, scratch, transpose};
+use super::axis::{Line, Shared, for_each_range, multiversion, scratch, transpose};
+use super::element::{Real, by_real};
 use super::reduce::{LANES, halve};
 use super::{index, view};
 use crate::threads::Threads;
