@@ -9,9 +9,9 @@ use std::sync::{Arc, OnceLock};
 /// the norm before. The factor is `min(1, max_norm / (norm + 1e-6))`, as PyTorch's. Parameters without a gradient don't
 /// count; all gradients are on one device. A norm of NaN makes all gradients NaN.
 ///
-/// Errors: `max_norm` is negative or NaN; no parameter has a gradient (`None` is returned then, not an error).
+/// None if no parameter has a gradient. Errors: `max_norm` is negative or NaN.
 pub fn clip_grad_norm_(parameters: &[&Tensor], max_norm: f64) -> Result<Option<Tensor>> {
-    if !(max_norm >= 0.0) {
+    if max_norm.is_nan() || max_norm < 0.0 {
         let (op, what, expected) = ("clip_grad_norm", "max_norm", "a number that isn't negative");
         return Err(Error::Argument { op, what, expected, found: max_norm });
     }
@@ -36,7 +36,7 @@ pub fn clip_grad_norm_(parameters: &[&Tensor], max_norm: f64) -> Result<Option<T
 
 /// Clamps each element of the gradients of `parameters` to [−`clip`, `clip`]. NaN stays.
 pub fn clip_grad_value_(parameters: &[&Tensor], clip: f64) -> Result<()> {
-    if !(clip >= 0.0) {
+    if clip.is_nan() || clip < 0.0 {
         let (op, what, expected) = ("clip_grad_value", "clip", "a number that isn't negative");
         return Err(Error::Argument { op, what, expected, found: clip });
     }

@@ -208,11 +208,12 @@ impl Module for Sequential {
         self.0.iter().try_fold(x.clone(), |x, module| module.forward(&x))
     }
     fn parameters(&self) -> Vec<(String, Tensor)> {
-        let of = |(index, module): (usize, &Box<dyn Module>)| {
-            let prefixed = move |(name, tensor)| (format!("{index}.{name}"), tensor);
-            module.parameters().into_iter().map(prefixed).collect::<Vec<_>>()
-        };
-        self.0.iter().enumerate().flat_map(of).collect()
+        let mut named = Vec::new();
+        for (index, module) in self.0.iter().enumerate() {
+            let parameters = module.parameters().into_iter();
+            named.extend(parameters.map(|(name, tensor)| (format!("{index}.{name}"), tensor)));
+        }
+        named
     }
     fn set_training(&mut self, training: bool) {
         self.0.iter_mut().for_each(|module| module.set_training(training));
