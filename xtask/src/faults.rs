@@ -132,7 +132,7 @@ pub fn demo(options: Options) -> Outcome {
     let mut command = command::cargo();
     command.args(["run", "-p", "raddle-cli", "--bin", "raddle", "--", "demo", "--json"]).arg(&json);
     if options.rest.is_empty() {
-        command.args(["--device", "sim:7", "--steps", "40", "--threads", "4"]);
+        command.args(["--device", "sim:7", "--steps", "300", "--threads", "4"]);
     }
     command.args(&options.rest).env("RADDLE_FAULT", &fault);
     let finished = command::capture(&mut command)?;

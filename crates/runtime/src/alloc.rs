@@ -488,11 +488,11 @@ pub(crate) fn free(mut block: FreeBlock) {
     for slot in block.get_mut().take_recorded() {
         device.opened(slot).fence(block.get());
     }
-    if device.poison {
-        block = local::poison_free(device, block);
-    }
     if fault!(free_without_fence) {
         block.get_mut().marks = Marks::new();
+    }
+    if device.poison {
+        block = local::poison_free(device, block);
     }
     let block_mut = block.get_mut();
     block_mut.taint.store(0, Relaxed);

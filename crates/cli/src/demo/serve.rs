@@ -13,6 +13,9 @@ use std::{
 /// Images of one inference.
 pub const IMAGE_COUNT: usize = 16;
 
+/// Inferences that a thread asks for before it looks at the answers.
+const BURST_COUNT: usize = 4;
+
 /// What a thread sees of the world.
 pub struct Server<'a> {
     pub images: &'a Tensor,
@@ -36,13 +39,18 @@ impl Server<'_> {
         let mut random = SplitMix(seed ^ ((u64::from(index) + 1) << 32));
         let mut answers = Vec::new();
         loop {
-            let block = (random.next() % block_count as u64) as usize;
             let version = self.publisher.load();
             let id = version.id();
-            let (values, indices) = encode(self.images, block, version.tensors())?;
-            // The last reader of an old version gives its memory back here, with the reads perhaps still in flight.
+            let mut asked = Vec::new();
+            for _ in 0..BURST_COUNT {
+                let block = (random.next() % block_count as u64) as usize;
+                asked.push((block, encode(self.images, block, version.tensors())?));
+            }
+            // From here on nobody may hold the version any more, with the reads of it perhaps still in flight.
             drop(version);
-            answers.push(Answer { version: id, block, fingerprint: fingerprint(&values, &indices)? });
+            for (block, (values, indices)) in asked {
+                answers.push(Answer { version: id, block, fingerprint: fingerprint(&values, &indices)? });
+            }
             if stop.load(Relaxed) {
                 return Ok(Answers(answers));
             }

@@ -15,7 +15,7 @@ pub const ACTIVE_COUNT: usize = 16;
 /// Images of one step.
 const BATCH_COUNT: usize = 128;
 /// Steps from one published version to the next.
-const PUBLISH_STEPS: u32 = 10;
+const PUBLISH_STEPS: u32 = 5;
 const LEARNING_RATE: f64 = 2e-3;
 
 /// A published version as bytes of the host, out of reach of whatever happens to the memory of the device.
