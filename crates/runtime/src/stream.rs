@@ -139,10 +139,11 @@ impl StreamInner {
 
     /// Blocks until a sequence number is complete. Holds no lock.
     pub(crate) fn synchronize(&self, sequence: u64) -> Result<()> {
-        if self.is_complete(sequence) {
-            return Ok(());
+        raddle_sync::assert_no_lock_is_held();
+        if !self.is_complete(sequence) {
+            self.device.hal.flush(self.queue());
         }
-        self.device.hal.flush(self.queue());
+        // Also when it is complete: after a loss everything is, and only the device says which of the two it was.
         self.device.hal.synchronize(self.queue(), sequence).map_err(|error| self.device.error(error))?;
         self.poll();
         Ok(())

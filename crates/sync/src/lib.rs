@@ -6,7 +6,7 @@
 pub mod faults;
 mod lock;
 
-pub use lock::{Condvar, Mutex, MutexGuard, Rank};
+pub use lock::{Condvar, Mutex, MutexGuard, Rank, assert_no_lock_is_held};
 
 /// Atomic integers and pointers. Use acquire, release and read-modify-writes; bare fences are not modelled well.
 pub mod atomic {

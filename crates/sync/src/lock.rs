@@ -172,6 +172,13 @@ mod held {
         });
     }
 
+    pub fn assert_none() {
+        _ = HELD.try_with(|held| {
+            let held = held.borrow().clone();
+            assert!(held.is_empty(), "locks: {held:?} are held while a device is waited for");
+        });
+    }
+
     pub fn pop(rank: Rank) {
         _ = HELD.try_with(|held| {
             let mut held = held.borrow_mut();
@@ -181,6 +188,13 @@ mod held {
         });
     }
 }
+/// To be called before waiting for a device: a lock that is held meanwhile stops everybody else (T5). Panics in debug
+/// builds if this thread holds one.
+#[inline]
+pub fn assert_no_lock_is_held() {
+    held::assert_none();
+}
+
 #[cfg(not(all(debug_assertions, not(loom))))]
 mod held {
     use super::Rank;
@@ -188,6 +202,8 @@ mod held {
     pub fn push(_: Rank) {}
     #[inline(always)]
     pub fn pop(_: Rank) {}
+    #[inline]
+    pub fn assert_none() {}
 }
 
 #[cfg(all(test, not(loom), debug_assertions))]
