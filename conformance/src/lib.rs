@@ -1,1 +1,109 @@
-//! One test body a behaviour, for every backend
+//! One test body a behaviour, for every backend.
+//!
+//! - [`suites`]: the bodies. A backend runs all of them by [`main`], in a few lines under `tests/`.
+//! - [`oracle`]: what results must be, written from the definitions and never from the op table.
+//! - [`layouts`]: operands of every layout, with guards around them. [`array`]: tensors of the host. [`report`]: what is
+//!   expected, and what is said when it isn't met. [`expect`]: what is known not to hold, with a reason.
+//! - [`programs`]: random programs of many threads and streams, compared with running them in sequence.
+#![forbid(unsafe_code)]
+
+pub mod array;
+pub mod dispatch;
+pub mod expect;
+pub mod layouts;
+pub mod oracle;
+pub mod programs;
+pub mod random;
+pub mod report;
+pub mod suites;
+
+use libtest_mimic::{Arguments, Trial};
+use raddle::Device;
+use random::Random;
+use std::process::ExitCode;
+
+/// What the suites run on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Backend {
+    /// The CPU, one device for all tests.
+    Cpu,
+    /// A simulator for each test, its seed made from the test's name.
+    Sim,
+}
+
+impl Backend {
+    /// As tests are named.
+    pub fn name(self) -> &'static str {
+        match self {
+            Backend::Cpu => "cpu",
+            Backend::Sim => "sim",
+        }
+    }
+
+    /// Runs a body on a device of this backend; gives the device back afterwards, which nothing may still hold.
+    pub fn run(self, name: &str, body: impl FnOnce(&Device)) {
+        match self {
+            Backend::Cpu => body(&Device::new("cpu").expect("the CPU is there")),
+            Backend::Sim => {
+                let seed = Random::named(name).bits() >> 32;
+                eprintln!("{name} runs on sim:{seed}");
+                let device = Device::new(&format!("sim:{seed}")).expect("the simulator is there");
+                body(&device);
+                assert!(
+                    device.close().expect("the device works"),
+                    "{name}: buffers are alive after the test"
+                );
+            }
+        }
+    }
+}
+
+/// A behaviour and its test.
+pub struct Case {
+    /// `suite::behaviour`.
+    pub name: String,
+    /// Panics if it doesn't hold.
+    pub body: Box<dyn Fn(&Device) + Send + Sync>,
+}
+
+impl Case {
+    /// A case of a suite.
+    pub fn new(suite: &str, name: &str, body: impl Fn(&Device) + Send + Sync + 'static) -> Case {
+        Case { name: format!("{suite}::{name}"), body: Box::new(body) }
+    }
+}
+
+/// The cases of a suite from functions: each is named as the function.
+#[macro_export]
+macro_rules! cases {
+    ($suite:literal: $($function:ident),* $(,)?) => {
+        vec![$($crate::Case::new($suite, stringify!($function), $function)),*]
+    };
+}
+
+/// The main function of a test target: every case on a backend, `backend::suite::behaviour`.
+pub fn main(backend: Backend) -> ExitCode {
+    let trial = |case: Case| {
+        let name = format!("{}::{}", backend.name(), case.name);
+        let shown = name.clone();
+        match expect::of(backend, &case.name) {
+            Some(expect::Known::Skipped { reason }) => {
+                println!("{name} is skipped: {reason}");
+                Trial::test(shown, || Ok(())).with_ignored_flag(true)
+            }
+            Some(expect::Known::Fails { reason }) => Trial::test(shown, move || {
+                let run = std::panic::AssertUnwindSafe(|| backend.run(&name, &case.body));
+                match std::panic::catch_unwind(run) {
+                    Err(_) => Ok(()),
+                    Ok(()) => Err(format!("it passes, though it is expected to fail: {reason}").into()),
+                }
+            }),
+            None => Trial::test(shown, move || {
+                backend.run(&name, &case.body);
+                Ok(())
+            }),
+        }
+    };
+    let trials = suites::all().into_iter().map(trial).collect();
+    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+}

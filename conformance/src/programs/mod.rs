@@ -1,0 +1,296 @@
+//! Random programs of many threads and streams, compared with running them in sequence on the host.
+//!
+//! A program is drawn from a seed while it runs: tensors are made, viewed, changed in place, read, dropped, handed over,
+//! used on other streams; a [`family`] is a tensor with its views, and the same numbers in a plain list. Whenever a tensor
+//! is read, and at the end, it must hold what the list holds, to the bit.
+//!
+//! - [`in_turns`]: one thread plays all of them, each with a stream of its own. Any op of any stream may follow any other
+//!   of another, on the same memory; on the simulator a seed replays exactly.
+//! - [`in_threads`]: threads for real. Between two hand-overs a family belongs to one thread, which may change it, or to
+//!   nobody, and then all may read it; so the result is defined, and everything else is left to chance.
+
+mod family;
+mod step;
+
+use crate::random::Random;
+use family::{Families, Number};
+use raddle::{Device, Error, Priority, Result, Stream, runtime};
+use raddle::{OutOfMemory, SimOptions};
+use std::{
+    fmt,
+    sync::{Barrier, Mutex, PoisonError, RwLock},
+};
+use step::Player;
+
+/// The most ops of a program.
+const OP_COUNT_MAX: usize = 200;
+
+/// How a program goes wrong.
+#[derive(Debug)]
+pub struct Wrong {
+    /// The seed that shows it again.
+    pub seed: u64,
+    /// Which kind of program.
+    pub kind: Kind,
+    /// What was found.
+    pub what: String,
+}
+
+impl fmt::Display for Wrong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "seed {}, {:?}: {}", self.seed, self.kind, self.what)
+    }
+}
+
+/// Kinds of programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// [`in_turns`] on the simulator.
+    Turns,
+    /// [`in_threads`] on the simulator.
+    SimThreads,
+    /// [`in_threads`] on the CPU.
+    CpuThreads,
+}
+
+/// What a step stops a program with.
+#[derive(Debug)]
+enum Stop {
+    /// The device is lost, as it was told to be. Everything up to then was right.
+    Lost,
+    /// Something is wrong.
+    Wrong(String),
+}
+
+impl From<Error> for Stop {
+    fn from(error: Error) -> Stop {
+        match error {
+            Error::Runtime(runtime::Error::Device {
+                error: runtime::hal::DeviceError::Lost { .. }, ..
+            }) => Stop::Lost,
+            other => Stop::Wrong(format!("unexpected error: {other}")),
+        }
+    }
+}
+
+/// Done, or refused for want of memory: then nothing has happened.
+fn done<T>(result: Result<T>) -> std::result::Result<Option<T>, Stop> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(Error::Runtime(runtime::Error::OutOfMemory { .. })) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Runs the programs of a seed: in turns always, in threads now and then.
+pub fn run(seed: u64) -> std::result::Result<(), Wrong> {
+    run_kind(seed, Kind::Turns)?;
+    if seed.is_multiple_of(4) {
+        run_kind(seed, Kind::SimThreads)?;
+    }
+    if seed % 4 == 2 {
+        run_kind(seed, Kind::CpuThreads)?;
+    }
+    Ok(())
+}
+
+/// Runs one program.
+pub fn run_kind(seed: u64, kind: Kind) -> std::result::Result<(), Wrong> {
+    run_observed(seed, kind, |_| ())
+}
+
+/// Runs one program; `observe` sees the device when all is done and dropped.
+pub fn run_observed(seed: u64, kind: Kind, observe: impl FnOnce(&Device)) -> std::result::Result<(), Wrong> {
+    let wrong = |what: String| Wrong { seed, kind, what };
+    let mut random = Random::new(seed ^ (kind as u64 + 1) << 60);
+    let fails = |error: Error| wrong(format!("the device can't be opened: {error}"));
+    let device = match kind {
+        Kind::CpuThreads => Device::cpu().map_err(fails)?,
+        _ => Device::sim(options(seed, kind, &mut random)).map_err(fails)?,
+    };
+    let result = match kind {
+        Kind::Turns => in_turns(&device, &mut random),
+        _ => in_threads(&device, &mut random),
+    };
+    match result {
+        Ok(()) => {}
+        Err(Stop::Lost) if kind == Kind::Turns => {}
+        Err(Stop::Lost) => return Err(wrong("the device was lost, though nobody told it to be".into())),
+        Err(Stop::Wrong(what)) => return Err(wrong(what)),
+    };
+    observe(&device);
+    if kind == Kind::CpuThreads {
+        return Ok(());
+    }
+    match device.close() {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(wrong("memory is still held after everything was dropped".into())),
+        // Only now, perhaps: it was told to be lost after so many launches.
+        Err(runtime::Error::Device { .. }) if kind == Kind::Turns => Ok(()),
+        Err(error) => Err(wrong(format!("close: {error}"))),
+    }
+}
+
+/// Faults on demand, in some of the programs each.
+fn options(seed: u64, kind: Kind, random: &mut Random) -> SimOptions {
+    let plain = SimOptions { seed, ..SimOptions::default() };
+    SimOptions {
+        cut_probability: *random.pick(&[0.0, 0.5, 0.9]),
+        slow_probability: *random.pick(&[0.0, 0.1, 0.3]),
+        in_flight_count_max: *random.pick(&[2, 4, 32, 256]) as u64,
+        needs_flush: random.one_of(4),
+        out_of_memory: if random.one_of(4) { OutOfMemory::Rate(0.3) } else { OutOfMemory::Never },
+        lose_after_count: (kind == Kind::Turns && random.one_of(16)).then(|| random.below(100) as u64 + 1),
+        ..plain
+    }
+}
+
+/// Streams of a program, normal and high, some of them shared.
+fn streams(device: &Device, count: usize, random: &mut Random) -> Result<Vec<Stream>> {
+    let mut streams: Vec<Stream> = Vec::new();
+    for _ in 0..count {
+        let stream = match random.below(8) {
+            0 => Stream::default(device)?,
+            1 => Stream::from_pool(device, Priority::High)?,
+            2 if !streams.is_empty() => *random.pick(&streams),
+            _ => Stream::from_pool(device, Priority::Normal)?,
+        };
+        streams.push(stream);
+    }
+    Ok(streams)
+}
+
+/// One thread plays all.
+fn in_turns(device: &Device, random: &mut Random) -> std::result::Result<(), Stop> {
+    let count = 2 + random.below(7);
+    let streams = streams(device, count, random)?;
+    // The largest fills blocks of which few are kept, and of integers those of the largest kind.
+    let size = *random.pick(&[1, 2, 3, 5, 8, 33, 190]);
+    let mut floats = Families::<f32>::new(size);
+    let mut integers = Families::<i64>::new(size);
+    let ops = 1 + random.below(if size > 100 { OP_COUNT_MAX / 4 } else { OP_COUNT_MAX });
+    let mut player = Player::new(device, streams.clone(), true);
+    for _ in 0..ops {
+        let _guard = random.pick(&streams).enter();
+        if random.one_of(2) {
+            player.step(&mut floats, &Families::new(size), random)?;
+        } else {
+            player.step(&mut integers, &Families::new(size), random)?;
+        }
+    }
+    let _guard = random.pick(&streams).enter();
+    floats.check_all()?;
+    integers.check_all()
+}
+
+/// What a thread owns between two hand-overs.
+struct Hand {
+    floats: Families<f32>,
+    integers: Families<i64>,
+}
+
+impl Hand {
+    fn new(size: usize) -> Hand {
+        Hand { floats: Families::new(size), integers: Families::new(size) }
+    }
+}
+
+/// Threads for real; they meet between rounds, and what they own is dealt anew.
+fn in_threads(device: &Device, random: &mut Random) -> std::result::Result<(), Stop> {
+    let count = 2 + random.below(7);
+    let size = *random.pick(&[1, 3, 8, 33, 190]);
+    let rounds = 2 + random.below(4);
+    let ops = 1 + random.below(OP_COUNT_MAX / (count * rounds) + 1);
+    let mut streams = streams(device, count, random)?;
+    if random.one_of(3) {
+        // All on one, or on two.
+        let few = 1 + random.below(2);
+        (few..count).for_each(|thread| streams[thread] = streams[thread % few]);
+    }
+    let own_stream = random.one_of(2);
+    let hands: Vec<Mutex<Hand>> = (0..count).map(|_| Mutex::new(Hand::new(size))).collect();
+    let shared = RwLock::new(Hand::new(size));
+    let stop: Mutex<Option<Stop>> = Mutex::new(None);
+    let barrier = Barrier::new(count);
+    let seeds: Vec<u64> = (0..count).map(|_| random.bits()).collect();
+    std::thread::scope(|scope| {
+        let mut threads = Vec::new();
+        for thread in 0..count {
+            let (hands, shared, stop, barrier, streams) = (&hands, &shared, &stop, &barrier, &streams);
+            let mut random = Random::new(seeds[thread]);
+            threads.push(scope.spawn(move || {
+                // Some threads choose their stream, others are given one by the runtime.
+                let _guard = own_stream.then(|| streams[thread].enter());
+                let mut player = Player::new(device, streams.clone(), false);
+                for _ in 0..rounds {
+                    if barrier.wait().is_leader() {
+                        deal(hands, shared, &mut random);
+                    }
+                    barrier.wait();
+                    // After a failure the others are met at the barriers, but nothing is done.
+                    if locked(stop).is_some() {
+                        continue;
+                    }
+                    let read = shared.read().unwrap_or_else(PoisonError::into_inner);
+                    let mut hand = locked(&hands[thread]);
+                    let play = || {
+                        (0..ops).try_for_each(|_| {
+                            if random.one_of(2) {
+                                player.step(&mut hand.floats, &read.floats, &mut random)
+                            } else {
+                                player.step(&mut hand.integers, &read.integers, &mut random)
+                            }
+                        })
+                    };
+                    // Whoever panics would leave the others at the barrier.
+                    let played = std::panic::catch_unwind(std::panic::AssertUnwindSafe(play));
+                    let failed = match played {
+                        Ok(played) => played.err(),
+                        Err(_) => Some(Stop::Wrong("a thread panicked".into())),
+                    };
+                    if let Some(failed) = failed {
+                        locked(stop).get_or_insert(failed);
+                    }
+                }
+            }));
+        }
+        // The scope alone would not wait for the thread-locals, in which free blocks are kept.
+        threads.into_iter().for_each(|thread| thread.join().expect("panics are caught"));
+    });
+    if let Some(stop) = stop.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        return Err(stop);
+    }
+    let all = hands.into_iter().map(|hand| hand.into_inner().unwrap_or_else(PoisonError::into_inner));
+    for hand in all.chain([shared.into_inner().unwrap_or_else(PoisonError::into_inner)]) {
+        hand.floats.check_all()?;
+        hand.integers.check_all()?;
+    }
+    Ok(())
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Deals all families anew: to the threads, or to all for reading.
+fn deal(hands: &[Mutex<Hand>], shared: &RwLock<Hand>, random: &mut Random) {
+    let mut shared = shared.write().unwrap_or_else(PoisonError::into_inner);
+    fn gather<T: Number>(
+        hands: &[Mutex<Hand>],
+        shared: &mut Families<T>,
+        of: fn(&mut Hand) -> &mut Families<T>,
+        random: &mut Random,
+    ) {
+        let mut all = shared.take();
+        hands.iter().for_each(|hand| all.extend(of(&mut locked(hand)).take()));
+        for family in all {
+            match random.below(hands.len() + 2) {
+                place if place < hands.len() => of(&mut locked(&hands[place])).put(family),
+                _ => shared.put(family),
+            }
+        }
+    }
+    let Hand { floats, integers } = &mut *shared;
+    gather(hands, floats, |hand| &mut hand.floats, random);
+    gather(hands, integers, |hand| &mut hand.integers, random);
+}

@@ -1,0 +1,28 @@
+//! The bodies, by what they are about.
+
+mod create;
+mod draws;
+mod harness;
+mod normalize;
+mod order;
+mod pointwise;
+mod product;
+mod reduce;
+mod views;
+
+use crate::Case;
+
+/// Every case.
+pub fn all() -> Vec<Case> {
+    let suites = [
+        pointwise::cases(),
+        reduce::cases(),
+        product::cases(),
+        normalize::cases(),
+        order::cases(),
+        create::cases(),
+        views::cases(),
+        draws::cases(),
+    ];
+    suites.into_iter().flatten().collect()
+}

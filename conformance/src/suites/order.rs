@@ -1,0 +1,537 @@
+//! Sorting, selecting, and reading and writing at places that another tensor names.
+
+use super::harness::{Answer, Op};
+use crate::{
+    Case,
+    array::{Array, indices, round},
+    oracle::structured::{groups, near, sorted, sum},
+    random::Random,
+    report::Expected,
+};
+use raddle::{DType, Device, Scalar, Tensor, runtime};
+
+/// All cases.
+pub fn cases() -> Vec<Case> {
+    crate::cases!("order": sort, topk, gather, scatter, scatter_add, index_select, index_add, embedding, nonzero, masked_select, cat, stack, bad_indices, errors)
+}
+
+/// Few distinct numbers, so that there are ties; NaN now and then.
+fn drawn(dtype: DType, shape: &[usize], random: &mut Random) -> Array {
+    Array::from_fn(dtype, shape, |_| match dtype {
+        DType::Bool => Scalar::Bool(random.one_of(2)),
+        DType::U8 => Scalar::Int(random.below(12) as i64),
+        DType::I32 | DType::I64 => Scalar::Int(random.below(25) as i64 - 12),
+        _ if random.one_of(13) => Scalar::Float(f64::NAN),
+        _ => Scalar::Float(random.below(25) as f64 / 4.0 - 3.0),
+    })
+}
+
+/// As [`drawn`], without NaN.
+fn numbers(dtype: DType, shape: &[usize], random: &mut Random) -> Array {
+    let mut array = drawn(dtype, shape, random);
+    array
+        .data
+        .iter_mut()
+        .filter(|value| value.to_f64().is_nan())
+        .for_each(|value| *value = Scalar::Float(1.5));
+    array
+}
+
+fn places(shape: &[usize], below: usize, random: &mut Random, dtype: DType) -> Array {
+    Array::from_fn(dtype, shape, |_| random.below(below) as i64)
+}
+
+const SHAPES: [(&[usize], usize); 8] = [
+    (&[], 0),
+    (&[1], 0),
+    (&[501], 0),
+    (&[6, 9], 0),
+    (&[6, 9], 1),
+    (&[2, 0], 1),
+    (&[3, 4, 2], 1),
+    (&[2, 1, 3, 2, 1, 4], 2),
+];
+
+/// Values and places of the first `count` in order, along an axis.
+fn ordered(x: &Array, axis: usize, descending: bool, count: usize) -> Vec<Answer> {
+    if x.rank() == 0 {
+        return vec![Answer::exactly(x), Answer::indices(&[], [0])];
+    }
+    let mut shape = x.shape.clone();
+    shape[axis] = count;
+    let lines = groups(x, &[axis]);
+    let orders: Vec<Vec<usize>> = lines.iter().map(|line| sorted(line, descending)).collect();
+    // The number of the line in row-major order of the other axes.
+    let line = |index: &[usize]| {
+        (0..x.rank())
+            .filter(|&other| other != axis)
+            .fold(0, |line, other| line * x.shape[other] + index[other])
+    };
+    let all = indices(&shape);
+    let place = |index: &Vec<usize>| orders[line(index)][index[axis]];
+    let expected = all.iter().map(|index| Expected::Exactly(lines[line(index)][place(index)])).collect();
+    vec![
+        Answer { dtype: x.dtype, shape: shape.clone(), expected },
+        Answer::indices(&shape, all.iter().map(place)),
+    ]
+}
+
+fn sort(device: &Device) {
+    let mut random = Random::named("sort");
+    for &dtype in DType::ALL {
+        for (shape, axis) in SHAPES {
+            for descending in [false, true] {
+                let x = drawn(dtype, shape, &mut random);
+                let signed = axis as isize;
+                Op {
+                    what: &format!("sort along {axis}, descending {descending}, of {dtype}"),
+                    oracle: &|x| {
+                        let count = x[0].shape.get(axis).copied().unwrap_or(1);
+                        let mut answers = ordered(&x[0], axis, descending, count);
+                        answers.extend(ordered(&x[0], axis, descending, count).pop());
+                        answers
+                    },
+                    fresh: &|x| {
+                        let (values, places) = x[0].sort(signed, descending)?;
+                        Ok(vec![values, places, x[0].argsort(signed, descending)?])
+                    },
+                    into: Some(&|x, out| {
+                        out[2].copy_(&x[0].argsort(signed, descending)?)?;
+                        x[0].sort_out(signed, descending, (out[0], out[1]))
+                    }),
+                }
+                .run(&[x], device);
+            }
+        }
+    }
+}
+
+fn topk(device: &Device) {
+    let mut random = Random::named("topk");
+    for &dtype in DType::ALL {
+        for (shape, axis) in SHAPES {
+            let length = shape.get(axis).copied().unwrap_or(1);
+            for (largest, k) in [(true, length / 2), (false, length.min(3)), (true, length)] {
+                let x = drawn(dtype, shape, &mut random);
+                if shape.is_empty() && k == 0 {
+                    continue;
+                }
+                let signed = axis as isize;
+                Op {
+                    what: &format!("topk {k} along {axis}, largest {largest}, of {dtype}"),
+                    oracle: &|x| ordered(&x[0], axis, largest, k),
+                    fresh: &|x| {
+                        let (values, places) = x[0].topk(k, signed, largest)?;
+                        Ok(vec![values, places])
+                    },
+                    into: Some(&|x, out| x[0].topk_out(k, signed, largest, (out[0], out[1]))),
+                }
+                .run(&[x], device);
+            }
+        }
+    }
+}
+
+/// Shape of the source, of the index, axis.
+const BESIDE: [(&[usize], &[usize], usize); 6] = [
+    (&[5], &[7], 0),
+    (&[4, 5], &[4, 3], 1),
+    (&[4, 5], &[6, 2], 0),
+    (&[2, 3, 4], &[2, 2, 4], 1),
+    (&[4, 5], &[0, 5], 0),
+    (&[2, 1, 3, 2, 1, 2], &[2, 1, 5, 2, 1, 1], 2),
+];
+
+/// An index with the place along the axis that the array names.
+fn named(index: &[usize], axis: usize, place: &Array) -> Vec<usize> {
+    let mut named = index.to_vec();
+    named[axis] = place.i64(index) as usize;
+    named
+}
+
+fn gather(device: &Device) {
+    let mut random = Random::named("gather");
+    for &dtype in DType::ALL {
+        for (shape, index, axis) in BESIDE {
+            let place_dtype = if random.one_of(2) { DType::I64 } else { DType::I32 };
+            let inputs =
+                [drawn(dtype, shape, &mut random), places(index, shape[axis], &mut random, place_dtype)];
+            let signed = axis as isize;
+            Op {
+                what: &format!("gather along {axis} of {dtype}"),
+                oracle: &|x| {
+                    vec![Answer::exactly(&Array::from_fn(dtype, index, |at| {
+                        x[0].at(&named(at, axis, &x[1]))
+                    }))]
+                },
+                fresh: &|x| Ok(vec![x[0].gather(signed, x[1])?]),
+                into: Some(&|x, out| x[0].gather_out(signed, x[1], out[0])),
+            }
+            .run(&inputs, device);
+        }
+    }
+}
+
+fn scatter(device: &Device) {
+    let mut random = Random::named("scatter");
+    for &dtype in DType::ALL {
+        for (shape, index, axis) in BESIDE {
+            // The values may be larger than the index.
+            let larger: Vec<usize> = index.iter().map(|size| size + 1).collect();
+            let inputs = [
+                drawn(dtype, shape, &mut random),
+                places(index, shape[axis], &mut random, DType::I64),
+                drawn(dtype, &larger, &mut random),
+            ];
+            let signed = axis as isize;
+            let oracle = |x: &[Array]| {
+                let mut target = x[0].clone();
+                for at in indices(index) {
+                    target.set(&named(&at, axis, &x[1]), x[2].at(&at));
+                }
+                vec![Answer::exactly(&target)]
+            };
+            Op {
+                what: &format!("scatter along {axis} of {dtype}"),
+                oracle: &oracle,
+                fresh: &|x| Ok(vec![x[0].scatter(signed, x[1], x[2])?]),
+                into: Some(&|x, out| {
+                    out[0].copy_(x[0])?;
+                    out[0].scatter_(signed, x[1], x[2]).map(drop)
+                }),
+            }
+            .run(&inputs, device);
+        }
+    }
+}
+
+/// What is added up at each place: of floats with the error of as many roundings, of integers exactly.
+fn added(target: &Array, terms: impl Iterator<Item = (Vec<usize>, Scalar)>, factor: f64) -> Answer {
+    let dtype = target.dtype;
+    let mut lists: Vec<Vec<Scalar>> = target.data.iter().map(|&value| vec![value]).collect();
+    let all = indices(&target.shape);
+    for (place, value) in terms {
+        let position = all.iter().position(|index| *index == place).expect("the place is in the target");
+        lists[position].push(value);
+    }
+    let expected = lists
+        .iter()
+        .map(|list| {
+            if dtype.is_float() {
+                let values: Vec<f64> = list
+                    .iter()
+                    .enumerate()
+                    .map(|(at, value)| if at == 0 { value.to_f64() } else { factor * value.to_f64() })
+                    .collect();
+                let size: f64 = values.iter().map(|value| value.abs()).sum();
+                // 16-bit floats are rounded after each addition.
+                let roundings = (list.len() - 1) as f64;
+                let each = crate::report::ulp_size(dtype, size.max(f64::MIN_POSITIVE));
+                match near(dtype, sum(values), size, 8.0) {
+                    Expected::Near { value, tolerance } => {
+                        Expected::Near { value, tolerance: tolerance + roundings * each }
+                    }
+                    other => other,
+                }
+            } else {
+                let value = |at: usize, value: &Scalar| {
+                    value.to_i64().wrapping_mul(if at == 0 { 1 } else { factor as i64 })
+                };
+                let total =
+                    list.iter().enumerate().fold(0i64, |total, (at, v)| total.wrapping_add(value(at, v)));
+                Expected::Exactly(round(dtype, Scalar::Int(total)))
+            }
+        })
+        .collect();
+    Answer { dtype, shape: target.shape.clone(), expected }
+}
+
+fn scatter_add(device: &Device) {
+    let mut random = Random::named("scatter_add");
+    for &dtype in DType::ALL.iter().filter(|&&dtype| dtype != DType::Bool) {
+        for (shape, index, axis) in BESIDE {
+            let inputs = [
+                numbers(dtype, shape, &mut random),
+                places(index, shape[axis], &mut random, DType::I64),
+                numbers(dtype, index, &mut random),
+            ];
+            let signed = axis as isize;
+            Op {
+                what: &format!("scatter_add along {axis} of {dtype}"),
+                oracle: &|x| {
+                    let terms = indices(index).into_iter().map(|at| (named(&at, axis, &x[1]), x[2].at(&at)));
+                    vec![added(&x[0], terms, 1.0)]
+                },
+                fresh: &|x| Ok(vec![x[0].scatter_add(signed, x[1], x[2])?]),
+                into: Some(&|x, out| {
+                    out[0].copy_(x[0])?;
+                    out[0].scatter_add_(signed, x[1], x[2]).map(drop)
+                }),
+            }
+            .run(&inputs, device);
+        }
+    }
+}
+
+/// Shape of the source, how many places, axis.
+const SLICES: [(&[usize], &[usize], usize); 5] = [
+    (&[5], &[3], 0),
+    (&[4, 6], &[5], 1),
+    (&[4, 6], &[0], 0),
+    (&[2, 3, 4], &[], 1),
+    (&[2, 1, 3, 2, 1, 2], &[4], 2),
+];
+
+fn index_select(device: &Device) {
+    let mut random = Random::named("index_select");
+    for &dtype in DType::ALL {
+        for (shape, index, axis) in SLICES {
+            let inputs =
+                [drawn(dtype, shape, &mut random), places(index, shape[axis], &mut random, DType::I64)];
+            let mut out = shape.to_vec();
+            out[axis] = inputs[1].count();
+            let signed = axis as isize;
+            let oracle = |x: &[Array]| {
+                vec![Answer::exactly(&Array::from_fn(dtype, &out, |at| {
+                    let mut at = at.to_vec();
+                    at[axis] = x[1].data[at[axis]].to_i64() as usize;
+                    x[0].at(&at)
+                }))]
+            };
+            Op {
+                what: &format!("index_select along {axis} of {dtype}"),
+                oracle: &oracle,
+                fresh: &|x| Ok(vec![x[0].index_select(signed, x[1])?]),
+                into: Some(&|x, out| x[0].index_select_out(signed, x[1], out[0])),
+            }
+            .run(&inputs, device);
+        }
+    }
+}
+
+fn index_add(device: &Device) {
+    let mut random = Random::named("index_add");
+    for &dtype in DType::ALL.iter().filter(|&&dtype| dtype != DType::Bool) {
+        for (shape, index, axis) in SLICES {
+            for alpha in [1.0, -2.0] {
+                let index = places(index, shape[axis], &mut random, DType::I64);
+                let mut from = shape.to_vec();
+                from[axis] = index.count();
+                let inputs = [numbers(dtype, shape, &mut random), index, numbers(dtype, &from, &mut random)];
+                let signed = axis as isize;
+                Op {
+                    what: &format!("index_add along {axis}, alpha {alpha}, of {dtype}"),
+                    oracle: &|x| {
+                        let terms = indices(&from).into_iter().map(|at| {
+                            let mut place = at.clone();
+                            place[axis] = x[1].data[at[axis]].to_i64() as usize;
+                            (place, x[2].at(&at))
+                        });
+                        vec![added(&x[0], terms, alpha)]
+                    },
+                    fresh: &|x| Ok(vec![x[0].index_add(signed, x[1], x[2], alpha)?]),
+                    into: Some(&|x, out| {
+                        out[0].copy_(x[0])?;
+                        out[0].index_add_(signed, x[1], x[2], alpha).map(drop)
+                    }),
+                }
+                .run(&inputs, device);
+            }
+        }
+    }
+}
+
+fn embedding(device: &Device) {
+    let mut random = Random::named("embedding");
+    for index in [&[][..], &[4], &[2, 3], &[0]] {
+        let inputs = [drawn(DType::F32, &[7, 5], &mut random), places(index, 7, &mut random, DType::I64)];
+        let out: Vec<usize> = index.iter().copied().chain([5]).collect();
+        let oracle = |x: &[Array]| {
+            vec![Answer::exactly(&Array::from_fn(DType::F32, &out, |at| {
+                let (place, column) = at.split_at(at.len() - 1);
+                x[0].at(&[x[1].i64(place) as usize, column[0]])
+            }))]
+        };
+        Op { what: "embedding", oracle: &oracle, fresh: &|x| Ok(vec![x[0].embedding(x[1])?]), into: None }
+            .run(&inputs, device);
+    }
+}
+
+fn nonzero(device: &Device) {
+    let mut random = Random::named("nonzero");
+    for &dtype in DType::ALL {
+        for shape in [&[][..], &[9], &[3, 5], &[0, 2], &[2, 1, 3, 2, 1, 2]] {
+            let x = Array::from_fn(dtype, shape, |_| random.below(3) as i64);
+            let oracle = |x: &[Array]| {
+                let found: Vec<Vec<usize>> =
+                    indices(shape).into_iter().filter(|index| x[0].f64(index) != 0.0).collect();
+                vec![Answer::indices(&[found.len(), shape.len()], found.concat())]
+            };
+            Op {
+                what: &format!("nonzero of {dtype}"),
+                oracle: &oracle,
+                fresh: &|x| Ok(vec![x[0].nonzero()?]),
+                into: None,
+            }
+            .run(&[x], device);
+        }
+    }
+}
+
+fn masked_select(device: &Device) {
+    let mut random = Random::named("masked_select");
+    for &dtype in DType::ALL {
+        for mask in [&[3, 4][..], &[4], &[3, 1]] {
+            let inputs =
+                [drawn(dtype, &[3, 4], &mut random), Array::from_fn(DType::Bool, mask, |_| random.one_of(2))];
+            let oracle = |x: &[Array]| {
+                let kept: Vec<Scalar> = indices(&[3, 4])
+                    .iter()
+                    .filter(|index| x[1].at(index).to_bool())
+                    .map(|index| x[0].at(index))
+                    .collect();
+                vec![Answer::exactly(&Array::of(dtype, &[kept.len()], &kept))]
+            };
+            Op {
+                what: &format!("masked_select of {dtype}"),
+                oracle: &oracle,
+                fresh: &|x| Ok(vec![x[0].masked_select(x[1])?]),
+                into: None,
+            }
+            .run(&inputs, device);
+        }
+    }
+}
+
+/// The arrays one after the other.
+fn joined(x: &[Array], axis: usize, dtype: DType) -> Array {
+    let mut shape = x[0].shape.clone();
+    shape[axis] = x.iter().map(|part| part.shape[axis]).sum();
+    Array::from_fn(dtype, &shape, |index| {
+        let mut index = index.to_vec();
+        for part in x {
+            if index[axis] < part.shape[axis] {
+                return part.at(&index);
+            }
+            index[axis] -= part.shape[axis];
+        }
+        unreachable!("the parts fill the axis")
+    })
+}
+
+fn cat(device: &Device) {
+    let mut random = Random::named("cat");
+    for &dtype in DType::ALL {
+        for (axis, lengths) in [(0, &[2, 1, 3][..]), (1, &[4]), (1, &[2, 0, 5]), (2, &[1, 1])] {
+            let inputs: Vec<Array> = lengths
+                .iter()
+                .map(|&length| {
+                    let mut shape = [3, 2, 4];
+                    shape[axis] = length;
+                    drawn(dtype, &shape, &mut random)
+                })
+                .collect();
+            let signed = axis as isize - 3;
+            Op {
+                what: &format!("cat along {axis} of {dtype}"),
+                oracle: &|x| vec![Answer::exactly(&joined(x, axis, dtype))],
+                fresh: &|x| Ok(vec![Tensor::cat(x, signed)?]),
+                into: Some(&|x, out| Tensor::cat_out(x, signed, out[0])),
+            }
+            .run(&inputs, device);
+        }
+    }
+    // Dtypes are promoted.
+    let inputs = [drawn(DType::I32, &[2, 2], &mut random), numbers(DType::F16, &[1, 2], &mut random)];
+    Op {
+        what: "cat of i32 and f16",
+        oracle: &|x| vec![Answer::exactly(&joined(x, 0, DType::F16))],
+        fresh: &|x| Ok(vec![Tensor::cat(x, 0)?]),
+        into: None,
+    }
+    .run(&inputs, device);
+}
+
+fn stack(device: &Device) {
+    let mut random = Random::named("stack");
+    for axis in 0..3usize {
+        let inputs: Vec<Array> = (0..3).map(|_| drawn(DType::F32, &[2, 5], &mut random)).collect();
+        let oracle = |x: &[Array]| {
+            let mut shape = vec![2, 5];
+            shape.insert(axis, 3);
+            vec![Answer::exactly(&Array::from_fn(DType::F32, &shape, |index| {
+                let mut index = index.to_vec();
+                let part = index.remove(axis);
+                x[part].at(&index)
+            }))]
+        };
+        Op {
+            what: "stack",
+            oracle: &oracle,
+            fresh: &|x| Ok(vec![Tensor::stack(x, axis as isize)?]),
+            into: None,
+        }
+        .run(&inputs, device);
+    }
+}
+
+/// A place out of range: the error is told at once or to whoever reads the result; what doesn't depend on it goes on.
+fn bad_indices(device: &Device) {
+    let x = Tensor::arange(0, 5, 1, DType::F32, device).unwrap();
+    for place in [5i64, -1, i64::MAX, i64::MIN] {
+        let index = Tensor::from_slice(&[0, place], [2], device).unwrap();
+        let results = [x.gather(0, &index), x.index_select(0, &index), x.scatter(0, &index, &x)];
+        for result in results {
+            let error = result.and_then(|result| result.to_vec::<f32>()).unwrap_err();
+            assert!(matches!(error, raddle::Error::Runtime(runtime::Error::Kernel { .. })), "{error}");
+            assert!(error.to_string().contains(&format!("{place}")), "{error}");
+        }
+    }
+    assert_eq!(x.to_vec::<f32>().unwrap(), [0.0, 1.0, 2.0, 3.0, 4.0]);
+    assert_eq!(x.add(1).unwrap().to_vec::<f32>().unwrap(), [1.0, 2.0, 3.0, 4.0, 5.0]);
+}
+
+fn errors(device: &Device) {
+    let zeros = |shape: &[usize], dtype| Tensor::zeros(shape, dtype, device).unwrap();
+    let x = zeros(&[2, 3], DType::F32);
+    let index = |shape: &[usize]| zeros(shape, DType::I64);
+    let text = |result: raddle::Result<Tensor>| result.unwrap_err().to_string();
+    let cases = [
+        (
+            x.topk(4, 1, true).map(|found| found.0),
+            "topk: k is out of range, expected at most the size of the axis, found 4",
+        ),
+        (x.sort(2, false).map(|found| found.0), "sort: axis 2 is out of range, expected -2 to 1, rank is 2"),
+        (x.gather(0, &x), "gather: index has the wrong dtype, expected i64 or i32, found f32"),
+        (
+            x.gather(0, &index(&[2])),
+            "gather: index has the wrong number of axes, expected as many as the tensor, found 1",
+        ),
+        (x.gather(0, &index(&[1, 4])), "gather: index has the wrong shape, expected [2, 3], found [1, 4]"),
+        (
+            x.scatter(0, &index(&[1, 3]), &zeros(&[1, 2], DType::F32)),
+            "scatter: values has the wrong shape, expected [1, 3], found [1, 2]",
+        ),
+        (
+            x.scatter_add(0, &index(&[1, 3]), &zeros(&[1, 3], DType::F64)),
+            "scatter_add: values has the wrong dtype, expected f32, found f64",
+        ),
+        (
+            x.index_select(0, &index(&[1, 1])),
+            "index_select: index has the wrong number of axes, expected 0 or 1, found 2",
+        ),
+        (Tensor::cat(&[], 0), "cat: wrong number of tensors, expected at least 1, found 0"),
+        (
+            Tensor::cat(&[&x, &zeros(&[2, 2], DType::F32)], 0),
+            "cat: a tensor has the wrong shape, expected [2, 3], found [2, 2]",
+        ),
+        (
+            Tensor::stack(&[&x, &zeros(&[3, 2], DType::F32)], 0),
+            "stack: a tensor has the wrong shape, expected [2, 3], found [3, 2]",
+        ),
+        (x.masked_select(&x), "masked_select: the mask has the wrong dtype, expected bool, found f32"),
+    ];
+    for (result, expected) in cases {
+        assert_eq!(text(result), expected);
+    }
+}

@@ -1,0 +1,353 @@
+//! Reductions over axes, running sums, maxima with their places.
+
+use super::harness::{Answer, FLOATS, Op, signed};
+use crate::{
+    Case,
+    array::{Array, round},
+    oracle::structured::{arg, groups, near, reduce_floats, reduced_shape, sum},
+    random::Random,
+    report::Expected,
+};
+use raddle::{DType, Device, Error, Result, Scalar, Tensor};
+
+/// Shapes with the axes that are reduced.
+const CASES: [(&[usize], &[usize]); 16] = [
+    (&[], &[]),
+    (&[1], &[0]),
+    (&[7], &[0]),
+    (&[1023], &[0]),
+    (&[3, 5], &[0]),
+    (&[3, 5], &[1]),
+    (&[3, 5], &[0, 1]),
+    (&[65, 33], &[0]),
+    (&[33, 65], &[1]),
+    (&[2, 3, 4], &[1]),
+    (&[2, 3, 4], &[0, 2]),
+    (&[0, 3], &[1]),
+    (&[2, 1, 3, 2, 1, 2], &[0, 3, 5]),
+    (&[2, 1, 3, 2, 1, 2], &[2]),
+    (&[2, 1, 2, 1, 3, 1, 2, 1], &[1, 4, 6]),
+    (&[5, 130], &[0, 1]),
+];
+/// The same over no elements.
+const EMPTY: [(&[usize], &[usize]); 3] = [(&[2, 0], &[1]), (&[0], &[0]), (&[2, 0, 3], &[0, 1])];
+
+/// All cases.
+pub fn cases() -> Vec<Case> {
+    let mut cases = crate::cases!("reduce": std_and_norms, largest_and_smallest, running_sum, argument_of_all, empty_axes_are_errors, axes_are_checked);
+    for name in ["sum", "mean", "prod", "amax", "amin", "all", "any", "var", "norm"] {
+        cases.push(Case::new("reduce", name, move |device| reduction(name, device)));
+    }
+    cases
+}
+
+/// Numbers with ties, zeros, and now and then a NaN.
+fn drawn(dtype: DType, shape: &[usize], random: &mut Random, nan: bool) -> Array {
+    Array::from_fn(dtype, shape, |_| match dtype {
+        DType::Bool => Scalar::Bool(random.one_of(2)),
+        DType::U8 => Scalar::Int(random.below(9) as i64),
+        DType::I32 | DType::I64 => Scalar::Int(random.below(19) as i64 - 9),
+        _ if nan && random.one_of(11) => Scalar::Float(f64::NAN),
+        _ => Scalar::Float((random.uniform(-4.0, 4.0) * 8.0).round() / 8.0),
+    })
+}
+
+fn result_dtype(name: &str, dtype: DType) -> DType {
+    match name {
+        "all" | "any" => DType::Bool,
+        "sum" | "prod" if !dtype.is_float() => DType::I64,
+        _ => dtype,
+    }
+}
+
+/// The definition, for one element of the result.
+fn reference(name: &str, dtype: DType, values: &[Scalar]) -> Expected {
+    let not_zero = |value: &Scalar| value.to_f64() != 0.0;
+    let exact = Expected::Exactly;
+    match name {
+        "all" => exact(Scalar::Bool(values.iter().all(not_zero))),
+        "any" => exact(Scalar::Bool(values.iter().any(not_zero))),
+        "amax" | "amin" => exact(values[arg(values, name == "amax")]),
+        _ if !dtype.is_float() => {
+            let fold = if name == "sum" { i64::wrapping_add } else { i64::wrapping_mul };
+            exact(Scalar::Int(
+                values.iter().map(|value| value.to_i64()).fold(i64::from(name == "prod"), fold),
+            ))
+        }
+        _ => {
+            let values: Vec<f64> = values.iter().map(|value| value.to_f64()).collect();
+            let (value, magnitude) = reduce_floats(name, &values, 1.0);
+            near(dtype, value, magnitude, 8.0)
+        }
+    }
+}
+
+fn call(name: &str, x: &Tensor, axes: &[isize], keepdim: bool) -> Result<Tensor> {
+    match name {
+        // No axis means all to the methods: these tests mean none, on a tensor that has none.
+        "sum" => x.sum(axes, keepdim),
+        "mean" => x.mean(axes, keepdim),
+        "prod" => x.prod(axes, keepdim),
+        "amax" => x.amax(axes, keepdim),
+        "amin" => x.amin(axes, keepdim),
+        "all" => x.all(axes, keepdim),
+        "any" => x.any(axes, keepdim),
+        "var" => x.var(axes, 1.0, keepdim),
+        _ => x.norm(axes, keepdim),
+    }
+}
+
+fn call_out(name: &str, x: &Tensor, axes: &[isize], keepdim: bool, out: &Tensor) -> Result<()> {
+    match name {
+        "sum" => x.sum_out(axes, keepdim, out),
+        "mean" => x.mean_out(axes, keepdim, out),
+        "prod" => x.prod_out(axes, keepdim, out),
+        "amax" => x.amax_out(axes, keepdim, out),
+        "amin" => x.amin_out(axes, keepdim, out),
+        "all" => x.all_out(axes, keepdim, out),
+        "any" => x.any_out(axes, keepdim, out),
+        "var" => x.var_out(axes, 1.0, keepdim, out),
+        _ => x.norm_out(axes, keepdim, out),
+    }
+}
+
+fn reduction(name: &str, device: &Device) {
+    let mut random = Random::named(name);
+    let needs_elements = matches!(name, "amax" | "amin");
+    let empty = if needs_elements { &[][..] } else { &EMPTY[..] };
+    for &dtype in DType::ALL {
+        if matches!(name, "mean" | "var" | "norm") && !dtype.is_float() {
+            let x = Tensor::ones([2], dtype, device).unwrap();
+            let error = call(name, &x, &[0], false).unwrap_err().to_string();
+            assert_eq!(
+                error,
+                format!("{name}: the tensor has the wrong dtype, expected a float, found {dtype}")
+            );
+            continue;
+        }
+        for (number, &(shape, axes)) in CASES.iter().chain(empty).enumerate() {
+            let x = drawn(dtype, shape, &mut random, needs_elements || matches!(name, "all" | "any"));
+            let keepdim = number % 2 == 1;
+            let axes_given = signed(axes);
+            let oracle = |inputs: &[Array]| {
+                let expected =
+                    groups(&inputs[0], axes).iter().map(|group| reference(name, dtype, group)).collect();
+                let shape = reduced_shape(&inputs[0].shape, axes, keepdim);
+                vec![Answer { dtype: result_dtype(name, dtype), shape, expected }]
+            };
+            Op {
+                what: &format!("{name} over {axes:?}, keepdim {keepdim}, of {dtype}"),
+                oracle: &oracle,
+                fresh: &|x| Ok(vec![call(name, x[0], &axes_given, keepdim)?]),
+                into: Some(&|x, out| call_out(name, x[0], &axes_given, keepdim, out[0])),
+            }
+            .run(&[x], device);
+        }
+    }
+}
+
+fn std_and_norms(device: &Device) {
+    let mut random = Random::named("std");
+    for dtype in FLOATS {
+        for (correction, p) in [(0.0, 1.0), (1.0, 3.0), (2.0, f64::INFINITY), (3.0, 0.5)] {
+            let x = drawn(dtype, &[9, 6], &mut random, false);
+            let oracle = |inputs: &[Array]| {
+                let groups = groups(&inputs[0], &[0]);
+                let floats =
+                    |group: &Vec<Scalar>| group.iter().map(|value| value.to_f64()).collect::<Vec<_>>();
+                let deviation = groups.iter().map(|group| {
+                    let (variance, magnitude) = reduce_floats("var", &floats(group), correction);
+                    // Of 16-bit floats the variance is rounded before the root is taken.
+                    let rounded = crate::report::ulp_size(dtype, variance);
+                    let value = variance.sqrt();
+                    match near(dtype, value, magnitude / value.max(1e-30), 8.0) {
+                        Expected::Near { value, tolerance } => {
+                            Expected::Near { value, tolerance: tolerance + rounded / value.max(1e-30) }
+                        }
+                        other => other,
+                    }
+                });
+                let norm = groups.iter().map(|group| {
+                    let sizes: Vec<f64> = floats(group).iter().map(|value| value.abs()).collect();
+                    let value = if p.is_infinite() {
+                        sizes.iter().copied().fold(0.0, f64::max)
+                    } else {
+                        sum(sizes.iter().map(|size| size.powf(p))).powf(1.0 / p)
+                    };
+                    // Composed of rounded steps.
+                    Expected::ulp(dtype, value, 16.0)
+                });
+                let answer = |expected: Vec<Expected>| Answer { dtype, shape: vec![6], expected };
+                vec![answer(deviation.collect()), answer(norm.collect())]
+            };
+            Op {
+                what: &format!("std with correction {correction} and {p}-norm of {dtype}"),
+                oracle: &oracle,
+                fresh: &|x| Ok(vec![x[0].std(0, correction, false)?, x[0].norm_p(p, 0, false)?]),
+                into: None,
+            }
+            .run(&[x], device);
+        }
+    }
+}
+
+fn largest_and_smallest(device: &Device) {
+    let mut random = Random::named("max");
+    let shapes: [(&[usize], usize); 8] = [
+        (&[], 0),
+        (&[1], 0),
+        (&[37], 0),
+        (&[5, 9], 0),
+        (&[5, 9], 1),
+        (&[0, 4], 1),
+        (&[3, 2, 5], 1),
+        (&[2, 1, 3, 2, 1, 2], 3),
+    ];
+    for &dtype in DType::ALL {
+        for (number, (shape, axis)) in shapes.into_iter().enumerate() {
+            for largest in [true, false] {
+                let keepdim = number % 2 == 0;
+                let x = drawn(dtype, shape, &mut random, true);
+                let axes: &[usize] = if shape.is_empty() { &[] } else { &[axis] };
+                let oracle = |inputs: &[Array]| {
+                    let groups = groups(&inputs[0], axes);
+                    let shape = reduced_shape(&inputs[0].shape, axes, keepdim);
+                    let places: Vec<usize> = groups.iter().map(|group| arg(group, largest)).collect();
+                    let values =
+                        groups.iter().zip(&places).map(|(group, &at)| Expected::Exactly(group[at])).collect();
+                    let values = Answer { dtype, shape: shape.clone(), expected: values };
+                    let indices = || Answer::indices(&shape, places.clone());
+                    vec![values, indices(), indices()]
+                };
+                let axis = axis as isize;
+                let fresh = |x: &[&Tensor]| {
+                    let (values, places) =
+                        if largest { x[0].max(axis, keepdim)? } else { x[0].min(axis, keepdim)? };
+                    let same =
+                        if largest { x[0].argmax(axis, keepdim)? } else { x[0].argmin(axis, keepdim)? };
+                    Ok(vec![values, places, same])
+                };
+                Op {
+                    what: &format!("largest {largest} along {axis} of {dtype}"),
+                    oracle: &oracle,
+                    fresh: &fresh,
+                    into: Some(&|x, out| {
+                        out[2].copy_(
+                            &(if largest {
+                                x[0].argmax(axis, keepdim)?
+                            } else {
+                                x[0].argmin(axis, keepdim)?
+                            }),
+                        )?;
+                        let out = (out[0], out[1]);
+                        if largest {
+                            x[0].max_out(axis, keepdim, out)
+                        } else {
+                            x[0].min_out(axis, keepdim, out)
+                        }
+                    }),
+                }
+                .run(&[x], device);
+            }
+        }
+    }
+}
+
+fn argument_of_all(device: &Device) {
+    let mut random = Random::named("argmax");
+    for &dtype in DType::ALL {
+        for shape in [&[][..], &[1], &[4, 7], &[2, 3, 2, 2, 1, 3]] {
+            let x = drawn(dtype, shape, &mut random, dtype == DType::F32);
+            let oracle = |inputs: &[Array]| {
+                let kept = vec![1; inputs[0].rank()];
+                let place = |largest| arg(&inputs[0].data, largest);
+                vec![Answer::indices(&[], [place(true)]), Answer::indices(&kept, [place(false)])]
+            };
+            Op {
+                what: &format!("argmax and argmin of all of {dtype}"),
+                oracle: &oracle,
+                fresh: &|x| Ok(vec![x[0].argmax(.., false)?, x[0].argmin(.., true)?]),
+                into: None,
+            }
+            .run(&[x], device);
+        }
+    }
+}
+
+fn running_sum(device: &Device) {
+    let mut random = Random::named("cumsum");
+    let shapes: [(&[usize], usize); 7] = [
+        (&[], 0),
+        (&[1], 0),
+        (&[300], 0),
+        (&[6, 5], 0),
+        (&[6, 5], 1),
+        (&[2, 0], 1),
+        (&[2, 3, 2, 1, 2, 2], 1),
+    ];
+    for &dtype in DType::ALL {
+        for (shape, axis) in shapes {
+            let x = drawn(dtype, shape, &mut random, false);
+            let result = if dtype.is_float() { dtype } else { DType::I64 };
+            let oracle = |inputs: &[Array]| {
+                let x = &inputs[0];
+                let at = |index: &Vec<usize>| {
+                    let last = index.get(axis).copied().unwrap_or(0);
+                    let values = (0..=last).map(|place| {
+                        let mut index = index.clone();
+                        if let Some(at) = index.get_mut(axis) {
+                            *at = place;
+                        }
+                        x.at(&index)
+                    });
+                    if result == DType::I64 {
+                        let total = values.fold(0i64, |total, value| total.wrapping_add(value.to_i64()));
+                        return Expected::Exactly(round(result, Scalar::Int(total)));
+                    }
+                    let values: Vec<f64> = values.map(|value| value.to_f64()).collect();
+                    let magnitude: f64 = values.iter().map(|value| value.abs()).sum();
+                    near(dtype, sum(values), magnitude, 16.0)
+                };
+                let expected = crate::array::indices(&x.shape).iter().map(at).collect();
+                vec![Answer { dtype: result, shape: x.shape.clone(), expected }]
+            };
+            let axis = axis as isize;
+            Op {
+                what: &format!("cumsum along {axis} of {dtype}"),
+                oracle: &oracle,
+                fresh: &|x| Ok(vec![x[0].cumsum(axis)?]),
+                into: Some(&|x, out| x[0].cumsum_out(axis, out[0])),
+            }
+            .run(&[x], device);
+        }
+    }
+}
+
+fn empty_axes_are_errors(device: &Device) {
+    let x = Tensor::zeros([2, 0], DType::F32, device).unwrap();
+    let text = |error: Error| error.to_string();
+    let tail = "axis 1 is empty, expected at least one element, shape is [2, 0]";
+    assert_eq!(text(x.amax(1, false).unwrap_err()), format!("amax: {tail}"));
+    assert_eq!(text(x.amin(.., false).unwrap_err()), format!("amin: {tail}"));
+    assert_eq!(text(x.max(-1, false).unwrap_err()), format!("max: {tail}"));
+    assert_eq!(text(x.argmin(1, true).unwrap_err()), format!("argmin: {tail}"));
+    // Over the other axis there is nothing to do.
+    assert_eq!(**x.amax(0, false).unwrap().shape(), [0]);
+}
+
+fn axes_are_checked(device: &Device) {
+    let x = Tensor::zeros([2, 3], DType::F32, device).unwrap();
+    let text = |result: Result<Tensor>| result.unwrap_err().to_string();
+    assert_eq!(text(x.sum(2, false)), "sum: axis 2 is out of range, expected -2 to 1, rank is 2");
+    assert_eq!(text(x.mean([0, -2], false)), "mean: axis 0 is named twice");
+    assert_eq!(text(x.argmax([0, 1, 0], false)), "argmax: axis 0 is named twice");
+    let out = Tensor::zeros([3], DType::F64, device).unwrap();
+    let error = x.sum_out(0, false, &out).unwrap_err().to_string();
+    assert_eq!(error, "sum: the output has the wrong dtype, expected f32, found f64");
+    let out = Tensor::zeros([2], DType::F32, device).unwrap();
+    let error = x.sum_out(0, false, &out).unwrap_err().to_string();
+    assert_eq!(error, "sum: the output has the wrong shape, expected [3], found [2]");
+    let inside = x.select(0, 0).unwrap();
+    let error = x.sum_out(0, false, &inside).unwrap_err().to_string();
+    assert_eq!(error, "sum: the output overlaps an input without being the same view, use copy() first");
+}
