@@ -42,7 +42,7 @@ pub(crate) fn fresh(op: &'static str, shape: &[usize], dtype: DType, device: &De
 pub struct Linear {
     /// [out, in].
     pub weight: Tensor,
-    /// [out].
+    /// `[out]`.
     pub bias: Option<Tensor>,
 }
 

@@ -333,7 +333,7 @@ fn errors_go_to_dependents_only() {
     let gather = Kernel::Gather { axis: 0 };
     op_of(&gather, a, &[&index], &[&good]).unwrap();
     let error = KernelError::IndexOutOfRange { index: 9, position: 3, size: 4 };
-    oracle.fail(a.0.slot, 2, error.clone());
+    oracle.fail(a.0.slot, 2, error);
     op_of(&gather, a, &[&index], &[&bad]).unwrap();
     op(b, &[&bad], &[&child]).unwrap();
     op(b, &[&child, &good], &[&mixed]).unwrap();
@@ -342,7 +342,7 @@ fn errors_go_to_dependents_only() {
     read(&index).unwrap();
     for spoilt in [&mixed, &child, &bad] {
         let told = read(spoilt).unwrap_err();
-        let expected = Error::Kernel { op: "op", error: error.clone(), stream: a.id().0, sequence: 2 };
+        let expected = Error::Kernel { op: "op", error: error, stream: a.id().0, sequence: 2 };
         assert_eq!(told, expected);
     }
     // Written whole by what is good, it is good again.
