@@ -2,12 +2,12 @@
 //!
 //! | module | command |
 //! |---|---|
-//! | [`check`] | `check`: everything cheap that CI runs |
-//! | [`tidy`], [`layers`] | two steps of `check`, as pure functions over text |
-//! | [`models`] | `loom` |
-//! | [`tsan`] | `tsan` |
-//! | [`soak`] | `soak` |
-//! | [`faults`] | `faults`, `faults demo` |
+//! | `check` | `check`: everything cheap that CI runs |
+//! | `tidy`, `layers` | two steps of `check`, as pure functions over text |
+//! | `models` | `loom` |
+//! | `tsan` | `tsan` |
+//! | `soak` | `soak` |
+//! | `faults` | `faults`, `faults demo` |
 //!
 //! Exit codes: 0 good, 1 something is wrong with the code, 2 wrong use.
 
