@@ -6,7 +6,7 @@ use super::{
 };
 use raddle::{Publisher, Result, Tensor};
 use std::{
-    collections::HashMap,
+    collections::{HashMap, hash_map::Entry},
     sync::atomic::{AtomicBool, Ordering::Relaxed},
 };
 
@@ -81,7 +81,7 @@ pub fn wrong_answers(images: &Tensor, versions: &[Version], answers: &[Answers])
     let mut wrong = 0;
     for answer in by_version {
         let key = (answer.version, answer.block);
-        if !expected.contains_key(&key) {
+        if let Entry::Vacant(entry) = expected.entry(key) {
             let weights = match current.take() {
                 Some((id, weights)) if id == answer.version => weights,
                 _ => match versions.iter().find(|version| version.id == answer.version) {
@@ -93,7 +93,7 @@ pub fn wrong_answers(images: &Tensor, versions: &[Version], answers: &[Answers])
                 },
             };
             let (values, indices) = encode(images, answer.block, &weights)?;
-            expected.insert(key, fingerprint(&values, &indices)?);
+            entry.insert(fingerprint(&values, &indices)?);
             current = Some((answer.version, weights));
         }
         wrong += u64::from(expected[&key] != answer.fingerprint);
