@@ -2,7 +2,7 @@
 //!
 //! - [`suites`]: the bodies. A backend runs all of them by [`main`], in a few lines under `tests/`.
 //! - [`oracle`]: what results must be, written from the definitions and never from the op table.
-//! - [`layouts`]: operands of every layout, with guards around them. [`array`]: tensors of the host. [`report`]: what is
+//! - [`layouts`]: operands of every layout, with guards around them. [`mod@array`]: tensors of the host. [`report`]: what is
 //!   expected, and what is said when it isn't met. [`expect`]: what is known not to hold, with a reason.
 //! - [`programs`]: random programs of many threads and streams, compared with running them in sequence.
 #![forbid(unsafe_code)]

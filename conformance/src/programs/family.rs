@@ -81,6 +81,9 @@ impl<T: Number> Family<T> {
 
     /// What a view must hold, in row-major order.
     pub fn values(&self, layout: &Layout) -> Vec<T> {
+        if layout.is_contiguous() {
+            return self.elements[layout.offset()..][..layout.element_count()].to_vec();
+        }
         layout.offsets().map(|offset| self.elements[offset]).collect()
     }
 
@@ -92,6 +95,9 @@ impl<T: Number> Family<T> {
 
     /// Writes through a view.
     pub fn write(&mut self, layout: &Layout, values: &[T]) {
+        if layout.is_contiguous() {
+            return self.elements[layout.offset()..][..values.len()].copy_from_slice(values);
+        }
         layout.offsets().zip(values).for_each(|(offset, &value)| self.elements[offset] = value);
     }
 

@@ -1,12 +1,12 @@
 //! Random programs of many threads and streams, compared with running them in sequence on the host.
 //!
 //! A program is drawn from a seed while it runs: tensors are made, viewed, changed in place, read, dropped, handed over,
-//! used on other streams; a [`family`] is a tensor with its views, and the same numbers in a plain list. Whenever a tensor
+//! used on other streams; a `family` is a tensor with its views, and the same numbers in a plain list. Whenever a tensor
 //! is read, and at the end, it must hold what the list holds, to the bit.
 //!
-//! - [`in_turns`]: one thread plays all of them, each with a stream of its own. Any op of any stream may follow any other
+//! - `in_turns`: one thread plays all of them, each with a stream of its own. Any op of any stream may follow any other
 //!   of another, on the same memory; on the simulator a seed replays exactly.
-//! - [`in_threads`]: threads for real. Between two hand-overs a family belongs to one thread, which may change it, or to
+//! - `in_threads`: threads for real. Between two hand-overs a family belongs to one thread, which may change it, or to
 //!   nobody, and then all may read it; so the result is defined, and everything else is left to chance.
 
 mod family;
@@ -45,11 +45,11 @@ impl fmt::Display for Wrong {
 /// Kinds of programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// [`in_turns`] on the simulator.
+    /// `in_turns` on the simulator.
     Turns,
-    /// [`in_threads`] on the simulator.
+    /// `in_threads` on the simulator.
     SimThreads,
-    /// [`in_threads`] on the CPU.
+    /// `in_threads` on the CPU.
     CpuThreads,
 }
 
@@ -160,15 +160,26 @@ fn streams(device: &Device, count: usize, random: &mut Random) -> Result<Vec<Str
     Ok(streams)
 }
 
+/// The side of the largest squares: their memory is cut from slabs, not kept in classes.
+const LARGE: usize = 260;
+
+/// The side of all squares of a program.
+fn size(random: &mut Random) -> usize {
+    if random.one_of(12) { LARGE } else { *random.pick(&[1, 2, 3, 5, 8, 33]) }
+}
+
 /// One thread plays all.
 fn in_turns(device: &Device, random: &mut Random) -> std::result::Result<(), Stop> {
     let count = 2 + random.below(7);
     let streams = streams(device, count, random)?;
-    // The largest fills blocks of which few are kept, and of integers those of the largest kind.
-    let size = *random.pick(&[1, 2, 3, 5, 8, 33, 190]);
+    let size = size(random);
+    if size == LARGE {
+        // So little that memory is given out again while it is still in use.
+        device.set_memory_limit((2 + random.below(6)) << 20);
+    }
     let mut floats = Families::<f32>::new(size);
     let mut integers = Families::<i64>::new(size);
-    let ops = 1 + random.below(if size > 100 { OP_COUNT_MAX / 4 } else { OP_COUNT_MAX });
+    let ops = 1 + random.below(if size == LARGE { OP_COUNT_MAX / 3 } else { OP_COUNT_MAX });
     let mut player = Player::new(device, streams.clone(), true);
     for _ in 0..ops {
         let _guard = random.pick(&streams).enter();
@@ -198,9 +209,10 @@ impl Hand {
 /// Threads for real; they meet between rounds, and what they own is dealt anew.
 fn in_threads(device: &Device, random: &mut Random) -> std::result::Result<(), Stop> {
     let count = 2 + random.below(7);
-    let size = *random.pick(&[1, 3, 8, 33, 190]);
+    let size = size(random);
     let rounds = 2 + random.below(4);
-    let ops = 1 + random.below(OP_COUNT_MAX / (count * rounds) + 1);
+    let most = if size == LARGE { OP_COUNT_MAX / 3 } else { OP_COUNT_MAX };
+    let ops = 1 + random.below(most / (count * rounds) + 1);
     let mut streams = streams(device, count, random)?;
     if random.one_of(3) {
         // All on one, or on two.

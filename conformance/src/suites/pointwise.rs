@@ -29,7 +29,8 @@ const LARGE: &[usize] = &[19, 131];
 
 /// The cases: one a row for each behaviour.
 pub fn cases() -> Vec<Case> {
-    let suites: [(&str, fn(Pointwise, &Device)); 4] = [
+    type Body = fn(Pointwise, &Device);
+    let suites: [(&str, Body); 4] = [
         ("pointwise", layouts),
         ("promotion", promotion),
         ("special", special_values),

@@ -162,7 +162,7 @@ fn unfold(device: &Device) {
         |x| x.unfold(1, 2, 4),
         device,
     );
-    check_view("unfold", &x, &[2, 7, 1], |i| vec![i[1 - 1], i[1]], |x| x.unfold(1, 1, 1), device);
+    check_view("unfold", &x, &[2, 7, 1], |i| vec![i[0], i[1]], |x| x.unfold(1, 1, 1), device);
 }
 
 fn diagonal(device: &Device) {
