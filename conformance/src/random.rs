@@ -29,7 +29,7 @@ impl Random {
 
     /// A number below `bound`, which isn't 0.
     pub fn below(&mut self, bound: usize) -> usize {
-        (u128::from(self.bits()) * bound as u128 >> 64) as usize
+        ((u128::from(self.bits()) * bound as u128) >> 64) as usize
     }
 
     /// One of `count`?

@@ -110,7 +110,15 @@ pub fn ran(queue: (u8, u8), sequence: u64, name: &'static str, start_ns: u64) {
 #[cold]
 pub fn memory(bytes: i64, start_ns: u64) {
     let (kind, name) = (SpanKind::Memory, "memory");
-    push(Span { kind, name, queue: (0, 0), sequence: bytes as u64, start_ns, end_ns: start_ns, waits: Vec::new() });
+    push(Span {
+        kind,
+        name,
+        queue: (0, 0),
+        sequence: bytes as u64,
+        start_ns,
+        end_ns: start_ns,
+        waits: Vec::new(),
+    });
 }
 
 fn push(span: Span) {
