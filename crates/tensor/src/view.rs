@@ -99,6 +99,9 @@ impl Tensor {
         match self.layout().view(&shape) {
             Ok(layout) => self.view_of(layout, || View::Reshape { shape }),
             Err(ViewError::NotViewable { .. }) => self.row_major_copy()?.view(shape),
+            Err(ViewError::ElementCount { from, to, .. }) => {
+                Err(ViewError::ElementCount { op: "reshape", from, to }.into())
+            }
             Err(error) => Err(error.into()),
         }
     }
