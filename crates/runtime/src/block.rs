@@ -21,13 +21,16 @@ const RECORDED_COUNT: usize = SLOT_COUNT.div_ceil(64);
 ///
 /// | field | stored by | loaded by |
 /// |---|---|---|
-/// | `device`, `address`, `capacity_bytes`, `class`, `slab` | the allocator, while it owns the block alone | anybody |
+/// | `id`, `device`, `address`, `capacity_bytes`, `class`, `slab` | the allocator, while it owns the block alone | anybody |
 /// | `asked_bytes` | the allocator, when it gives the block out | anybody who has a buffer |
 /// | `recorded` | anybody who has a buffer, by read-modify-write | the allocator, when it takes the block back |
 /// | `taint` | holder of the block's write claim | holder of a claim, or of the only handle |
 /// | `marks` | see there | see there |
 /// | `handles` | anybody who has a buffer | the same; on a line of its own, since clones would disturb readers |
 pub(crate) struct Block {
+    /// In the order in which the device's blocks were made: claims are taken in this order, which a run that is repeated
+    /// repeats, as it would not that of addresses.
+    pub(crate) id: u64,
     pub(crate) device: &'static DeviceInner,
     pub(crate) address: Address,
     pub(crate) capacity_bytes: usize,
@@ -53,6 +56,7 @@ impl Block {
         marks: Marks,
     ) -> Block {
         Block {
+            id: device.next_block_id.fetch_add(1, Relaxed),
             device,
             address,
             capacity_bytes,
@@ -167,8 +171,8 @@ impl Buffer {
     }
 
     /// A number that names the memory; buffers that live at the same time have different ones.
-    pub fn id(&self) -> usize {
-        self.0.as_ptr() as usize
+    pub fn id(&self) -> u64 {
+        self.block().id
     }
 }
 

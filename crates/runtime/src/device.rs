@@ -13,7 +13,7 @@ use crate::{
 use raddle_hal::{self as hal, Kernel, Launch, Priority};
 use raddle_sync::{
     Mutex, MutexGuard, Rank,
-    atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering::*},
+    atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering::*},
     global,
 };
 use std::ptr;
@@ -36,6 +36,7 @@ pub(crate) struct DeviceInner {
     pub(crate) pool: Mutex<()>,
     pub(crate) next_normal: AtomicU32,
     pub(crate) next_high: AtomicU32,
+    pub(crate) next_block_id: AtomicU64,
     pub(crate) allocator: Allocator,
     pub(crate) taints: Taints,
     /// Of every thread that has used the device, alive or idle.
@@ -70,6 +71,7 @@ impl DeviceInner {
             pool: Mutex::new(Rank::Pool, ()),
             next_normal: AtomicU32::new(0),
             next_high: AtomicU32::new(0),
+            next_block_id: AtomicU64::new(0),
             allocator: Allocator::new(),
             taints: Taints::new(),
             locals: Mutex::new(Rank::Pool, Vec::new()),

@@ -127,11 +127,11 @@ impl Drop for Enqueued<'_> {
     }
 }
 
-/// In the order of addresses, in which they are claimed, and each block once: one that is read and written is written.
+/// In the order of ids, in which they are claimed, and each block once: one that is read and written is written.
 /// Insertion, since there are few.
 #[inline]
 fn sorted<'a, 'b>(touches: &'b mut [Touch<'a>]) -> &'b mut [Touch<'a>] {
-    let key = |touch: &Touch<'_>| (std::ptr::from_ref(touch.block) as usize, touch.access == Access::Read);
+    let key = |touch: &Touch<'_>| (touch.block.id, touch.access == Access::Read);
     for end in 1..touches.len() {
         let mut place = end;
         while place > 0 && key(&touches[place]) < key(&touches[place - 1]) {
