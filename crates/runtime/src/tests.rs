@@ -342,7 +342,7 @@ fn errors_go_to_dependents_only() {
     read(&index).unwrap();
     for spoilt in [&mixed, &child, &bad] {
         let told = read(spoilt).unwrap_err();
-        let expected = Error::Kernel { op: "op", error: error, stream: a.id().0, sequence: 2 };
+        let expected = Error::Kernel { op: "op", error, stream: a.id().0, sequence: 2 };
         assert_eq!(told, expected);
     }
     // Written whole by what is good, it is good again.
