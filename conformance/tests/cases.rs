@@ -1,0 +1,644 @@
+//! Faults that people reported on other libraries, as cases: named by the letter and number under which the project lists
+//! them. Each is checked for its whole kind (other ops, layouts, sizes), not only for the numbers of the report.
+//!
+//! Elsewhere: D-17 (a forked child) with the runtime, since to fork is unsafe; B-06 waits for an op that resizes. C-11 and
+//! C-14 stand with the runtime too, without data, and F-25 with `nn`, with more ways to break a file.
+
+use raddle::{
+    DType, Device, Error, Event, Generator, Pointwise, Priority, Result, SimOptions, Stream, Tensor,
+    grad::Autograd, manual_seed, nn,
+};
+use std::{collections::HashSet, sync::mpsc, thread};
+
+/// Runs a body on the CPU and on some simulators.
+fn on_each(body: impl Fn(&Device)) {
+    body(&Device::new("cpu").unwrap());
+    for seed in [1, 2] {
+        let device = Device::sim(SimOptions { seed, ..SimOptions::default() }).unwrap();
+        body(&device);
+        assert!(device.close().unwrap(), "sim:{seed}: buffers are alive after the case");
+    }
+}
+
+fn f32s(values: &[f32], shape: &[usize], device: &Device) -> Tensor {
+    Tensor::from_slice(values, shape, device).unwrap()
+}
+
+fn read(tensor: &Tensor) -> Vec<f32> {
+    tensor.to_vec().unwrap()
+}
+
+/// 1, 2, 3, … as f32.
+fn counted(shape: &[usize], device: &Device) -> Tensor {
+    let count: usize = shape.iter().product();
+    f32s(&(1..=count).map(|value| value as f32).collect::<Vec<_>>(), shape, device)
+}
+
+/// Leaves whose gradients are wanted.
+fn leaf(tensor: Tensor) -> Tensor {
+    tensor.requires_grad_(true).unwrap();
+    tensor
+}
+
+// ------------------------------------------------------------ strided, overlapping and empty outputs
+
+#[test]
+fn a_01_updates_of_a_transposed_tensor_arrive() {
+    on_each(|device| {
+        let y = f32s(&[10.0, 20.0, 30.0, 40.0, 50.0, 60.0], &[3, 2], device);
+        let z = f32s(&[2.0, 4.0, 5.0, 8.0, 10.0, 12.0], &[3, 2], device);
+        for (offset, transposed) in [(0, false), (0, true), (1, false), (1, true)] {
+            let z = if transposed { z.t().unwrap().contiguous().unwrap().t().unwrap() } else { z.clone() };
+            let guarded = [-9.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0];
+            let storage = f32s(&guarded[1 - offset..], &[6 + offset], device);
+            let x = storage.as_strided([3, 2], [1, 3], offset).unwrap();
+            x.addcdiv_(&y, &z, 0.5).unwrap();
+            assert_eq!(read(&x), [3.5, 6.5, 5.0, 7.5, 5.5, 8.5]);
+            let expected = [-9.0, 3.5, 5.0, 5.5, 6.5, 7.5, 8.5];
+            assert_eq!(read(&storage), expected[1 - offset..]);
+            assert_eq!(**x.strides(), [1, 3]);
+            x.addcmul_(&y, &z, 0.5).unwrap();
+            assert_eq!(read(&x), [13.5, 46.5, 80.0, 167.5, 255.5, 368.5]);
+        }
+    });
+}
+
+#[test]
+fn a_02_results_go_into_the_column_that_was_given() {
+    on_each(|device| {
+        let b: Vec<f32> =
+            [1.0, 10.0, 100.0].iter().flat_map(|f| (1..=5).map(move |v| f * v as f32)).collect();
+        let b = f32s(&b, &[3, 5], device);
+        let column = |run: &dyn Fn(&Tensor), expected: [f32; 5]| {
+            let a = Tensor::zeros([5, 3], DType::F32, device).unwrap();
+            let out = a.select(1, 1).unwrap();
+            run(&out);
+            let all: Vec<f32> = expected.iter().flat_map(|&value| [0.0, value, 0.0]).collect();
+            assert_eq!(read(&a), all);
+            assert_eq!((&**out.shape(), &**out.strides(), out.storage_offset()), (&[5][..], &[3][..], 1));
+        };
+        column(&|out| b.sum_out(0, false, out).unwrap(), [111.0, 222.0, 333.0, 444.0, 555.0]);
+        column(&|out| b.mean_out(0, false, out).unwrap(), [37.0, 74.0, 111.0, 148.0, 185.0]);
+        column(&|out| b.amax_out(0, false, out).unwrap(), [100.0, 200.0, 300.0, 400.0, 500.0]);
+        let ones = Tensor::ones([3], DType::F32, device).unwrap();
+        column(&|out| ones.matmul_out(&b, out).unwrap(), [111.0, 222.0, 333.0, 444.0, 555.0]);
+        let indices = Tensor::zeros([5], DType::I64, device).unwrap();
+        column(&|out| b.max_out(0, false, (out, &indices)).unwrap(), [100.0, 200.0, 300.0, 400.0, 500.0]);
+        // A running sum into a transposed view.
+        let a = Tensor::zeros([5, 3], DType::F32, device).unwrap();
+        b.cumsum_out(1, &a.t().unwrap()).unwrap();
+        assert_eq!(read(&a.select(1, 2).unwrap()), [100.0, 300.0, 600.0, 1000.0, 1500.0]);
+    });
+}
+
+#[test]
+fn a_03_nothing_is_joined_reduced_and_multiplied() {
+    on_each(|device| {
+        let x = f32s(&[0.0, 1.0, 2.0, 3.0, 4.0, 5.0], &[2, 3], device);
+        let e = Tensor::zeros([2, 0], DType::F32, device).unwrap();
+        for parts in [[&x, &e], [&e, &x]] {
+            let joined = Tensor::cat(&parts, 1).unwrap();
+            assert_eq!(**joined.shape(), [2, 3]);
+            assert_eq!(read(&joined), read(&x));
+        }
+        assert_eq!(**Tensor::cat(&[&e, &e], 1).unwrap().shape(), [2, 0]);
+        x.narrow(1, 3, 0).unwrap().copy_(&e).unwrap();
+        assert_eq!(read(&x), [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]);
+        assert_eq!(read(&e.sum(1, false).unwrap()), [0.0, 0.0]);
+        assert!(matches!(e.amax(1, false), Err(Error::EmptyAxis { axis: 1, .. })));
+        let rows = Tensor::zeros([0, 4], DType::F32, device).unwrap();
+        assert_eq!(**rows.layer_norm(1, None, None, 1e-5).unwrap().shape(), [0, 4]);
+        let product = e.matmul(&Tensor::zeros([0, 3], DType::F32, device).unwrap()).unwrap();
+        assert_eq!((&**product.shape(), read(&product)), (&[2, 3][..], vec![0.0; 6]));
+        assert_eq!(read(&x.add(1.0).unwrap())[5], 6.0);
+    });
+}
+
+#[test]
+fn a_04_the_gradient_of_a_step_slice_goes_to_its_elements_only() {
+    on_each(|device| {
+        let z = leaf(Tensor::zeros([2, 4], DType::F32, device).unwrap());
+        let first = f32s(&[5.0, 6.0, 7.0, 8.0], &[1, 4], device);
+        let second = f32s(&[-20.0, -30.0, -40.0, -50.0], &[1, 4], device);
+        let upper = z.slice(0, 0, 2, 2).unwrap().mul(&first).unwrap().sum(.., false).unwrap();
+        let lower = z.slice(0, 1, 2, 2).unwrap().mul(&second).unwrap().sum(.., false).unwrap();
+        upper.add(&lower).unwrap().backward().unwrap();
+        assert_eq!(read(&z.grad().unwrap()), [5.0, 6.0, 7.0, 8.0, -20.0, -30.0, -40.0, -50.0]);
+
+        let only = |view: &dyn Fn(&Tensor) -> Result<Tensor>, at: usize| {
+            let w = leaf(Tensor::zeros([9], DType::F32, device).unwrap());
+            view(&w).unwrap().mul(10.0).unwrap().sum(.., false).unwrap().backward().unwrap();
+            let mut expected = [0.0; 9];
+            expected[at] = 10.0;
+            assert_eq!(read(&w.grad().unwrap()), expected);
+        };
+        only(&|w| w.slice(0, 3, 8, 6), 3);
+        only(&|w| w.as_strided([1], [6], 2), 2);
+        only(&|w| w.narrow(0, 8, 1), 8);
+        only(&|w| w.select(0, -2), 7);
+    });
+}
+
+// ------------------------------------------------------------ edge shapes and values
+
+#[test]
+fn b_05_many_rows_are_all_written() {
+    let device = Device::new("cpu").unwrap();
+    let (rows, row) = ((1 << 20) + 1, f32s(&[1.0, 2.0, 3.0, 4.0], &[4], &device));
+    let x = row.expand([rows, 4]).unwrap().contiguous().unwrap();
+    let out = Tensor::full([rows, 4], 7, DType::F32, &device).unwrap();
+    x.layer_norm_out(1, None, None, 1e-5, &out).unwrap();
+    let expected = [-1.341_635_4f32, -0.447_211_8, 0.447_211_8, 1.341_635_4];
+    let good = |row: &[f32]| row.iter().zip(expected).all(|(found, wanted)| (found - wanted).abs() <= 1e-6);
+    assert!(read(&out).chunks(4).all(good));
+    x.softmax_out(1, &out).unwrap();
+    let first = read(&out)[..4].to_vec();
+    assert!(read(&out).chunks(4).all(|row| row == first));
+}
+
+/// Over 2^32 elements: minutes, and 17 GB.
+#[test]
+#[ignore = "17 GB; `cargo xtask soak --large`"]
+fn b_05_more_elements_than_32_bits_count() {
+    let device = Device::new("cpu").unwrap();
+    let (rows, columns) = (4_194_305usize, 1024usize);
+    let sign = Tensor::from_slice(&[1.0f32, -1.0], [2], &device).unwrap().expand([columns / 2, 2]).unwrap();
+    let sign = sign.reshape([1, columns]).unwrap().to(DType::F16).unwrap();
+    let scale =
+        Tensor::arange(0, rows as i64, 1, DType::I64, &device).unwrap().rem(3).unwrap().add(1).unwrap();
+    let x = scale.to(DType::F16).unwrap().unsqueeze(1).unwrap().mul(&sign).unwrap();
+    let out = Tensor::full([rows, columns], 7, DType::F16, &device).unwrap();
+    x.layer_norm_out(1, None, None, 1e-5, &out).unwrap();
+    for row in [0, rows - 2, rows - 1] {
+        let found = read(&out.select(0, row as isize).unwrap().to(DType::F32).unwrap());
+        assert!(found.chunks(2).all(|pair| pair == [1.0, -1.0]), "row {row}");
+    }
+}
+
+#[test]
+fn b_07_triangles_in_place_are_in_place() {
+    on_each(|device| {
+        let base = counted(&[3, 3], device).sub(1.0).unwrap();
+        base.t().unwrap().tril_(0).unwrap();
+        assert_eq!(read(&base), [0.0, 1.0, 2.0, 0.0, 4.0, 5.0, 0.0, 0.0, 8.0]);
+
+        let base = counted(&[2, 3, 2, 2], device);
+        base.permute([1, 0, 3, 2]).unwrap().tril_(0).unwrap();
+        let found = read(&base);
+        for (block, values) in found.chunks(4).enumerate() {
+            let p = (4 * block + 1) as f32;
+            assert_eq!(values, [p, p + 1.0, 0.0, p + 3.0]);
+        }
+
+        let ones = |shape: &[usize]| Tensor::ones(shape, DType::F32, device).unwrap();
+        assert_eq!(read(&ones(&[2, 3]).tril(-9).unwrap()), [0.0; 6]);
+        assert_eq!(read(&ones(&[2, 3]).triu(-5).unwrap()), [1.0; 6]);
+        assert_eq!(
+            read(&ones(&[3, 4]).tril(1).unwrap()),
+            [1.0, 1.0, 0.0, 0.0, 1.0, 1.0, 1.0, 0.0, 1.0, 1.0, 1.0, 1.0]
+        );
+        for shape in [[0, 3, 3], [2, 3, 0]] {
+            assert_eq!(**ones(&shape).tril_(0).unwrap().shape(), shape);
+        }
+    });
+}
+
+#[test]
+fn b_08_shifts_by_the_width_and_more() {
+    /// By the definition, in 128 bits.
+    fn shifted(value: i64, count: i64, dtype: DType, left: bool) -> i64 {
+        let bits = 8 * dtype.size_bytes() as i64;
+        let beyond = !(0..bits).contains(&count);
+        if !left {
+            return if beyond { value >> 63 } else { value >> count };
+        }
+        let wide = if beyond { 0 } else { i128::from(value) << count };
+        match dtype {
+            DType::U8 => i64::from(wide as u8),
+            DType::I32 => i64::from(wide as i32),
+            _ => wide as i64,
+        }
+    }
+    on_each(|device| {
+        for (dtype, value) in [(DType::U8, 200i64), (DType::I32, -12), (DType::I64, 3), (DType::I64, -3)] {
+            for count in [0i64, 1, 8, 31, 32, 40, 63, 64, 72, -1, -64] {
+                if dtype == DType::U8 && count < 0 {
+                    continue;
+                }
+                for left in [true, false] {
+                    let op =
+                        if left { Pointwise::bitwise_left_shift } else { Pointwise::bitwise_right_shift };
+                    let expected = vec![shifted(value, count, dtype, left); 11];
+                    let packed = Tensor::full([11], value, dtype, device).unwrap();
+                    let counts = Tensor::full([11], count, dtype, device).unwrap();
+                    let every_second = |x: &Tensor| {
+                        let wide = Tensor::zeros([22], dtype, device).unwrap();
+                        let view = wide.slice(0, 0, 22, 2).unwrap();
+                        view.copy_(x).unwrap();
+                        view
+                    };
+                    let apply = |x: &Tensor, y: raddle::Arg<'_>| {
+                        let found = raddle::pointwise(op, &[x.into(), y], &[]).unwrap();
+                        found.to(DType::I64).unwrap().to_vec::<i64>().unwrap()
+                    };
+                    let (strided, strided_counts) = (every_second(&packed), every_second(&counts));
+                    let what = format!("{dtype} {value} by {count}, left {left}");
+                    assert_eq!(apply(&packed, (&counts).into()), expected, "{what}");
+                    assert_eq!(apply(&strided, (&strided_counts).into()), expected, "{what}, strided");
+                    assert_eq!(apply(&packed, count.into()), expected, "{what}, a number");
+                    assert_eq!(apply(&strided, count.into()), expected, "{what}, strided, a number");
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn b_09_gradients_of_scattered_values_are_gathered() {
+    on_each(|device| {
+        let upstream = f32s(&[10.0, 20.0, 30.0, 40.0, 50.0], &[1, 5], device);
+        let index = |values: [i64; 3]| Tensor::from_slice(&values, [1, 3], device).unwrap();
+
+        let base = leaf(Tensor::zeros([1, 5], DType::F32, device).unwrap());
+        let values = leaf(f32s(&[1.0, 2.0, 3.0], &[1, 3], device));
+        let out = base.scatter_add(1, &index([4, 0, 4]), &values).unwrap();
+        assert_eq!(read(&out), [2.0, 0.0, 0.0, 0.0, 4.0]);
+        out.backward_with(&upstream).unwrap();
+        assert_eq!(read(&base.grad().unwrap()), [10.0, 20.0, 30.0, 40.0, 50.0]);
+        assert_eq!(read(&values.grad().unwrap()), [50.0, 10.0, 50.0]);
+
+        let base = leaf(Tensor::ones([1, 5], DType::F32, device).unwrap());
+        let values = leaf(f32s(&[1.0, 2.0, 3.0], &[1, 3], device));
+        let out = base.scatter(1, &index([4, 0, 2]), &values).unwrap();
+        assert_eq!(read(&out), [2.0, 1.0, 3.0, 1.0, 1.0]);
+        out.backward_with(&upstream).unwrap();
+        assert_eq!(read(&base.grad().unwrap()), [0.0, 20.0, 0.0, 40.0, 0.0]);
+        assert_eq!(read(&values.grad().unwrap()), [50.0, 10.0, 30.0]);
+
+        // Values that are a column of a matrix.
+        let matrix = leaf(f32s(&[1.0, 0.0, 0.0, 2.0, 0.0, 0.0, 3.0, 0.0, 0.0], &[3, 3], device));
+        let column = matrix.select(1, 0).unwrap().unsqueeze(0).unwrap();
+        let base = Tensor::zeros([1, 5], DType::F32, device).unwrap();
+        base.scatter_add(1, &index([4, 0, 4]), &column).unwrap().backward_with(&upstream).unwrap();
+        assert_eq!(read(&matrix.grad().unwrap()), [50.0, 0.0, 0.0, 10.0, 0.0, 0.0, 50.0, 0.0, 0.0]);
+    });
+}
+
+// ------------------------------------------------------------ streams, events, allocator
+
+fn stream(device: &Device) -> Stream {
+    Stream::from_pool(device, Priority::Normal).unwrap()
+}
+
+#[test]
+fn c_11_a_fitting_block_in_the_pool_is_found_when_memory_is_short() {
+    let device = Device::new("sim:11").unwrap();
+    device.set_memory_limit(24 << 20);
+    let (first, second) = (stream(&device), stream(&device));
+    for round in 0..20 {
+        let guard = first.enter();
+        let a = Tensor::full([4 << 20], round as f32, DType::F32, &device).unwrap();
+        drop(guard);
+        let guard = second.enter();
+        let read = a.slice(0, 0, 4 << 20, 1 << 16).unwrap().add(1.0).unwrap();
+        drop(guard);
+        device.record_stream(a.buffer(), second).unwrap();
+        drop(a);
+        // Fits only where `a` was, which is still being read.
+        let guard = first.enter();
+        let b = Tensor::full([15 << 18], -1.0, DType::F32, &device).unwrap();
+        drop(guard);
+        assert!(read.to_vec::<f32>().unwrap().iter().all(|&found| found == round as f32 + 1.0));
+        drop((b, read));
+    }
+    // What can't fit is an error once, and what fits comes after it.
+    let live = Tensor::ones([1 << 18], DType::F32, &device).unwrap();
+    assert!(Tensor::ones([8 << 20], DType::F32, &device).is_err());
+    let next = Tensor::ones([1 << 20], DType::F32, &device).unwrap();
+    drop((live, next));
+    assert!(device.close().unwrap());
+}
+
+#[test]
+fn c_12_a_buffer_that_another_stream_still_reads_is_not_given_out() {
+    for seed in 0..100u64 {
+        let device = Device::new(&format!("sim:{seed}")).unwrap();
+        let (main, sides) = (stream(&device), [stream(&device), stream(&device)]);
+        let sides = &sides[..1 + (seed % 2) as usize];
+        let guard = main.enter();
+        let a = Tensor::ones([3000], DType::F32, &device).unwrap();
+        let mut copies = Vec::new();
+        for side in sides {
+            side.wait_stream(main).unwrap();
+            // Sometimes the mark comes before the work, which it must cover all the same.
+            if seed % 3 == 0 {
+                device.record_stream(a.buffer(), *side).unwrap();
+            }
+            let _side = side.enter();
+            // The device is busy, and temporaries come and go inside of ops.
+            let busy = Tensor::ones([500], DType::F32, &device).unwrap();
+            (0..5).for_each(|_| _ = busy.exp_().unwrap());
+            copies.push(a.copy().unwrap());
+            if seed % 3 != 0 {
+                device.record_stream(a.buffer(), *side).unwrap();
+            }
+        }
+        drop(a);
+        let b = Tensor::full([3000], 2.0, DType::F32, &device).unwrap();
+        for copy in &copies {
+            assert!(read(copy).iter().all(|&value| value == 1.0), "seed {seed}");
+        }
+        assert!(read(&b).iter().all(|&value| value == 2.0), "seed {seed}");
+        drop((b, copies, guard));
+        assert!(device.close().unwrap(), "seed {seed}");
+    }
+}
+
+#[test]
+fn c_13_events_tell_the_truth() {
+    for seed in 0..30u64 {
+        let options = SimOptions { seed, slow_probability: 1.0, ..SimOptions::default() };
+        let device = Device::sim(options).unwrap();
+        let (work, other) = (stream(&device), stream(&device));
+        // Never recorded: not complete, and nobody waits for it.
+        let event = Box::new(Event::new());
+        assert!(!event.query());
+        other.wait_event(&event).unwrap();
+        event.synchronize().unwrap();
+        assert!(!event.query());
+        let x = Tensor::ones([64], DType::F32, &device).unwrap();
+        for round in 0..3 {
+            let guard = work.enter();
+            (0..20).for_each(|_| _ = x.mul_(1.0).unwrap());
+            event.record(work);
+            assert!(!event.query() || work.query(), "seed {seed}, round {round}");
+            drop(guard);
+            if round < 2 {
+                event.synchronize().unwrap();
+                assert!(event.query() && work.query(), "seed {seed}, round {round}");
+            }
+        }
+        // Dropped while another stream waits: the wait holds.
+        other.wait_event(&event).unwrap();
+        drop(event);
+        let guard = other.enter();
+        x.add_(1.0).unwrap();
+        drop(guard);
+        other.synchronize().unwrap();
+        assert!(work.query(), "seed {seed}");
+        assert_eq!(read(&x), [2.0; 64]);
+        drop(x);
+        assert!(device.close().unwrap());
+    }
+}
+
+#[test]
+fn c_14_fresh_streams_strand_no_memory() {
+    let device = Device::new("sim:14").unwrap();
+    let mut reserved = Vec::new();
+    for _ in 0..100 {
+        let _guard = stream(&device).enter();
+        drop(Tensor::ones([1 << 20], DType::F32, &device).unwrap());
+        device.synchronize().unwrap();
+        let stats = device.memory_stats();
+        assert_eq!(stats.allocated_bytes, 0);
+        reserved.push(stats.reserved_bytes);
+    }
+    // One slab of the device, from which large blocks are cut.
+    assert!(reserved.iter().all(|&bytes| bytes == reserved[0] && bytes <= 32 << 20), "{reserved:?}");
+    device.empty_cache();
+    assert_eq!(device.memory_stats().reserved_bytes, 0);
+    // Made on one stream, marked and dropped while another is current.
+    let (first, second) = (stream(&device), stream(&device));
+    let mut most = 0;
+    for round in 0..1000 {
+        let guard = first.enter();
+        let x = Tensor::zeros([1 << 12], DType::F32, &device).unwrap();
+        drop(guard);
+        let _guard = second.enter();
+        device.record_stream(x.buffer(), second).unwrap();
+        drop(x);
+        if round == 100 {
+            most = device.memory_stats().reserved_bytes;
+        }
+    }
+    assert!(device.memory_stats().reserved_bytes <= most.max(4 << 20));
+    assert!(device.close().unwrap());
+}
+
+// ------------------------------------------------------------ threads, exit
+
+#[test]
+fn d_16_buffers_may_outlive_handles_and_die_anywhere() {
+    let before = {
+        let device = Device::new("sim:16").unwrap();
+        // The handle goes first.
+        let x = Tensor::ones([10], DType::F32, &device).unwrap();
+        let sum = x.add(1.0).unwrap();
+        // On a thread that has never used a device.
+        thread::spawn(move || drop(x)).join().unwrap();
+        sum
+    };
+    assert_eq!(read(&before), [2.0; 10]);
+    let device = before.device();
+    // While another device is in use.
+    let cpu = Device::new("cpu").unwrap();
+    let there = Tensor::ones([10], DType::F32, &cpu).unwrap();
+    assert_eq!(read(&before.mul(2.0).unwrap()), [4.0; 10]);
+    drop(before);
+    assert_eq!(read(&there), [1.0; 10]);
+    // While a panic unwinds.
+    let unwound = thread::spawn(move || {
+        let _held = Tensor::ones([10], DType::F32, &device).unwrap();
+        panic!("on purpose");
+    });
+    assert!(unwound.join().is_err());
+    // 8 threads swap what they make.
+    thread::scope(|scope| {
+        let (senders, receivers): (Vec<_>, Vec<_>) = (0..8).map(|_| mpsc::channel::<Tensor>()).unzip();
+        let mut threads = Vec::new();
+        for (number, receiver) in receivers.into_iter().enumerate() {
+            let (to, device) = (senders[(number + 1) % 8].clone(), cpu);
+            threads.push(scope.spawn(move || {
+                for round in 0..2000 {
+                    to.send(Tensor::empty([1 + round % 100], DType::F32, &device).unwrap()).unwrap();
+                    if round % 3 == 0 {
+                        drop(receiver.try_recv());
+                    }
+                }
+                drop(to);
+                receiver.into_iter().for_each(drop);
+            }));
+        }
+        drop(senders);
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+    });
+    let sim = raddle::Device::from(device);
+    assert!(sim.close().unwrap(), "everything was given back");
+}
+
+// ------------------------------------------------------------ random
+
+#[test]
+fn e_18_integers_are_drawn_as_integers() {
+    on_each(|device| {
+        let drawn = |low: i64, high: i64, count: usize| {
+            Tensor::randint(low, high, [count], DType::I64, device, &Generator::new(18))
+                .unwrap()
+                .to_vec::<i64>()
+                .unwrap()
+        };
+        let set: HashSet<i64> = drawn(1 << 24, (1 << 24) + 3, 10_000).into_iter().collect();
+        assert_eq!(set, HashSet::from([16_777_216, 16_777_217, 16_777_218]));
+        let top = i64::MAX - 5;
+        assert!(drawn(top, i64::MAX, 1000).iter().all(|&value| (top..i64::MAX).contains(&value)));
+        for (low, high) in [(5, 5), (5, 4)] {
+            assert!(Tensor::randint(low, high, [1], DType::I64, device, None).is_err());
+        }
+    });
+}
+
+#[test]
+fn e_19_views_are_filled_whole_and_their_gaps_stay() {
+    on_each(|device| {
+        let x = Tensor::full([4, 7, 3], -7, DType::F32, device).unwrap();
+        x.slice(1, 1, 7, 3).unwrap().uniform_(0.0, 1.0, &Generator::new(19)).unwrap();
+        let found = read(&x);
+        let inside: HashSet<u32> =
+            found.iter().filter(|value| (0.0..1.0).contains(*value)).map(|value| value.to_bits()).collect();
+        assert_eq!((inside.len(), found.iter().filter(|&&value| value == -7.0).count()), (24, 60));
+        for count in [1, 3, 7, 1001] {
+            let storage = Tensor::full([count + 2], -7, DType::F32, device).unwrap();
+            storage.narrow(0, 1, count).unwrap().normal_(0.0, 1.0, &Generator::new(20)).unwrap();
+            let found = read(&storage);
+            assert!(
+                found[0] == -7.0 && found[count + 1] == -7.0 && found[1..=count].iter().all(|&v| v != 0.0)
+            );
+            let mean = found[1..=count].iter().sum::<f32>() / count as f32;
+            assert!(count < 1000 || mean.abs() <= 0.15, "{mean}");
+        }
+    });
+}
+
+#[test]
+fn e_20_a_shared_generator_repeats_nothing() {
+    let draw = |device: &Device, generator: Option<&Generator>| {
+        Tensor::randint(i64::MIN, i64::MAX, [256], DType::I64, device, generator)
+            .unwrap()
+            .to_vec::<i64>()
+            .unwrap()
+    };
+    let device = Device::new("cpu").unwrap();
+    let collect = |on_streams: bool| {
+        thread::scope(|scope| {
+            let body = || {
+                let _guard = on_streams.then(|| stream(&device).enter());
+                (0..200).flat_map(|_| draw(&device, None)).collect::<Vec<_>>()
+            };
+            let threads: Vec<_> = (0..8).map(|_| scope.spawn(body)).collect();
+            threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect::<HashSet<_>>()
+        })
+    };
+    assert_eq!(collect(false).len(), 8 * 200 * 256);
+    assert_eq!(collect(true).len(), 8 * 200 * 256);
+    // A seed is kept, whoever draws for the first time meanwhile.
+    thread::scope(|scope| {
+        for _ in 0..6 {
+            scope.spawn(|| draw(&device, None));
+        }
+        manual_seed(10);
+    });
+    manual_seed(10);
+    assert_eq!(draw(&device, None), draw(&device, Some(&Generator::new(10))));
+    let own: HashSet<Vec<i64>> = thread::scope(|scope| {
+        let threads: Vec<_> =
+            (0..8).map(|_| scope.spawn(|| draw(&device, Some(&Generator::new(5))))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    assert_eq!(own.len(), 1);
+}
+
+// ------------------------------------------------------------ files
+
+#[test]
+fn f_25_broken_files_are_refused() {
+    let device = Device::new("cpu").unwrap();
+    let folder = std::env::temp_dir().join(format!("raddle-cases-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let file = |shape: &str, offsets: &str, data: usize| {
+        let header = format!(r#"{{"a":{{"dtype":"F32","shape":{shape},"data_offsets":{offsets}}}}}"#);
+        [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), &vec![0; data]].concat()
+    };
+    let two = |first: &str, second: &str, data: usize| {
+        let entry = |name: &str, offsets: &str| {
+            format!(r#""{name}":{{"dtype":"F32","shape":[2],"data_offsets":{offsets}}}"#)
+        };
+        let header = format!("{{{},{}}}", entry("a", first), entry("b", second));
+        [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), &vec![0; data]].concat()
+    };
+    let length = |length: u64| [&length.to_le_bytes()[..], b"{}"].concat();
+    let broken = [
+        ("a product that wraps to 0", file("[2147483648,8589934592]", "[0,0]", 0)),
+        ("a product that wraps to 2", file("[6148914691236517206,3]", "[0,8]", 8)),
+        ("bytes that wrap", file("[4611686018427387904]", "[0,0]", 0)),
+        ("negative sizes", file("[-2,-2]", "[0,16]", 16)),
+        ("too little data", file("[128,128]", "[0,16]", 16)),
+        ("offsets in reverse", file("[4]", "[16,0]", 16)),
+        (
+            "offsets near the end of all numbers",
+            file("[4]", "[18446744073709551600,18446744073709551615]", 16),
+        ),
+        ("overlap", two("[0,8]", "[4,12]", 12)),
+        ("a gap", two("[0,8]", "[12,20]", 20)),
+        ("trailing bytes", file("[2]", "[0,8]", 16)),
+        ("a header of 2^64 - 1 bytes", length(u64::MAX)),
+        ("a header of 2^63 bytes", length(1 << 63)),
+        ("a header longer than the file", length(3)),
+        ("seven bytes", vec![0; 7]),
+        ("nothing", Vec::new()),
+    ];
+    for (number, (what, bytes)) in broken.iter().enumerate() {
+        let path = folder.join(format!("{number}.safetensors"));
+        std::fs::write(&path, bytes).unwrap();
+        let before = device.memory_stats().allocations;
+        let error = nn::checkpoint::load(&path, &device).expect_err(what).to_string();
+        assert!(error.contains(&format!("{number}.safetensors")), "{what}: {error}");
+        assert!(device.memory_stats().allocations <= before + 16, "{what}: nothing large is allocated");
+    }
+    let good = folder.join("good.safetensors");
+    std::fs::write(&good, file("[2]", "[0,8]", 8)).unwrap();
+    assert_eq!(read(&nn::checkpoint::load(&good, &device).unwrap()[0].1), [0.0, 0.0]);
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+// ------------------------------------------------------------ transfers
+
+#[test]
+fn g_29_uploads_keep_their_sources() {
+    for seed in 0..50u64 {
+        let options = SimOptions { seed, slow_probability: 0.5, ..SimOptions::default() };
+        let device = Device::sim(options).unwrap();
+        let _guard = stream(&device).enter();
+        let busy = Tensor::ones([300], DType::F32, &device).unwrap();
+        (0..5).for_each(|_| _ = busy.exp_().unwrap());
+        let d = Tensor::zeros([5000], DType::F32, &device).unwrap();
+        let upload = |value: f32| {
+            let source = vec![value; 5000];
+            let bytes: Vec<u8> = source.iter().flat_map(|value| value.to_ne_bytes()).collect();
+            device.upload(d.buffer(), 0, &bytes).unwrap();
+            // The source is gone, and its memory is used again.
+        };
+        upload(1.0);
+        let e = d.copy().unwrap();
+        upload(2.0);
+        let noise = vec![9.0f32; 5000];
+        let dropped_early = seed % 2 == 1;
+        let last = (!dropped_early).then(|| read(&d));
+        drop(d);
+        assert!(read(&e).iter().all(|&value| value == 1.0), "seed {seed}");
+        assert!(last.is_none_or(|last| last.iter().all(|&value| value == 2.0)), "seed {seed}");
+        assert_eq!(noise[17], 9.0);
+        drop((e, busy));
+        assert!(device.close().unwrap(), "seed {seed}");
+    }
+}
