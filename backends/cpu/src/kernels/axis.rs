@@ -6,10 +6,11 @@
 //! dtype of computation instead of once for each combination of dtype and layout. Lines across the memory order are
 //! copied several at once, so that each cache line is fetched once.
 
+use super::block;
 use super::element::{Compute, Source, by_dtype};
 use super::level::Level;
 use super::loops::by_size;
-use super::{block, view};
+use super::view;
 use crate::threads::Threads;
 use raddle_base::{DType, Dims, Layout};
 use raddle_hal::View;
@@ -392,6 +393,32 @@ pub unsafe fn transpose<A: Compute>(
     }
 }
 
+/// Four columns of eight rows that are `stride` elements apart, as four registers.
+///
+/// # Safety
+/// - The elements are in live memory that nobody writes meanwhile.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+#[inline]
+pub unsafe fn turn(from: *const f32, stride: usize) -> [std::arch::x86_64::__m256; 4] {
+    use std::arch::x86_64::*;
+    // Rows l and l + 4 share a register: two rounds of shuffles inside of its halves then transpose all.
+    let pair = |line: usize| {
+        let (low, high) = (from.wrapping_add(line * stride), from.wrapping_add((line + 4) * stride));
+        // SAFETY: the caller's bullet.
+        unsafe { _mm256_insertf128_ps::<1>(_mm256_castps128_ps256(_mm_loadu_ps(low)), _mm_loadu_ps(high)) }
+    };
+    let (a, b, c, d) = (pair(0), pair(1), pair(2), pair(3));
+    let (ab_low, ab_high) = (_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b));
+    let (cd_low, cd_high) = (_mm256_unpacklo_ps(c, d), _mm256_unpackhi_ps(c, d));
+    [
+        _mm256_shuffle_ps::<0x44>(ab_low, cd_low),
+        _mm256_shuffle_ps::<0xee>(ab_low, cd_low),
+        _mm256_shuffle_ps::<0x44>(ab_high, cd_high),
+        _mm256_shuffle_ps::<0xee>(ab_high, cd_high),
+    ]
+}
+
 /// [`transpose`] of words of four bytes, eight rows at a time in registers.
 ///
 /// # Safety
@@ -406,27 +433,16 @@ unsafe fn transpose_words(
     rows: usize,
     columns: usize,
 ) {
-    use std::arch::x86_64::*;
     let (whole_rows, whole_columns) = (rows / 8 * 8, columns / 4 * 4);
     for i in (0..whole_rows).step_by(8) {
         for j in (0..whole_columns).step_by(4) {
             let from = from.wrapping_add(i * from_stride + j);
             let to = to.wrapping_add(j * to_stride + i);
-            // Rows l and l + 4 share a register: two rounds of shuffles inside of its halves then transpose all.
             // SAFETY: four elements of eight rows are read, eight of four rows written.
             unsafe {
-                let pair = |line: usize| {
-                    let low = _mm_loadu_ps(from.wrapping_add(line * from_stride));
-                    let high = _mm_loadu_ps(from.wrapping_add((line + 4) * from_stride));
-                    _mm256_insertf128_ps::<1>(_mm256_castps128_ps256(low), high)
-                };
-                let (a, b, c, d) = (pair(0), pair(1), pair(2), pair(3));
-                let (ab_low, ab_high) = (_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b));
-                let (cd_low, cd_high) = (_mm256_unpacklo_ps(c, d), _mm256_unpackhi_ps(c, d));
-                _mm256_storeu_ps(to, _mm256_shuffle_ps::<0x44>(ab_low, cd_low));
-                _mm256_storeu_ps(to.wrapping_add(to_stride), _mm256_shuffle_ps::<0xee>(ab_low, cd_low));
-                _mm256_storeu_ps(to.wrapping_add(2 * to_stride), _mm256_shuffle_ps::<0x44>(ab_high, cd_high));
-                _mm256_storeu_ps(to.wrapping_add(3 * to_stride), _mm256_shuffle_ps::<0xee>(ab_high, cd_high));
+                for (column, row) in turn(from, from_stride).into_iter().enumerate() {
+                    std::arch::x86_64::_mm256_storeu_ps(to.wrapping_add(column * to_stride), row);
+                }
             }
         }
     }

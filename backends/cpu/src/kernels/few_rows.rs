@@ -6,6 +6,8 @@
 //! of each of up to three left rows: 12 sums in 16 registers, enough to hide the latency of a multiply-add. (Written with
 //! vectors by name: of plain arrays the compiler makes shuffles and spills.)
 
+#[cfg(target_arch = "x86_64")]
+use super::axis::turn;
 use super::axis::{scratch, transpose};
 use super::element::Real;
 use super::level::Level;
@@ -108,11 +110,20 @@ pub trait Wide: Real {
     /// # Safety
     /// - The matrices are in live memory, nobody writes `a` and `b`, nobody else uses `to`.
     unsafe fn few_rows(arguments: Arguments<Self>);
+    /// Makes as many columns as a quicker way can; what is returned is left.
+    ///
+    /// # Safety
+    /// - As of [`Wide::few_rows`].
+    unsafe fn stream(arguments: Arguments<Self>) -> Arguments<Self>;
 }
 
 macro_rules! wide {
-    ($($t:ident $v3:ident $v4:ident),*) => { $(
+    ($($t:ident $v3:ident $v4:ident $stream:path),*) => { $(
         impl Wide for $t {
+            unsafe fn stream(arguments: Arguments<$t>) -> Arguments<$t> {
+                // SAFETY: the caller's bullets.
+                unsafe { $stream(arguments) }
+            }
             unsafe fn few_rows(arguments: Arguments<$t>) {
                 #[cfg(target_arch = "x86_64")]
                 #[target_feature(enable = "avx2,fma")]
@@ -126,6 +137,8 @@ macro_rules! wide {
                     // SAFETY: the caller's bullets; the machine has the vector.
                     unsafe { run::<$t, std::arch::x86_64::$v4>(arguments, memory) }
                 }
+                // SAFETY: the caller's bullets.
+                let arguments = unsafe { <$t>::stream(arguments) };
                 let (m, _, k) = arguments.0;
                 scratch(m * k + (PACKED.min(k) + m) * WIDTH_MAX, |memory| {
                     // SAFETY: the caller's bullets; the level is one of this machine.
@@ -143,7 +156,82 @@ macro_rules! wide {
         }
     )* };
 }
-wide!(f32 __m256 __m512, f64 __m256d __m512d);
+wide!(f32 __m256 __m512 stream, f64 __m256d __m512d leave);
+
+/// There is no quicker way.
+unsafe fn leave(arguments: Arguments<f64>) -> Arguments<f64> {
+    arguments
+}
+
+/// One or two rows times columns that lie along memory: each element is used so little that putting it down in a panel
+/// costs more than all else. Columns are transposed in registers and used there, 16 at a time.
+///
+/// # Safety
+/// - As of [`Wide::few_rows`].
+unsafe fn stream(((m, n, k), a, b, to, add): Arguments<f32>) -> Arguments<f32> {
+    #[cfg(target_arch = "x86_64")]
+    if m <= 2 && b.row == 1 && Level::best() != Level::Baseline {
+        let whole = n / 16 * 16;
+        // SAFETY: the caller's bullets; the machine has AVX2.
+        unsafe {
+            match m {
+                1 => stream_rows::<1>(((m, whole, k), a, b, to, add)),
+                _ => stream_rows::<2>(((m, whole, k), a, b, to, add)),
+            }
+        }
+        return ((m, n - whole, k), a, b.from(0, whole), to.from(0, whole), add);
+    }
+    ((m, n, k), a, b, to, add)
+}
+
+/// [`stream`] for `R` rows and a multiple of 16 columns.
+///
+/// # Safety
+/// - As there.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+unsafe fn stream_rows<const R: usize>(((_, n, k), a, b, to, add): Arguments<f32>) {
+    use std::arch::x86_64::*;
+    let whole = k / 4 * 4;
+    // SAFETY: the matrices are as the caller vouches, and no index is outside of them.
+    unsafe {
+        for first in (0..n).step_by(16) {
+            let mut sums = [[_mm256_setzero_ps(); 2]; R];
+            for p in (0..whole).step_by(4) {
+                for half in 0..2 {
+                    let lines = turn(b.at(p, first + half * 8), b.column);
+                    for (step, line) in lines.into_iter().enumerate() {
+                        for (row, sums) in sums.iter_mut().enumerate() {
+                            sums[half] =
+                                _mm256_fmadd_ps(line, _mm256_set1_ps(*a.at(row, p + step)), sums[half]);
+                        }
+                    }
+                }
+            }
+            for p in whole..k {
+                for half in 0..2 {
+                    let mut line = [0.0; 8];
+                    for (column, x) in line.iter_mut().enumerate() {
+                        *x = *b.at(p, first + half * 8 + column);
+                    }
+                    let line = _mm256_loadu_ps(line.as_ptr());
+                    for (row, sums) in sums.iter_mut().enumerate() {
+                        sums[half] = _mm256_fmadd_ps(line, _mm256_set1_ps(*a.at(row, p)), sums[half]);
+                    }
+                }
+            }
+            for (row, sums) in sums.iter().enumerate() {
+                let mut line = [0.0; 16];
+                _mm256_storeu_ps(line.as_mut_ptr(), sums[0]);
+                _mm256_storeu_ps(line.as_mut_ptr().wrapping_add(8), sums[1]);
+                for (column, sum) in line.into_iter().enumerate() {
+                    let to = to.at(row, first + column);
+                    *to = if add { *to + sum } else { sum };
+                }
+            }
+        }
+    }
+}
 
 /// Adds the product of `R` rows and a panel to sums, row after row of the panel.
 ///

@@ -15,7 +15,7 @@ use raddle_hal::{Kernel, KernelError, Operand, View};
 use raddle_op::ScatterMode;
 
 /// Elements that a part takes along the last merged axis.
-const CHUNK: usize = 512;
+const CHUNK: usize = 4096;
 /// Indices that are checked at a time.
 const CHECKED_COUNT: usize = 1024;
 
@@ -256,8 +256,9 @@ unsafe fn scatter<E: Copy + Send, P: Put<E>>(axis: usize, operands: [&View; 3], 
     let axes = super::axis::others(layouts[1].rank(), axis)
         .map(|other| (layouts[1].shape()[other], layouts.map(|layout| layout.strides()[other])));
     let (outer, width, steps) = split_last(Grid::new(axes));
-    // Lines along the axis never meet, whatever the indices are: the target doesn't overlap itself.
-    let chunk = CHUNK / 2;
+    // Lines along the axis never meet, whatever the indices are: the target doesn't overlap itself. How they are cut
+    // changes no result, so they are cut for this many threads.
+    let chunk = width.div_ceil(threads.0.max(1)).clamp(64, CHUNK);
     let chunks = width.div_ceil(chunk);
     let index = Line::new(operands[1], []);
     let target = Shared::new(view::start::<E>(operands[0]));

@@ -6,7 +6,7 @@
 
 use super::axis::{Grid, Line, Shared, for_each_line, for_each_range, multiversion, scratch};
 use super::element::{Real, by_real};
-use super::reduce::{BLOCK, Cascade, Deviations, Fold, LANES, Sum, fold_slice, halve};
+use super::reduce::{Cascade, Deviations, Fold, Sum, fold_slice, halve};
 use super::view;
 use crate::threads::Threads;
 use raddle_base::Layout;
@@ -14,6 +14,8 @@ use raddle_hal::{Kernel, KernelError, Operand, View};
 
 /// Rows that are summed one after the other before their sum is added to others.
 const ROWS: usize = 32;
+/// Elements of a row that are summed in lanes before the sums go to a [`Cascade`].
+const PART: usize = 1024;
 /// The most blocks of rows, each of which has sums of its own (a guess: enough for any number of cores).
 const BLOCK_COUNT_MAX: usize = 64;
 
@@ -112,44 +114,30 @@ struct Part<'a, A> {
     rstd: A,
 }
 
+/// Independent sums in a part of a row.
+const SUMS: usize = 16;
+
 multiversion! {
-/// Adds `dy · x̂` to `dweight` and `dy` to `dbias`, and returns Σ g and Σ g·x̂ with g = dy · weight, for at most
-/// [`BLOCK`] elements.
-fn add_part<A: Real>(part: &Part<A>, dweight: &mut [A], dbias: &mut [A]) -> (A, A) {
-    let count = part.x.len();
+/// Adds `dy · x̂` to `dweight`, `dy` to `dbias`, and g = dy · weight and g·x̂ to the sums; as many elements as are whole
+/// vectors of sums. (Sums are copied for each step: so the compiler keeps them in registers.)
+fn add_vectors<A: Real>(part: &Part<A>, dweight: &mut [A], dbias: &mut [A], sums: &mut [[A; SUMS]; 2]) {
     let Part { mean, rstd, .. } = *part;
-    let (dy, x, weight) = (&part.dy[..count], &part.x[..count], &part.weight[..count]);
-    let (dweight, dbias) = (&mut dweight[..count], &mut dbias[..count]);
-    let mut sums = ([A::ZERO; LANES], [A::ZERO; LANES]);
-    let whole = count / LANES * LANES;
-    for first in (0..whole).step_by(LANES) {
-        for lane in 0..LANES {
-            let i = first + lane;
-            let shape = (x[i] - mean) * rstd;
-            dweight[i] += dy[i] * shape;
-            dbias[i] += dy[i];
-            let g = dy[i] * weight[i];
-            sums.0[lane] += g;
-            sums.1[lane] += g * shape;
+    let [dy, x, weight] = [part.dy, part.x, part.weight].map(|slice| slice.as_chunks::<SUMS>().0);
+    let [dweight, dbias] = [dweight, dbias].map(|slice| slice.as_chunks_mut::<SUMS>().0);
+    let [mut plain, mut shaped]: [[A; SUMS]; 2] = *sums;
+    for ((((dy, x), weight), dweight), dbias) in dy.iter().zip(x).zip(weight).zip(dweight).zip(dbias) {
+        let (mut next_plain, mut next_shaped) = (plain, shaped);
+        for i in 0..SUMS {
+            let (dy, x, weight): (A, A, A) = (dy[i], x[i], weight[i]);
+            let shape = (x - mean) * rstd;
+            dweight[i] += dy * shape;
+            dbias[i] += dy;
+            next_plain[i] += dy * weight;
+            next_shaped[i] += dy * weight * shape;
         }
+        (plain, shaped) = (next_plain, next_shaped);
     }
-    if whole < count {
-        let mut last = ([A::ZERO; LANES], [A::ZERO; LANES]);
-        for i in whole..count {
-            let shape = (x[i] - mean) * rstd;
-            dweight[i] += dy[i] * shape;
-            dbias[i] += dy[i];
-            let g = dy[i] * weight[i];
-            last.0[i - whole] = g;
-            last.1[i - whole] = g * shape;
-        }
-        for lane in 0..LANES {
-            sums.0[lane] += last.0[lane];
-            sums.1[lane] += last.1[lane];
-        }
-    }
-    let add = |a, b| a + b;
-    (halve(sums.0, add), halve(sums.1, add))
+    *sums = [plain, shaped];
 }
 }
 
@@ -247,20 +235,31 @@ unsafe fn backward<A: Real>(
     });
 }
 
-/// As [`add_part`], for a whole row.
+/// Adds a row to `dweight` and `dbias`, and returns Σ g and Σ g·x̂.
 fn row_sums<A: Real>(row: &Part<A>, dweight: &mut [A], dbias: &mut [A]) -> (A, A)
 where
     Sum: Fold<A>,
 {
-    let mut sums = (Cascade::new::<Sum>(), Cascade::new::<Sum>());
-    for first in (0..row.x.len()).step_by(BLOCK) {
-        let of = first..row.x.len().min(first + BLOCK);
-        let Part { mean, rstd, .. } = *row;
+    let mut totals = (Cascade::new::<Sum>(), Cascade::new::<Sum>());
+    let Part { mean, rstd, .. } = *row;
+    for first in (0..row.x.len()).step_by(PART) {
+        let of = first..row.x.len().min(first + PART);
         let (dy, x, weight) = (&row.dy[of.clone()], &row.x[of.clone()], &row.weight[of.clone()]);
         let part = Part { dy, x, weight, mean, rstd };
-        let (a, b) = add_part(&part, &mut dweight[of.clone()], &mut dbias[of]);
-        sums.0.push::<Sum>(a);
-        sums.1.push::<Sum>(b);
+        let (dweight, dbias) = (&mut dweight[of.clone()], &mut dbias[of]);
+        let mut sums = [[A::ZERO; SUMS]; 2];
+        add_vectors(&part, dweight, dbias, &mut sums);
+        let whole = x.len() / SUMS * SUMS;
+        for i in whole..x.len() {
+            let shape = (x[i] - mean) * rstd;
+            dweight[i] += dy[i] * shape;
+            dbias[i] += dy[i];
+            sums[0][i - whole] += dy[i] * weight[i];
+            sums[1][i - whole] += dy[i] * weight[i] * shape;
+        }
+        let [mut plain, mut shaped] = sums;
+        totals.0.push::<Sum>(halve(&mut plain, Sum::combine));
+        totals.1.push::<Sum>(halve(&mut shaped, Sum::combine));
     }
-    (sums.0.finish::<Sum>(), sums.1.finish::<Sum>())
+    (totals.0.finish::<Sum>(), totals.1.finish::<Sum>())
 }

@@ -5,14 +5,16 @@
 //!
 //! 1. The reduced axes, in the order of the shape, are cut into an *inner* part (the last of them that have at least
 //!    [`BLOCK`] elements together) and an *outer* part.
-//! 2. Inner elements are cut into blocks of [`BLOCK`]. In a block element `i` goes to lane `i % LANES`, in order; the
-//!    lanes are then combined by halving ([`halve`]).
-//! 3. Blocks are combined in pairs, pairs of pairs, and so on ([`Cascade`]); so are the results of the inner part over
-//!    the outer one, again by blocks. The error of a sum grows with `BLOCK / LANES + log n`, not with `n`.
+//! 2. Inner elements are cut into pieces of [`PIECE`], these into blocks of [`BLOCK`]; what is past the last multiple of
+//!    [`LANES`] is a block of its own. In a block element `i` goes to lane `i % LANES`, in order. The lanes of the blocks
+//!    of a piece are combined in order, then the lanes of the piece by halving ([`halve`]).
+//! 3. Pieces are combined in pairs, pairs of pairs, and so on ([`Cascade`]); so are the results of the inner part over
+//!    the outer one, by pieces again. The error of a sum grows with `BLOCK / LANES + PIECE / BLOCK + log n`, not with `n`.
 //!
-//! Along memory a block is a few vectors and one horizontal step. Across memory ([`across`]) the same tree is built for
-//! many outputs at once, each step a whole row of them: the lanes are then visited in the order in which halving
-//! combines them, so that only a handful of rows of partial results live at any time, in the first-level cache.
+//! Along memory that is one vector addition for each vector of elements, and one horizontal step for each piece. Across
+//! memory ([`across`]) the same tree is built for many outputs at once, each step a whole row of them: the lanes are then
+//! visited in the order in which halving combines them, so that only a handful of rows of partial results live at any
+//! time, in the first-level cache.
 
 use super::axis::{Grid, Line, Shared, for_each_range, multiversion, scratch};
 use super::element::{Compute, Truth, by_compute, by_dtype};
@@ -27,8 +29,7 @@ use std::ops::Range;
 pub const LANES: usize = 32;
 /// Elements of a block.
 pub const BLOCK: usize = 512;
-/// Elements that one thread takes at a time where a single result has more: a power of two of blocks, so that a piece
-/// is a whole subtree.
+/// Elements of a piece: what one thread takes at least where a single result has more.
 const PIECE: usize = 32 * BLOCK;
 /// Bytes of a row of partial results in [`across`]: a dozen such rows fit the first-level cache.
 const ROW_BYTES: usize = 2048;
@@ -221,49 +222,60 @@ impl<A: Copy> Cascade<A> {
     }
 }
 
-/// Combines lanes by halving: `l` with `l + 16`, then with `l + 8`, …. By value, so that all of it stays in registers.
-#[inline(always)]
-pub fn halve<A: Copy>(lanes: [A; LANES], combine: impl Fn(A, A) -> A) -> A {
-    let lanes: [A; 16] = std::array::from_fn(|lane| combine(lanes[lane], lanes[lane + 16]));
-    let lanes: [A; 8] = std::array::from_fn(|lane| combine(lanes[lane], lanes[lane + 8]));
-    let lanes: [A; 4] = std::array::from_fn(|lane| combine(lanes[lane], lanes[lane + 4]));
-    combine(combine(lanes[0], lanes[2]), combine(lanes[1], lanes[3]))
-}
-
-/// Combines at most [`BLOCK`] elements.
-#[inline(always)]
-fn block<A: Copy, F: Fold<A>>(elements: &[A], mean: A) -> A {
-    let mut lanes = [F::IDENTITY; LANES];
-    let (vectors, tail) = elements.as_chunks::<LANES>();
-    for vector in vectors {
-        for lane in 0..LANES {
-            lanes[lane] = F::combine(lanes[lane], F::map(vector[lane], mean));
-        }
-    }
-    if !tail.is_empty() {
-        let mut last = [F::IDENTITY; LANES];
-        for (last, &element) in last.iter_mut().zip(tail) {
-            *last = F::map(element, mean);
-        }
-        for lane in 0..LANES {
-            lanes[lane] = F::combine(lanes[lane], last[lane]);
-        }
-    }
-    halve(lanes, F::combine)
-}
-
 multiversion! {
+/// Combines vectors lane by lane, and the result into `totals`. (A function of its own that goes through memory at its
+/// ends: next to code that mixes lanes the compiler would make shuffles of it.)
+fn add_block<A: Compute, F: Fold<A>>(totals: &mut [A; LANES], vectors: &[[A; LANES]], mean: A) {
+    let mut lanes = [F::IDENTITY; LANES];
+    for vector in vectors {
+        let mut next = lanes;
+        for (lane, &x) in next.iter_mut().zip(vector) {
+            *lane = F::combine(*lane, F::map(x, mean));
+        }
+        lanes = next;
+    }
+    for (total, lane) in totals.iter_mut().zip(lanes) {
+        *total = F::combine(*total, lane);
+    }
+}
+}
+
+/// Combines lanes by halving: `l` of 32 with `l + 16`, then with `l + 8`, …. There are a power of two of them.
+#[inline(always)]
+pub fn halve<A: Copy>(mut lanes: &mut [A], combine: impl Fn(A, A) -> A) -> A {
+    while lanes.len() > 1 {
+        let (low, high) = lanes.split_at_mut(lanes.len() / 2);
+        for (low, high) in low.iter_mut().zip(high) {
+            *low = combine(*low, *high);
+        }
+        lanes = low;
+    }
+    lanes[0]
+}
+
+/// Combines at most [`PIECE`] elements.
+fn piece<A: Compute, F: Fold<A>>(elements: &[A], mean: A) -> A {
+    let mut totals = [F::IDENTITY; LANES];
+    let (vectors, tail) = elements.as_chunks::<LANES>();
+    for block in vectors.chunks(BLOCK / LANES) {
+        add_block::<A, F>(&mut totals, block, mean);
+    }
+    for (total, &x) in totals.iter_mut().zip(tail) {
+        *total = F::combine(*total, F::map(x, mean));
+    }
+    halve(&mut totals, F::combine)
+}
+
 /// Combines a slice in the order of this module. `mean` is for folds that need one.
 pub fn fold_slice<A: Compute, F: Fold<A>>(elements: &[A], mean: A) -> A {
-    if elements.len() <= BLOCK {
-        return block::<A, F>(elements, mean);
+    if elements.len() <= PIECE {
+        return piece::<A, F>(elements, mean);
     }
     let mut cascade = Cascade::new::<F>();
-    for part in elements.chunks(BLOCK) {
-        cascade.push::<F>(block::<A, F>(part, mean));
+    for part in elements.chunks(PIECE) {
+        cascade.push::<F>(piece::<A, F>(part, mean));
     }
     cascade.finish::<F>()
-}
 }
 
 multiversion! {
@@ -332,8 +344,8 @@ struct RowCascade<'a, A> {
 }
 
 impl RowCascade<'_, ()> {
-    /// Digits enough for a piece: its lanes and its blocks.
-    const DEPTH: usize = (PIECE / BLOCK * LANES).ilog2() as usize + 1;
+    /// Digits enough for the lanes of a piece.
+    const DEPTH: usize = LANES.ilog2() as usize + 1;
 }
 
 impl<A: Compute> RowCascade<'_, A> {
@@ -497,7 +509,7 @@ unsafe fn along<A: Compute, F: Fold<A>>(plan: &Plan, sink: &Sink<A>, means: &[A]
     let Plan { items, inner, piece_count, .. } = plan;
     let cost = inner.count.min(PIECE);
     for_each_range(threads, items.count() * piece_count, cost, |range| {
-        scratch::<A, _>(BLOCK, |staged| {
+        scratch::<A, _>(inner.count.min(PIECE), |staged| {
             for unit in range {
                 let (item, piece) = (unit / piece_count, unit % piece_count);
                 let offsets = items.at(item);
@@ -507,15 +519,10 @@ unsafe fn along<A: Compute, F: Fold<A>>(plan: &Plan, sink: &Sink<A>, means: &[A]
                     // SAFETY: the line is in the input.
                     fold_slice::<A, F>(unsafe { inner.slice(offsets[INPUT], elements) }, mean)
                 } else {
-                    let mut cascade = Cascade::new::<F>();
-                    for first in elements.clone().step_by(BLOCK) {
-                        let part = first..elements.end.min(first + BLOCK);
-                        let staged = &mut staged[..part.len()];
-                        // SAFETY: the line is in the input.
-                        unsafe { inner.load(offsets[INPUT], part, staged) };
-                        cascade.push::<F>(fold_slice::<A, F>(staged, mean));
-                    }
-                    cascade.finish::<F>()
+                    let staged = &mut staged[..elements.len()];
+                    // SAFETY: the line is in the input.
+                    unsafe { inner.load(offsets[INPUT], elements, staged) };
+                    fold_slice::<A, F>(staged, mean)
                 };
                 // SAFETY: each unit has a place of its own.
                 unsafe { sink.put::<F>(offsets, None, piece, &[value]) };
@@ -548,7 +555,7 @@ unsafe fn across<A: Compute, F: Fold<A>>(
     let cost = inner.count.min(PIECE) * width_max;
     for_each_range(threads, rest.count() * chunk_count * piece_count, cost, |range| {
         let depth = RowCascade::<()>::DEPTH + 1;
-        scratch::<A, _>((depth + 8 + 1) * width_max, |memory| {
+        scratch::<A, _>((depth + 1 + 1 + 8) * width_max, |memory| {
             let (rows, staged) = memory.split_at_mut(depth * width_max);
             let (row_means, staged) = staged.split_at_mut(width_max);
             for unit in range {
@@ -570,11 +577,8 @@ unsafe fn across<A: Compute, F: Fold<A>>(
                 let source = Row { inner, start: offsets[INPUT], stride: stride(INPUT), width };
                 let mut cascade =
                     RowCascade { rows: &mut *rows, width, present: Default::default(), count: 0 };
-                for first in elements.clone().step_by(BLOCK) {
-                    let block = first..elements.end.min(first + BLOCK);
-                    // SAFETY: the rows are in the input.
-                    unsafe { push_block::<A, F>(&mut cascade, &source, block, row_means, staged) };
-                }
+                // SAFETY: the rows are in the input.
+                unsafe { push_piece::<A, F>(&mut cascade, &source, elements, row_means, staged) };
                 cascade.finish::<F>();
                 // SAFETY: each unit has places of its own.
                 unsafe { sink.put::<F>(offsets, Some(axis), piece, cascade.work()) };
@@ -611,46 +615,70 @@ impl Row<'_> {
     }
 }
 
-/// Pushes a block of rows, lane by lane in the order in which halving combines them.
+/// Pushes a piece of rows, lane by lane in the order in which halving combines them.
 ///
 /// # Safety
-/// - The rows are in live memory that nobody writes meanwhile.
-unsafe fn push_block<A: Compute, F: Fold<A>>(
+/// - The rows are in live memory that nobody writes meanwhile; `staged` has room for nine of them.
+unsafe fn push_piece<A: Compute, F: Fold<A>>(
     cascade: &mut RowCascade<A>,
     source: &Row,
-    block: Range<usize>,
+    elements: Range<usize>,
     means: &[A],
     staged: &mut [A],
 ) {
-    let width = source.width;
-    let bits = LANES.ilog2();
+    let (lane_of_block, staged) = staged.split_at_mut(source.width);
+    let whole = elements.start + elements.len() / LANES * LANES;
     for turn in 0..LANES {
-        let lane = (turn as u32).reverse_bits() as usize >> (u32::BITS - bits);
-        if means.is_empty() && block.len() == BLOCK {
-            for half in 0..BLOCK / LANES / 8 {
-                let mut rest = &mut *staged;
-                let rows: [&[A]; 8] = std::array::from_fn(|step| {
-                    let (own, others) = std::mem::take(&mut rest).split_at_mut(width);
-                    rest = others;
-                    // SAFETY: the caller's bullet.
-                    unsafe { source.read(block.start + (half * 8 + step) * LANES + lane, own) }
-                });
-                eight_rows::<A, F>(cascade.work(), &rows, half == 0);
-            }
-            cascade.push::<F>(true);
-            continue;
-        }
+        let lane = (turn as u32).reverse_bits() as usize >> (u32::BITS - LANES.ilog2());
+        let blocks =
+            (elements.start..whole).step_by(BLOCK).map(|first| first + lane..whole.min(first + BLOCK));
+        let last = (whole + lane < elements.end).then_some(whole + lane..elements.end);
         let mut present = false;
-        for element in (block.start + lane..block.end).step_by(LANES) {
+        for rows in blocks.chain(last) {
+            let to = if present { &mut *lane_of_block } else { cascade.work() };
             // SAFETY: the caller's bullet.
-            let row = unsafe { source.read(element, staged) };
-            match present {
-                false => start_row::<A, F>(cascade.work(), row, means),
-                true => add_row::<A, F>(cascade.work(), row, means),
+            unsafe { fold_rows::<A, F>(to, source, rows, means, staged) };
+            if present {
+                add_row::<A, Mapped<F>>(cascade.work(), lane_of_block, &[]);
             }
             present = true;
         }
         cascade.push::<F>(present);
+    }
+}
+
+/// Combines every [`LANES`]th row, in order.
+///
+/// # Safety
+/// - As of [`push_piece`].
+unsafe fn fold_rows<A: Compute, F: Fold<A>>(
+    to: &mut [A],
+    source: &Row,
+    elements: Range<usize>,
+    means: &[A],
+    staged: &mut [A],
+) {
+    let count = elements.len().div_ceil(LANES);
+    let mut step = 0;
+    let element = |step: usize| elements.start + step * LANES;
+    while means.is_empty() && step + 8 <= count {
+        let mut rest = &mut *staged;
+        let rows: [&[A]; 8] = std::array::from_fn(|index| {
+            let (own, others) = std::mem::take(&mut rest).split_at_mut(source.width);
+            rest = others;
+            // SAFETY: the caller's bullet.
+            unsafe { source.read(element(step + index), own) }
+        });
+        eight_rows::<A, F>(to, &rows, step == 0);
+        step += 8;
+    }
+    for step in step..count {
+        // SAFETY: the caller's bullet.
+        let row = unsafe { source.read(element(step), staged) };
+        match step {
+            0 => start_row::<A, F>(to, row, means),
+            _ => add_row::<A, F>(to, row, means),
+        }
     }
 }
 
@@ -667,12 +695,12 @@ unsafe fn combine_partials<A: Compute, F: Fold<A>>(
     let Plan { outer_count, piece_count, .. } = *plan;
     let each = outer_count * piece_count;
     for_each_range(threads, kept.count(), each, |range| {
-        scratch::<A, _>(BLOCK, |items| {
+        scratch::<A, _>(outer_count.min(PIECE), |items| {
             for position in range {
                 // SAFETY: the partial results of an output are read by nobody else.
                 let partials = unsafe { sink.partials.slice(position * each, each) };
                 let mut outer = Cascade::new::<F>();
-                for part in partials.chunks(BLOCK * piece_count) {
+                for part in partials.chunks(PIECE * piece_count) {
                     let items = &mut items[..part.len() / piece_count];
                     for (item, pieces) in items.iter_mut().zip(part.chunks(piece_count)) {
                         let mut cascade = Cascade::new::<F>();

@@ -145,27 +145,29 @@ fn add<A: Real>(to: &mut [A], from: &[A]) {
 }
 
 multiversion! {
-/// Σ a·b, in lanes by the index.
+/// Adds products to lanes. (They are copied for each step: so the compiler keeps them in registers.)
+fn add_products<A: Real>(lanes: &mut [A; LANES], a: &[[A; LANES]], b: &[[A; LANES]]) {
+    let mut sums = *lanes;
+    for (a, b) in a.iter().zip(b) {
+        let mut next = sums;
+        for ((sum, a), b) in next.iter_mut().zip(a).zip(b) {
+            *sum = a.mul_add(*b, *sum);
+        }
+        sums = next;
+    }
+    *lanes = sums;
+}
+}
+
+/// Σ a·b: element `i` goes to lane `i % LANES`, in order.
 fn dot<A: Real>(a: &[A], b: &[A]) -> A {
     let mut lanes = [A::ZERO; LANES];
-    let (a_vectors, a_tail) = a.as_chunks::<LANES>();
-    let (b_vectors, b_tail) = b.as_chunks::<LANES>();
-    for (a, b) in a_vectors.iter().zip(b_vectors) {
-        for lane in 0..LANES {
-            lanes[lane] = a[lane].mul_add(b[lane], lanes[lane]);
-        }
+    let ((a, a_tail), (b, b_tail)) = (a.as_chunks(), b.as_chunks());
+    add_products(&mut lanes, a, b);
+    for ((lane, a), b) in lanes.iter_mut().zip(a_tail).zip(b_tail) {
+        *lane += *a * *b;
     }
-    if !a_tail.is_empty() {
-        let mut last = [A::ZERO; LANES];
-        for ((last, a), b) in last.iter_mut().zip(a_tail).zip(b_tail) {
-            *last = *a * *b;
-        }
-        for lane in 0..LANES {
-            lanes[lane] += last[lane];
-        }
-    }
-    halve(lanes, |a, b| a + b)
-}
+    halve(&mut lanes, |a, b| a + b)
 }
 
 /// # Safety
