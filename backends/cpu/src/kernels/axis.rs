@@ -16,7 +16,7 @@ use raddle_base::{DType, Dims, Layout};
 use raddle_hal::View;
 use std::{cell::RefCell, ops::Range};
 
-/// Makes a function of a body that is compiled for each [`Level`](super::level::Level) and run at the machine's best.
+/// Makes a function of a body that is compiled for each [`Level`] and run at the machine's best.
 /// (Unlike `leveled!` it makes safe functions, and takes type parameters that no argument names.)
 macro_rules! multiversion {
     ($(#[$meta:meta])* $vis:vis fn $name:ident<$($g:ident $(: $b0:path)?),*>($($arg:ident: $t:ty),* $(,)?) $(-> $r:ty)? $body:block) => {

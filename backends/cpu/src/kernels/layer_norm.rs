@@ -6,7 +6,7 @@
 
 use super::axis::{Grid, Line, Shared, for_each_line, for_each_range, multiversion, scratch};
 use super::element::{Real, by_real};
-use super::reduce::{Cascade, Deviations, Fold, Sum, fold_slice, halve};
+use super::fold::{Cascade, Deviations, Fold, Sum, fold_slice, halve};
 use super::view;
 use crate::threads::Threads;
 use raddle_base::Layout;

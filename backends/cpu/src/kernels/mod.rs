@@ -10,6 +10,7 @@ mod convert;
 mod element;
 mod few_rows;
 mod fill;
+mod fold;
 mod index;
 mod layer_norm;
 mod level;

@@ -2,7 +2,7 @@
 
 use super::axis::{Grid, Line, for_each_line, for_each_range, others};
 use super::element::{Compute, Source, by_compute, by_dtype};
-use super::reduce::{Largest, Smallest, fold_slice};
+use super::fold::{Largest, Smallest, fold_slice};
 use super::view;
 use crate::threads::Threads;
 use raddle_hal::{Kernel, KernelError, Operand, View};

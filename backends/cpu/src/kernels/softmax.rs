@@ -1,12 +1,12 @@
 //! Softmax along an axis, its logarithm, and their derivatives.
 //!
 //! Each line is shifted by its largest element, so nothing overflows; a line of −∞ only gives NaN, as in PyTorch. A line
-//! is read from memory once and stays in the cache for the other steps; sums are those of [`super::reduce`], so the bits
+//! is read from memory once and stays in the cache for the other steps; sums are those of [`super::fold`], so the bits
 //! don't depend on strides.
 
 use super::axis::{Grid, Line, for_each_line, for_each_range, multiversion, others};
 use super::element::{Real, by_real};
-use super::reduce::{Fold, Largest, Sum, fold_slice};
+use super::fold::{Fold, Largest, Sum, fold_slice};
 use super::{math, view};
 use crate::threads::Threads;
 use raddle_hal::{Kernel, KernelError, Operand};

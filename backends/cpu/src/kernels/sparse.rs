@@ -6,7 +6,7 @@
 
 use super::axis::{Line, Shared, for_each_range, multiversion, scratch, transpose};
 use super::element::{Real, by_real};
-use super::reduce::{LANES, halve};
+use super::fold::{LANES, halve};
 use super::{index, view};
 use crate::threads::Threads;
 use raddle_hal::{Kernel, KernelError, Operand, View};
