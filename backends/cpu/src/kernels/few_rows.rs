@@ -96,7 +96,11 @@ impl<A: Real> Vector<A> for [A; 4] {
     }
     #[inline(always)]
     unsafe fn mul_add(self, a: [A; 4], b: [A; 4]) -> [A; 4] {
-        std::array::from_fn(|lane| self[lane].mul_add(a[lane], b[lane]))
+        // An x86-64 that gets here has no such instruction, and the `gemm` crate rounds twice there: so does this.
+        std::array::from_fn(|lane| match cfg!(target_arch = "x86_64") {
+            true => self[lane] * a[lane] + b[lane],
+            false => self[lane].mul_add(a[lane], b[lane]),
+        })
     }
 }
 

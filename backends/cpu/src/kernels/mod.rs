@@ -1,8 +1,8 @@
 //! The kernels. [`execute`] runs one launch to its end on the calling thread and the helpers that it may use.
 //!
 //! hal's contract holds on entry: shapes, dtypes and overlap have been checked above, so nothing here checks them again.
-//! Every kernel gives the same bits at any [`level`], on any number of threads; the pointwise and the random ones also in
-//! any layout (T8).
+//! Every kernel gives the same bits on any number of threads and in any layout (T8), and at any [`level`] but for matrix
+//! products where there is no fused multiply-add.
 
 mod axis;
 mod block;
