@@ -1,6 +1,7 @@
 //! D-17 of the reported cases: a process that has used its devices from many threads, with a pool of workers for large
 //! ops, forks. The child goes on with the CPU, by ops large enough for the workers that it doesn't have; any other device
 //! tells it so at once; and the parent doesn't notice. A file of its own: a fork copies what other tests hold.
+#![cfg(not(loom))]
 
 use raddle_base::{DType, Dims, Layout, Scalar};
 use raddle_op::{Distribution, Kernel, PARAM_COUNT_MAX, Pointwise, ReduceOp};
