@@ -125,8 +125,6 @@ pub fn run_observed(seed: u64, kind: Kind, observe: impl FnOnce(&Device)) -> std
     match device.close() {
         Ok(true) => Ok(()),
         Ok(false) => Err(wrong("memory is still held after everything was dropped".into())),
-        // Only now, perhaps: it was told to be lost after so many launches.
-        Err(runtime::Error::Device { .. }) if kind == Kind::Turns => Ok(()),
         Err(error) => Err(wrong(format!("close: {error}"))),
     }
 }

@@ -256,10 +256,14 @@ impl Device {
     }
 
     /// Takes a device out of service: waits for its work and gives its memory back. False, and nothing else, if buffers
-    /// of it are alive. Using a closed device afterwards is safe and opens nothing anew.
+    /// of it are alive. Using a closed device afterwards is safe and opens nothing anew. A lost one can be closed, too.
     pub fn close(self) -> Result<bool> {
         local::release(self.0);
-        self.synchronize()?;
+        match self.synchronize() {
+            // After a loss nothing is in flight.
+            Ok(()) | Err(Error::Device { error: hal::DeviceError::Lost { .. }, .. }) => {}
+            Err(error) => return Err(error),
+        }
         self.empty_cache();
         let closed = self.memory_stats().reserved_bytes == 0;
         if closed {
