@@ -229,7 +229,18 @@ impl Device for Sim {
         self.inner.allocate_slab(size_bytes)
     }
 
+    /// Sees a launch that is in flight and still names the slab: the one bullet of the contract that can be checked.
     unsafe fn release_slab(&self, slab: Slab) {
+        {
+            let state = self.shared.state.lock();
+            if let Some(user) = state.user_of(slab.handle) {
+                let Wait { queue, sequence } = user;
+                panic!(
+                    "sim: a slab is released that op {sequence} of queue {} still names\n{}",
+                    queue.0, *state
+                );
+            }
+        }
         // SAFETY: the contract is the same; a launch that is complete here is complete there.
         unsafe { self.inner.release_slab(slab) };
     }

@@ -43,6 +43,19 @@ impl Piece {
     }
 }
 
+/// Does a launch name memory of this slab?
+pub fn names(launch: &Launch<'_>, handle: u64) -> bool {
+    match launch {
+        Launch::Kernel { operands, .. } => {
+            operands.iter().any(|operand| operand.view().address.handle == handle)
+        }
+        Launch::Upload { to: address, .. }
+        | Launch::Download { from: address, .. }
+        | Launch::FillBytes { to: address, .. } => address.handle == handle,
+        Launch::Nothing => false,
+    }
+}
+
 /// Cuts a launch into pieces, or not.
 ///
 /// # Safety

@@ -3,7 +3,7 @@
 
 use crate::{
     OutOfMemory, SimOptions,
-    piece::{Piece, cut},
+    piece::{self, Piece, cut},
     random::Random,
 };
 use raddle_hal::{DeviceError, KernelError, Launch, QUEUE_COUNT_MAX, QueueId, Wait};
@@ -302,6 +302,15 @@ impl State {
                 self.lose(DeviceError::Lost { reason: "the simulator was told to", suspects: vec![launch] });
             }
         }
+    }
+
+    /// A launch that is not complete and names memory of this slab.
+    pub fn user_of(&self, handle: u64) -> Option<Wait> {
+        let names = |entry: &&Entry| entry.pieces.iter().any(|piece| piece::names(&piece.launch(), handle));
+        self.queues.iter().enumerate().find_map(|(index, queue)| {
+            let entry = queue.entries.iter().find(names)?;
+            Some(Wait { queue: QueueId(index as u8), sequence: entry.sequence })
+        })
     }
 
     /// From now on everything is complete and nothing else runs. Only for whoever has had the turn: nothing is running.

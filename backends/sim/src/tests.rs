@@ -101,7 +101,7 @@ impl Device for Mover {
     }
 }
 
-/// A simulator with two queues, and a slab.
+/// A simulator with two queues, and a slab, which is never given back: what is queued may still name it.
 struct Bench {
     sim: Sim,
     slab: Slab,
@@ -145,11 +145,14 @@ impl Bench {
     }
 }
 
-impl Drop for Bench {
-    fn drop(&mut self) {
-        // SAFETY: it came from this device; what is still queued never runs, since nobody asks any more.
-        unsafe { self.sim.release_slab(self.slab) };
-    }
+#[test]
+#[should_panic(expected = "sim: a slab is released that op 1 of queue 0 still names")]
+fn a_slab_in_use_is_not_released() {
+    let bench = Bench::new(SimOptions::default());
+    let to = Address { handle: bench.slab.handle, offset_bytes: 0 };
+    bench.submit(QueueId(0), 1, &[], &Launch::FillBytes { to, size_bytes: 1, value: 1 });
+    // SAFETY: none: the contract is broken on purpose, and the simulator refuses before it does anything.
+    unsafe { bench.sim.release_slab(bench.slab) };
 }
 
 /// What a download on queue 1 sees of two fills on queue 0, with a wait for the second or without any.
