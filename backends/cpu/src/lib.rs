@@ -98,6 +98,7 @@ impl Cpu {
             alignment_bytes: memory::ALIGNMENT_BYTES,
             poison: false,
             survives_fork: true,
+            prepares: false,
         };
         let shared = Shared {
             info,

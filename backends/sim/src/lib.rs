@@ -104,6 +104,7 @@ impl Sim {
             in_flight_count_max: options.in_flight_count_max,
             poison: true,
             survives_fork: false,
+            prepares: false,
             ..inner.info().clone()
         };
         let state = Mutex::new(Rank::Leaf, State::new(options));

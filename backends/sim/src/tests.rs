@@ -36,6 +36,7 @@ impl Mover {
             alignment_bytes: 1,
             poison: false,
             survives_fork: true,
+            prepares: false,
         };
         Box::new(Mover { info, completed: AtomicU64::new(0) })
     }

@@ -230,6 +230,8 @@ pub struct Info {
     pub poison: bool,
     /// May a forked child go on with it?
     pub survives_fork: bool,
+    /// Does it want [`Device::prepare`] before each launch?
+    pub prepares: bool,
 }
 
 /// A device. All methods may be called from any thread at any time.
@@ -249,6 +251,18 @@ pub trait Device: Send + Sync {
 
     /// Makes a queue. Not called twice for one id.
     fn open_queue(&self, queue: QueueId, priority: Priority) -> Result<(), DeviceError>;
+
+    /// Does for a launch what may block: compiles and loads its kernel, finds staging for a copy and fills it. Called with
+    /// no lock held, where [`Info::prepares`]; the next `submit` of a kernel or a copy by this thread is of this launch, if
+    /// there is one. The bytes of scratch memory that the launch needs: if more than 0, then at `submit` its last operand is
+    /// `Out`, contiguous, of u8, with so many elements.
+    ///
+    /// # Safety
+    /// - The launch is one that may be submitted; its memory needn't be ready yet, but the source of an upload can be read.
+    unsafe fn prepare(&self, launch: &Launch<'_>) -> Result<usize, DeviceError> {
+        _ = launch;
+        Ok(0)
+    }
 
     /// Puts a launch on a queue, behind everything on it and behind `waits`. It must not block for long: the caller holds
     /// the lock of one stream. On an error nothing has been put there.

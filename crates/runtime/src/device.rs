@@ -16,6 +16,7 @@ use raddle_sync::{
     atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering::*},
     global,
 };
+use smallvec::SmallVec;
 use std::ptr;
 
 /// Devices that a process can have opened at once: a tick has 8 bits for them.
@@ -29,6 +30,7 @@ pub(crate) struct DeviceInner {
     pub(crate) index: u8,
     pub(crate) in_flight_count_max: u64,
     pub(crate) poison: bool,
+    prepares: bool,
     /// Set when the device is lost; then everything counts as complete.
     pub(crate) lost: AtomicBool,
     streams: [AtomicPtr<StreamInner>; SLOT_COUNT],
@@ -66,6 +68,7 @@ impl DeviceInner {
             index,
             in_flight_count_max: info.in_flight_count_max.max(2),
             poison: info.poison,
+            prepares: info.prepares,
             lost: AtomicBool::new(false),
             streams: std::array::from_fn(|_| AtomicPtr::new(ptr::null_mut())),
             pool: Mutex::new(Rank::Pool, ()),
@@ -231,6 +234,37 @@ fn touch<'a>(kernel: &Kernel, operand: &Operand<'a>) -> Touch<'a> {
     Touch { block, access: operand.access, whole }
 }
 
+impl StreamInner {
+    /// Submits, after the device has prepared what it may have to.
+    #[inline]
+    fn launch(&'static self, op: &'static str, launch: &Launch<'_>, touches: &mut [Touch<'_>]) -> Result<()> {
+        if self.device.prepares { self.prepared(op, launch, touches) } else { self.submit(op, launch, touches, &[]) }
+    }
+
+    fn prepared(&'static self, op: &'static str, launch: &Launch<'_>, touches: &mut [Touch<'_>]) -> Result<()> {
+        // First of all, so that nothing comes between preparing and submitting.
+        self.wait_for_room()?;
+        // SAFETY: the launch is one that is submitted next; who uploads holds the source until then.
+        let scratch_bytes = unsafe { self.device.hal.prepare(launch) }.map_err(|error| self.device.error(error))?;
+        let Launch::Kernel { kernel, operands } = *launch else { return self.enqueue(op, launch, touches, &[]) };
+        if scratch_bytes == 0 {
+            return self.enqueue(op, launch, touches, &[]);
+        }
+        let scratch = self.device.allocate(scratch_bytes)?;
+        let block = scratch.block();
+        let view = hal::View {
+            address: block.address,
+            dtype: raddle_base::DType::U8,
+            layout: raddle_base::Layout::contiguous([scratch_bytes].into_iter().collect()),
+        };
+        let operands: SmallVec<[hal::Operand; 8]> =
+            operands.iter().copied().chain([hal::Operand::Out(view)]).collect();
+        let scratch = Touch { block, access: Access::Write, whole: true };
+        let mut touches: SmallVec<[Touch<'_>; 8]> = touches.iter().copied().chain([scratch]).collect();
+        self.enqueue(op, &Launch::Kernel { kernel, operands: &operands }, &mut touches, &[])
+    }
+}
+
 impl crate::Stream {
     /// As [`Device::submit_named`], on this stream.
     pub fn submit_kernel(self, op: &'static str, kernel: &Kernel, operands: &[Operand<'_>]) -> Result<()> {
@@ -238,7 +272,7 @@ impl crate::Stream {
             if fork::is_child(self.0.device) {
                 return fork::submit(self.0.device, op, launch, touches);
             }
-            self.0.submit(op, launch, touches, &[])
+            self.0.launch(op, launch, touches)
         })
     }
 }
@@ -314,7 +348,7 @@ impl Device {
         if fork::is_child(self.0) {
             return fork::submit(self.0, op, launch, touches);
         }
-        local::current(self.0)?.submit(op, launch, touches, &[])
+        local::current(self.0)?.launch(op, launch, touches)
     }
 
     /// Copies host bytes into a buffer, in stream order. The bytes have been read when this returns.
@@ -342,7 +376,7 @@ impl Device {
             return fork::submit(self.0, "download", &launch, &[touch]);
         }
         let stream = local::current(self.0)?;
-        stream.submit("download", &launch, &mut [touch], &[])?;
+        stream.launch("download", &launch, &mut [touch])?;
         // The bytes are borrowed until the copy is over: nothing may return before, not even an error.
         stream.synchronize(stream.latest().sequence())?;
         match block.taint.load(Acquire) {

@@ -54,6 +54,7 @@ pub(crate) fn open(in_flight_count_max: u64) -> (Device, Arc<Oracle>) {
         alignment_bytes: 1,
         poison: false,
         survives_fork: false,
+        prepares: false,
     };
     let hal = Box::new(Hal { oracle: oracle.clone(), info });
     let device = if cfg!(loom) {

@@ -174,8 +174,9 @@ impl StreamInner {
         _ = self.enqueue("fence", &Launch::Nothing, &mut [touch], &[]);
     }
 
+    /// As [`StreamInner::submit`], when there is room.
     #[inline]
-    fn enqueue(
+    pub(crate) fn enqueue(
         &'static self,
         op: &'static str,
         launch: &Launch<'_>,
@@ -310,7 +311,7 @@ impl StreamInner {
 
     /// Blocks while the stream has as much in flight as its queue holds. Nothing is held meanwhile.
     #[inline]
-    fn wait_for_room(&'static self) -> Result<()> {
+    pub(crate) fn wait_for_room(&'static self) -> Result<()> {
         let in_flight_max = self.device.in_flight_count_max;
         let enqueued = self.enqueued.load(Relaxed);
         if enqueued.saturating_sub(self.completed.load(Relaxed)) < in_flight_max

@@ -18,6 +18,7 @@ fn info(name: &str, alignment_bytes: usize) -> Info {
         alignment_bytes,
         poison: false,
         survives_fork: false,
+        prepares: false,
     }
 }
 
