@@ -1,0 +1,4 @@
+//! The CUDA backend.
+
+pub mod kernels;
+pub mod plan;
