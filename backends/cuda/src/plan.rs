@@ -97,6 +97,10 @@ impl Args {
         self.error = Some((self.bytes.len() - 8) as u16);
         self
     }
+    /// Do they point to the error record?
+    pub fn has_error_record(&self) -> bool {
+        self.error.is_some()
+    }
     /// The bytes, once the two addresses are known.
     pub fn resolve(&mut self, scratch: u64, error: u64) -> &[u8] {
         for &(at, offset) in &self.scratch {
