@@ -37,6 +37,11 @@ mod transfers;
 pub use doctor::{DeviceReport, LibraryReport, Report, report};
 pub use stress::{Control, Spin};
 
+/// The GPUs that the driver shows; 0 if there is no driver that works.
+pub fn device_count() -> usize {
+    if driver::open::is_present() { driver::open::device_count().unwrap_or(0) } else { 0 }
+}
+
 use cache::{Cache, Retired};
 use compile::Compiler;
 use disk::Disk;
