@@ -166,7 +166,7 @@ fn work_of(program: &ProgramRef, compute: DType, first: DType, last: DType) -> W
 }
 
 /// The dtype under which elements of so many bytes are moved.
-fn moved_dtype(size_bytes: u8) -> DType {
+pub fn moved_dtype(size_bytes: u8) -> DType {
     match size_bytes {
         1 => DType::U8,
         2 => DType::F16,

@@ -60,17 +60,14 @@ INLINE Total combine(Total a, Total b) {
 INLINE Total identity() {
     return FOLD == 0 ? (ACC)0 : FOLD == 1 ? (ACC)1 : FOLD == 2 ? Bound<ACC>::least() : Bound<ACC>::most();
 }
-INLINE float add(float a, float b) { return a + b; }
-INLINE double add(double a, double b) { return a + b; }
-INLINE int add(int a, int b) { return a + b; }
-INLINE long long add(long long a, long long b) { return (long long)((unsigned long long)a + (unsigned long long)b); }
+INLINE int plus(int a, int b) { return a + b; }
 INLINE float multiply(float a, float b) { return a * b; }
 INLINE double multiply(double a, double b) { return a * b; }
 INLINE int multiply(int a, int b) { return a * b; }
 INLINE long long multiply(long long a, long long b) { return (long long)((unsigned long long)a * (unsigned long long)b); }
 INLINE Total combine(Total a, Total b) {
 #if FOLD == 0
-    return add(a, b);
+    return plus(a, b);
 #elif FOLD == 1
     return multiply(a, b);
 #elif FOLD == 2
