@@ -69,8 +69,7 @@ pub fn report() -> Report {
             Some(format!("{}.{}.{}", version / 10_000, version / 100 % 100, version % 100))
         }),
     ];
-    let counted = if driver::open::is_present() { driver::open::device_count() } else { Ok(0) };
-    let (count, driver_error) = match counted {
+    let (count, driver_error) = match crate::device_count() {
         Ok(count) => (count, None),
         Err(error) => (0, Some(error.to_string())),
     };

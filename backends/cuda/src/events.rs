@@ -58,6 +58,11 @@ impl<E: Copy + PartialEq> Events<E> {
         self.recorded.get(first).map(|recorded| recorded.event)
     }
 
+    /// Is there one to sleep on that covers a number?
+    pub fn can_sleep(&self, sequence: u64) -> bool {
+        self.recorded.iter().any(|recorded| recorded.covers >= sequence && recorded.kind == Kind::Sleep)
+    }
+
     /// The oldest event, and what it covers.
     pub fn oldest(&self) -> Option<(u64, E)> {
         self.recorded.front().map(|recorded| (recorded.covers, recorded.event))

@@ -37,9 +37,9 @@ mod transfers;
 pub use doctor::{DeviceReport, LibraryReport, Report, report};
 pub use stress::{Control, Spin};
 
-/// The GPUs that the driver shows; 0 if there is no driver that works.
-pub fn device_count() -> usize {
-    if driver::open::is_present() { driver::open::device_count().unwrap_or(0) } else { 0 }
+/// The GPUs that the driver shows; 0 if there is no driver. An error if there is one that doesn't work.
+pub fn device_count() -> Result<usize, DeviceError> {
+    if driver::open::is_present() { driver::open::device_count() } else { Ok(0) }
 }
 
 use cache::{Cache, Retired};

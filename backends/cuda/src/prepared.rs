@@ -78,9 +78,8 @@ impl Here {
 
     /// What was prepared for this launch of this device.
     pub fn take(&mut self, device: u64, launch: &Launch<'_>) -> Option<Prepared> {
-        match self.prepared.take() {
-            Some((other, prepared)) if other == device && prepared.fits(launch) => Some(prepared),
-            _ => None,
-        }
+        // Between preparing and submitting there may be launches that need no preparation: those leave it.
+        let is_its = |(other, prepared): &mut (u64, Prepared)| *other == device && prepared.fits(launch);
+        self.prepared.take_if(is_its).map(|(_, prepared)| prepared)
     }
 }

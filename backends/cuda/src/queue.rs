@@ -142,9 +142,7 @@ impl Queue {
         }
         let mut events = self.events.lock();
         self.look(driver, &mut events)?;
-        if self.executed() < submitted
-            && events.hold(submitted).map(|(_, event)| events.let_go(event)).is_none()
-        {
+        if self.executed() < submitted && !events.can_sleep(submitted) {
             self.record(driver, &mut events, Kind::Sleep)?;
         }
         Ok(())

@@ -269,7 +269,7 @@ fn main() -> ExitCode {
         trap();
         return ExitCode::SUCCESS;
     }
-    let absent = device_count() == 0;
+    let absent = device_count() == Ok(0);
     if absent {
         println!("skipped: no CUDA device");
     }
