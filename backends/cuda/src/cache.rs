@@ -169,7 +169,17 @@ const LOCAL_COUNT: usize = 256; // guess: a model has some dozens of kernels
 struct Kept<K, V> {
     device: u64,
     key: K,
-    value: Rc<Arc<V>>,
+    value: Rc<Held<V>>,
+}
+
+/// A thread's one count of a value; within the thread it is shared without touching that.
+pub struct Held<V>(pub Arc<V>);
+
+impl<V> std::ops::Deref for Held<V> {
+    type Target = V;
+    fn deref(&self) -> &V {
+        &self.0
+    }
 }
 
 /// The values that a thread has used last.
@@ -193,7 +203,7 @@ impl<K: Hash + Eq + Clone, V> Local<K, V> {
         generation: u64,
         key: &K,
         find: impl FnOnce() -> Result<Arc<V>, E>,
-    ) -> Result<Rc<Arc<V>>, E> {
+    ) -> Result<Rc<Held<V>>, E> {
         if !self.generations.contains(&(device, generation)) {
             self.renew(device, generation);
         }
@@ -204,7 +214,7 @@ impl<K: Hash + Eq + Clone, V> Local<K, V> {
         {
             return Ok(kept.value.clone());
         }
-        let value = Rc::new(find()?);
+        let value = Rc::new(Held(find()?));
         self.places[place] = Some(Kept { device, key: key.clone(), value: value.clone() });
         Ok(value)
     }

@@ -130,8 +130,8 @@ mod tests {
         assert_eq!(errors.take(1, read), None);
         let error = KernelError::IndexOutOfRange { index: -7, position: 3, size: 20 };
         assert_eq!((errors.take(4, read), errors.take(4, read)), (Some(error), None));
-        assert_eq!(errors.free.iter().find(|free| free.record == first.record).unwrap().is_dirty, false);
-        assert!(errors.free.iter().find(|free| free.record == second.record).unwrap().is_dirty);
+        let is_dirty = |record| errors.free.iter().find(|free| free.record == record).unwrap().is_dirty;
+        assert_eq!([is_dirty(first.record), is_dirty(second.record)], [false, true]);
     }
 
     #[test]

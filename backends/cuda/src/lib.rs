@@ -42,7 +42,7 @@ pub fn device_count() -> Result<usize, DeviceError> {
     if driver::open::is_present() { driver::open::device_count() } else { Ok(0) }
 }
 
-use cache::{Cache, Retired};
+use cache::{Cache, Held, Retired};
 use compile::Compiler;
 use disk::Disk;
 use driver::{Context, Driver};
@@ -315,7 +315,7 @@ impl Shared {
                         Some(here) => {
                             here.kernels.get(self.id, self.kernels.generation(), &step.key, find)?
                         }
-                        None => find()?.into(),
+                        None => Held(find()?).into(),
                     })
                 }
                 Step::MatMul(step) => {
@@ -325,7 +325,7 @@ impl Shared {
                         Some(here) => {
                             here.algorithms.get(self.id, self.algorithms.generation(), &shape, find)?
                         }
-                        None => find()?.into(),
+                        None => Held(find()?).into(),
                     })
                 }
                 Step::Fill { .. } => Call::Fill,

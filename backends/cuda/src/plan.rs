@@ -25,6 +25,7 @@ pub enum Place {
 
 /// One call of the driver.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "a box would cost each launch an allocation")]
 pub enum Step {
     /// A kernel of ours.
     Kernel(KernelStep),

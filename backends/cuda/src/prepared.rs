@@ -4,7 +4,7 @@
 //! only calls the driver. If there is none of this launch (the thread-locals are gone), `submit` does it all.
 
 use crate::{
-    cache::Local,
+    cache::{Held, Local},
     driver::{Function, Module},
     kernels::Key,
     matmul::{Algorithm, Shape},
@@ -12,7 +12,6 @@ use crate::{
     staging::Block,
 };
 use raddle_hal::Launch;
-use raddle_sync::Arc;
 use smallvec::SmallVec;
 use std::{cell::RefCell, rc::Rc};
 
@@ -24,12 +23,13 @@ pub struct Loaded {
 
 /// What a step of a plan calls.
 pub enum Call {
-    Kernel(Rc<Arc<Loaded>>),
-    MatMul(Rc<Arc<Algorithm>>),
+    Kernel(Rc<Held<Loaded>>),
+    MatMul(Rc<Held<Algorithm>>),
     Fill,
 }
 
 /// All that a launch needs.
+#[expect(clippy::large_enum_variant, reason = "a box would cost each launch an allocation")]
 pub enum Prepared {
     Kernel {
         plan: Plan,
