@@ -3,15 +3,15 @@
 
 use super::build::Builder;
 use super::geometry::{Array, Grid, Order, push_index};
-use super::source::{Text, Unit};
+use super::source::{Name, Text, Unit};
 use crate::plan::{Args, Place};
-use raddle_base::{DType, Dims, Layout, Scalar};
+use raddle_base::{Dims, Layout, Scalar};
 use raddle_hal::View;
 
 /// Elements of a block.
 const BLOCK_COUNT: usize = 256 * 4;
 
-fn launch(builder: &mut Builder, kind: u32, out: &Array, input: Place, first: [[u8; 8]; 2], grid: &Grid) {
+fn launch(builder: &mut Builder, kind: usize, out: &Array, input: Place, first: [[u8; 8]; 2], grid: &Grid) {
     let wide = grid.is_wide();
     let dtype = match kind {
         0 | 1 => out.dtype,
@@ -19,9 +19,9 @@ fn launch(builder: &mut Builder, kind: u32, out: &Array, input: Place, first: [[
         _ => super::pointwise::moved_dtype(out.dtype.size_bytes() as u8),
     };
     let text = Text::new(Unit::Fill, wide)
-        .element("ELEMENT", dtype)
-        .number("RANK", grid.rank() as u32)
-        .number("KIND", kind);
+        .element(Name::ELEMENT, dtype)
+        .number(Name::RANK, grid.rank())
+        .number(Name::KIND, kind);
     let mut args = Args::default();
     args.place(out.place).place(input).push(first[0]).push(first[1]);
     grid.push_to(&mut args, wide);
@@ -65,6 +65,7 @@ pub fn triangle(builder: &mut Builder, out: &View, input: &View, upper: bool, di
 mod tests {
     use super::super::{Card, plan};
     use super::*;
+    use raddle_base::DType;
     use raddle_hal::{Address, Kernel, Operand};
 
     #[test]

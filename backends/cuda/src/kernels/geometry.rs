@@ -48,14 +48,6 @@ impl Array {
     pub fn count(&self) -> usize {
         self.shape.product()
     }
-    /// Bytes of a row-major copy.
-    pub fn size_bytes(&self) -> usize {
-        self.count() * self.dtype.size_bytes()
-    }
-    /// One more than the largest offset.
-    pub fn reach(&self) -> usize {
-        self.layout().end()
-    }
     /// The same with axis `axis` moved behind all others.
     pub fn with_last(mut self, axis: usize) -> Array {
         let (size, stride) = (self.shape.remove(axis), self.strides.remove(axis));
@@ -70,19 +62,6 @@ impl Array {
             strides: axes.iter().map(|&axis| self.strides[axis]).collect(),
             ..*self
         }
-    }
-    /// So many elements further.
-    pub fn moved(mut self, offset_elems: usize) -> Array {
-        self.place = offset(self.place, offset_elems * self.dtype.size_bytes());
-        self
-    }
-}
-
-/// A place further on.
-pub fn offset(place: Place, size_bytes: usize) -> Place {
-    match place {
-        Place::At(address) => Place::At(address + size_bytes as u64),
-        Place::Scratch(start) => Place::Scratch(start + size_bytes),
     }
 }
 
@@ -212,7 +191,7 @@ mod tests {
         for size in numbers.clone().filter(|size| *size > 0).chain([3, 7, 641, 1_000_003]) {
             let (magic, shift) = magic(size);
             for x in numbers.clone().chain([size.wrapping_mul(3) & 0x7fff_ffff]) {
-                let high = (u64::from(x) * u64::from(magic) >> 32) as u32;
+                let high = ((u64::from(x) * u64::from(magic)) >> 32) as u32;
                 assert_eq!((high + x) >> shift, x / size, "{x} / {size}");
             }
         }

@@ -9,7 +9,7 @@ use super::geometry::{Array, Grid, Order, is_aligned, push_index};
 use super::pointwise::moved_dtype;
 use super::rows;
 use super::sort::{Words, sorted_words};
-use super::source::{Text, Unit};
+use super::source::{Name, Text, Unit};
 use crate::plan::Args;
 use raddle_base::{DType, Dims, Layout};
 use raddle_hal::Operand;
@@ -30,7 +30,7 @@ pub fn check(builder: &mut Builder, index: &Array, size: usize) {
         index.shape.iter().zip(index.strides.iter()).map(|(&size, &stride)| if stride == 0 { 1 } else { size }).collect();
     let grid = Grid::new(&distinct, &[&index.strides, &position], Order::Memory);
     let wide = grid.is_wide();
-    let text = Text::new(Unit::CheckIndex, wide).element("INDEX", index.dtype).number("RANK", grid.rank() as u32);
+    let text = Text::new(Unit::CheckIndex, wide).element(Name::INDEX, index.dtype).number(Name::RANK, grid.rank());
     let mut args = Args::default();
     args.place(index.place).error_record().push((size as u64).to_ne_bytes());
     grid.push_to(&mut args, wide);
@@ -70,10 +70,10 @@ pub fn gather(builder: &mut Builder, axis: usize, operands: &[Operand]) {
     grid.sizes[0] /= vector;
     grid.strides.iter_mut().for_each(|strides| strides[0] *= vector);
     let text = Text::new(Unit::Gather, wide)
-        .element("ELEMENT", moved_dtype(size_bytes as u8))
-        .element("INDEX", index.dtype)
-        .number("RANK", grid.rank() as u32)
-        .number("V", vector as u32);
+        .element(Name::ELEMENT, moved_dtype(size_bytes as u8))
+        .element(Name::INDEX, index.dtype)
+        .number(Name::RANK, grid.rank())
+        .number(Name::V, vector);
     let mut args = Args::default();
     args.place(out.place).place(source.place).place(index.place).error_record();
     args.push((source.shape[axis] as u64).to_ne_bytes()).push((axis_stride as u64).to_ne_bytes());
@@ -99,7 +99,7 @@ pub fn scatter(builder: &mut Builder, axis: usize, mode: ScatterMode, operands: 
         ScatterMode::Add => (target.dtype, DType::I64),
     };
     let settings = |text: Text| {
-        text.element("ELEMENT", element).element("ACC", acc).flag("ADD", mode == ScatterMode::Add)
+        text.element(Name::ELEMENT, element).element(Name::ACC, acc).flag(Name::ADD, mode == ScatterMode::Add)
     };
     let steps = [&target, &index, &values].map(|array| array.strides[axis]);
     let (mut shape, mut strides) = (index.shape, [target.strides, index.strides, values.strides]);
@@ -109,8 +109,8 @@ pub fn scatter(builder: &mut Builder, axis: usize, mode: ScatterMode, operands: 
         let lines = Grid::new(&shape, &[&strides[0], &strides[1], &strides[2]], Order::Memory);
         let wide = lines.is_wide();
         let text = settings(Text::new(Unit::Scatter, wide))
-            .element("INDEX", index.dtype)
-            .number("RANK", lines.rank() as u32);
+            .element(Name::INDEX, index.dtype)
+            .number(Name::RANK, lines.rank());
         let mut args = Args::default();
         args.place(target.place).place(index.place).place(values.place).error_record();
         args.push((count as u64).to_ne_bytes());
@@ -144,8 +144,8 @@ pub fn scatter(builder: &mut Builder, axis: usize, mode: ScatterMode, operands: 
     // The lines stand as they were sorted: row-major.
     let (lines, shared) = (grid(false, Order::RowMajor), grid(true, Order::Memory));
     let text = settings(words.text(Unit::ScatterSorted))
-        .number("RANK", lines.rank() as u32)
-        .number("SHARED", shared.rank() as u32);
+        .number(Name::RANK, lines.rank())
+        .number(Name::SHARED, shared.rank());
     let mut args = Args::default();
     args.place(target.place).place(sorted).place(values.place).error_record();
     [count, steps[0], steps[2]].iter().for_each(|&value| _ = args.push((value as u64).to_ne_bytes()));

@@ -1,14 +1,16 @@
 //! Matrix products, by cuBLASLt: descriptions of what it can read and write as it lies, copies of what it can't, and what
 //! follows the product.
 //!
-//! A bias of one row and `relu` go along with the product, and so does an addend that nothing else stands before. All
+//! Products of a few rows have a kernel of our own, which takes everything that follows along: they are bound by reading
+//! the right side, and cuBLASLt is far from that. Of all others, a bias of one row and `relu` go along with the product, and so does an addend that nothing else stands before. All
 //! else (the exact gelu, a bias by rows) is a program over the elements of the product.
 
 use super::build::Builder;
-use super::geometry::Array;
+use super::geometry::{Array, is_aligned};
 use super::pointwise;
-use crate::plan::{MatMulStep, Matrix, Place, Step};
-use raddle_base::{DType, Dims, Scalar};
+use super::source::{Name, Text, Unit};
+use crate::plan::{Args, MatMulStep, Matrix, Place, Step};
+use raddle_base::{Dims, Scalar};
 use raddle_hal::{Kernel, Operand};
 use raddle_op::{Activation, Expr, Program, ProgramRef};
 use std::sync::OnceLock;
@@ -19,6 +21,9 @@ const WORKSPACE_BYTES: usize = 32 << 20;
 const SMALL_WORKSPACE_BYTES: usize = 4 << 20;
 /// Multiplications below which a product is small (guess).
 const SMALL_COUNT: usize = 1 << 24;
+
+/// The most rows that the kernel for few rows takes (guess: beyond, tensor cores win).
+const FEW_ROWS_MAX: usize = 8;
 
 /// Plans `Kernel::MatMul`.
 pub fn plan(builder: &mut Builder, kernel: &Kernel, operands: &[Operand]) {
@@ -32,8 +37,11 @@ pub fn plan(builder: &mut Builder, kernel: &Kernel, operands: &[Operand]) {
     }
     let bias = bias.then(|| array(3));
     let addend = accumulate.then(|| array(operands.len() - 1));
-    let row = bias.as_ref().and_then(row_of);
     let has_k = a.shape[2] > 0;
+    if has_k && few_rows(builder, (alpha, beta), activation, [&out, &a, &b], bias.as_ref(), addend.as_ref()) {
+        return;
+    }
+    let row = bias.as_ref().and_then(row_of);
     // What the product itself can do.
     let along = bias.is_none() || row.is_some();
     let whole = match (&addend, activation) {
@@ -66,6 +74,64 @@ pub fn plan(builder: &mut Builder, kernel: &Kernel, operands: &[Operand]) {
     params.extend(has_alpha.then_some(Scalar::Float(alpha)));
     params.extend(has_beta.then_some(Scalar::Float(beta)));
     pointwise::program(builder, &ProgramRef::Static(program), out.dtype.compute(), &params, &arrays);
+}
+
+/// A product of few rows by the kernel for such; false if it isn't one, or its operands don't lie as the kernel takes them.
+fn few_rows(
+    builder: &mut Builder,
+    (alpha, beta): (f64, f64),
+    activation: Activation,
+    [out, a, b]: [&Array; 3],
+    bias: Option<&Array>,
+    addend: Option<&Array>,
+) -> bool {
+    let [batch, m, n] = [0, 1, 2].map(|axis| out.shape[axis]);
+    let k = a.shape[2];
+    if batch != 1 || m > FEW_ROWS_MAX || a.strides[2] != 1 && k != 1 {
+        return false;
+    }
+    let turned = b.strides[1] == 1 || k == 1;
+    let line = if turned { b.strides[2] } else { b.strides[1] };
+    if !turned && b.strides[2] != 1 && n != 1 {
+        return false;
+    }
+    let size_bytes = out.dtype.size_bytes();
+    let (most, length) = if turned { (16 / size_bytes, k) } else { ((4 / size_bytes).max(1), n) };
+    let a_row = if m == 1 { 0 } else { a.strides[1] };
+    let line = if (if turned { n } else { k }) == 1 { 0 } else { line };
+    let allows = |vector: usize| {
+        length.is_multiple_of(vector)
+            && line.is_multiple_of(vector)
+            && is_aligned(b.place, vector * size_bytes)
+            && (!turned || a_row.is_multiple_of(vector) && is_aligned(a.place, vector * size_bytes))
+    };
+    let mut vector = most;
+    while vector > 1 && !allows(vector) {
+        vector /= 2;
+    }
+    let text = Text::new(Unit::FewRows, true)
+        .element(Name::ELEMENT, out.dtype)
+        .element(Name::ACC, out.dtype.compute())
+        .number(Name::M, m)
+        .number(Name::V, vector)
+        .number(Name::ACT, activation as usize)
+        .flag(Name::BIAS, bias.is_some())
+        .flag(Name::ADDEND, addend.is_some())
+        .flag(Name::TURNED, turned);
+    let mut args = Args::default();
+    args.place(out.place).place(a.place).place(b.place);
+    for operand in [bias, addend] {
+        args.place(operand.map_or(Place::At(0), |array| array.place));
+    }
+    args.push(alpha.to_ne_bytes()).push(beta.to_ne_bytes());
+    let mut push = |value: usize| _ = args.push((value as u64).to_ne_bytes());
+    [n, k, a_row, line].into_iter().for_each(&mut push);
+    for operand in [out, bias.unwrap_or(out), addend.unwrap_or(out)] {
+        operand.strides[1..].iter().copied().for_each(&mut push);
+    }
+    let (blocks, threads) = if turned { (n.div_ceil(4), 128) } else { (n.div_ceil(32 * vector), 512) };
+    builder.launch(text, blocks, threads, args);
+    true
 }
 
 /// `act(alpha · x + bias) + beta · c` for a sum `x`, and whether it takes alpha and beta.

@@ -4,7 +4,7 @@ use super::build::Builder;
 use super::geometry::Array;
 use super::reduce;
 use super::rows::{self, Rows};
-use super::source::{Text, Unit};
+use super::source::{Name, Text, Unit};
 use crate::plan::{Args, Place};
 use raddle_base::{DType, Dims};
 use raddle_hal::{Kernel, Operand};
@@ -55,11 +55,11 @@ impl Shape {
 
     fn text(&self, unit: Unit, dtype: DType) -> Text {
         Text::new(unit, true)
-            .element("ELEMENT", dtype)
-            .element("ACC", dtype.compute())
-            .number("V", self.vector as u32)
-            .number("LANES", self.lanes as u32)
-            .number("CHUNKS", self.chunks as u32)
+            .element(Name::ELEMENT, dtype)
+            .element(Name::ACC, dtype.compute())
+            .number(Name::V, self.vector)
+            .number(Name::LANES, self.lanes)
+            .number(Name::CHUNKS, self.chunks)
     }
 
     fn launch(&self, builder: &mut Builder, text: Text, row_count: usize, args: Args) {
@@ -90,7 +90,7 @@ pub fn softmax(builder: &mut Builder, kernel: &Kernel, operands: &[Operand]) {
     let gradient = if backward { rows::input(builder, &array(2), 1) } else { input };
     let (to, staged) = rows::output(builder, &out, 1);
     let shape = Shape::new(count, &[to, input, gradient], 1, HELD_COUNT_MAX);
-    let text = shape.text(Unit::Softmax, out.dtype).flag("LOG", log).flag("BACKWARD", backward);
+    let text = shape.text(Unit::Softmax, out.dtype).flag(Name::LOG, log).flag(Name::BACKWARD, backward);
     let mut args = Args::default();
     [to, input, gradient].iter().for_each(|rows| rows.push_to(&mut args));
     push_counts(&mut args, &[row_count, count]);
@@ -120,7 +120,7 @@ pub fn layer_norm(builder: &mut Builder, kernel: &Kernel, operands: &[Operand]) 
     let lines: Vec<Rows> = lines.into_iter().flatten().collect();
     let shape = Shape::new(count, &lines, 1, HELD_COUNT_MAX);
     let text =
-        shape.text(Unit::LayerNorm, out.dtype).flag("WEIGHT", weight.is_some()).flag("BIAS", bias.is_some());
+        shape.text(Unit::LayerNorm, out.dtype).flag(Name::WEIGHT, weight.is_some()).flag(Name::BIAS, bias.is_some());
     let mut args = Args::default();
     [to, input, to_mean, to_rstd].iter().for_each(|rows| rows.push_to(&mut args));
     for operand in [weight, bias] {
@@ -186,13 +186,13 @@ pub fn layer_norm_backward(builder: &mut Builder, kernel: &Kernel, operands: &[O
         args.place(operand.map_or(Place::At(0), |array| array.place));
     }
     push_counts(&mut args, &[row_count, count, rows_per_span]);
-    let text = |pass: u32| {
+    let text = |pass: usize| {
         shape
             .text(Unit::LayerNormBackward, dx.dtype)
-            .flag("WEIGHT", weight.is_some())
-            .flag("SUM_WEIGHT", dweight.is_some())
-            .flag("SUM_BIAS", dbias.is_some())
-            .number("PASS", pass)
+            .flag(Name::WEIGHT, weight.is_some())
+            .flag(Name::SUM_WEIGHT, dweight.is_some())
+            .flag(Name::SUM_BIAS, dbias.is_some())
+            .number(Name::PASS, pass)
     };
     let threads = shape.block();
     if shape.chunks > 0 {

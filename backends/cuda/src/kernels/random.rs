@@ -2,7 +2,7 @@
 
 use super::build::Builder;
 use super::geometry::{Array, Grid, Order, is_aligned};
-use super::source::{Text, Unit};
+use super::source::{Name, Text, Unit};
 use crate::plan::{Args, Place};
 use raddle_base::{DType, Layout};
 use raddle_hal::View;
@@ -49,14 +49,14 @@ pub fn plan(
     let wide = grid.as_ref().is_some_and(Grid::is_wide);
     let vector = if contiguous { (16 / out.dtype.size_bytes()).clamp(2, 8) } else { 2 };
     let text = Text::new(Unit::Random, wide)
-        .element("ELEMENT", out.dtype)
-        .element("PROBABILITY", other.dtype)
-        .flag("HAS_PROBABILITY", probability.is_some())
-        .number("KIND", kind)
-        .flag("DOUBLE", double)
-        .number("RANK", grid.as_ref().map_or(0, Grid::rank) as u32)
-        .number("V", vector as u32)
-        .flag("ALIGNED", is_aligned(out.place, (vector * out.dtype.size_bytes()).min(16)));
+        .element(Name::ELEMENT, out.dtype)
+        .element(Name::PROBABILITY, other.dtype)
+        .flag(Name::HAS_PROBABILITY, probability.is_some())
+        .number(Name::KIND, kind)
+        .flag(Name::DOUBLE, double)
+        .number(Name::RANK, grid.as_ref().map_or(0, Grid::rank))
+        .number(Name::V, vector)
+        .flag(Name::ALIGNED, is_aligned(out.place, (vector * out.dtype.size_bytes()).min(16)));
     let mut args = Args::default();
     args.place(out.place).place(probability.map_or(Place::At(0), |array| array.place));
     args.push(counter.to_ne_bytes()).push(key.to_ne_bytes());

@@ -6,7 +6,7 @@
 
 use super::build::Builder;
 use super::geometry::{Array, Grid, Order, is_aligned, push_index};
-use super::source::{Text, Unit};
+use super::source::{Name, Text, Unit};
 use crate::plan::{Args, Place};
 use raddle_base::{DType, Dims};
 use raddle_hal::{Kernel, Operand};
@@ -21,7 +21,6 @@ const STEP_COUNT_MIN: usize = 8;
 
 /// What is done to each element.
 #[derive(Clone, Copy, PartialEq, Eq)]
-#[expect(clippy::enum_variant_names, reason = "a map is a map")]
 enum Map {
     Nothing = 0,
     Square = 1,
@@ -33,11 +32,11 @@ enum Map {
 #[derive(Clone, Copy)]
 struct Stage {
     map: Map,
-    fold: u32,
+    fold: usize,
     root: bool,
     scale: f64,
     /// 0, or with positions: 1 for the largest, 2 for the smallest.
-    arg: u32,
+    arg: usize,
     acc: DType,
 }
 
@@ -203,21 +202,21 @@ impl Pass<'_> {
         let to = if partial { builder.scratch(kept.count() * pieces * result_size) } else { self.out.place };
 
         let text = Text::new(Unit::Reduce, wide)
-            .element("IN", self.input.dtype)
-            .element("ACC", self.stage.acc)
-            .element("OUT", self.out.dtype)
-            .number("MAP", self.stage.map as u32)
-            .number("FOLD", self.stage.fold)
-            .flag("ROOT", self.stage.root && !partial)
-            .flag("SCALE", self.stage.scale != 1.0 && !partial)
-            .number("ARG", self.stage.arg)
-            .flag("PAIRS", self.pairs)
-            .flag("ACROSS", across)
-            .number("V", vector as u32)
-            .number("LANES", lanes as u32)
-            .number("KEPT", units.rank() as u32)
-            .number("REDUCED", steps.rank() as u32)
-            .flag("PARTIAL", partial);
+            .element(Name::IN, self.input.dtype)
+            .element(Name::ACC, self.stage.acc)
+            .element(Name::OUT, self.out.dtype)
+            .number(Name::MAP, self.stage.map as usize)
+            .number(Name::FOLD, self.stage.fold)
+            .flag(Name::ROOT, self.stage.root && !partial)
+            .flag(Name::SCALE, self.stage.scale != 1.0 && !partial)
+            .number(Name::ARG, self.stage.arg)
+            .flag(Name::PAIRS, self.pairs)
+            .flag(Name::ACROSS, across)
+            .number(Name::V, vector)
+            .number(Name::LANES, lanes)
+            .number(Name::KEPT, units.rank())
+            .number(Name::REDUCED, steps.rank())
+            .flag(Name::PARTIAL, partial);
         let none = Place::At(0);
         let mut args = Args::default();
         args.place(self.input.place).place(to).place(self.places.unwrap_or(none)).place(self.means.unwrap_or(none));

@@ -3,7 +3,7 @@
 use super::build::Builder;
 use super::geometry::{Array, Grid, Order, push_divider, push_index};
 use super::rows::{self, Rows};
-use super::source::{Text, Unit};
+use super::source::{Name, Text, Unit};
 use crate::plan::{Args, Place};
 use raddle_base::DType;
 use raddle_hal::View;
@@ -17,11 +17,11 @@ fn pass(builder: &mut Builder, from: &Rows, to: &Rows, starts: Option<Place>, si
     let acc = if from.dtype.is_float() { DType::F64 } else { DType::I64 };
     let chunks = count.div_ceil(CHUNK);
     let text = Text::new(Unit::Scan, true)
-        .element("IN", from.dtype)
-        .element("OUT", to.dtype)
-        .element("ACC", acc)
-        .flag("TOTALS", totals)
-        .flag("STARTS", starts.is_some());
+        .element(Name::IN, from.dtype)
+        .element(Name::OUT, to.dtype)
+        .element(Name::ACC, acc)
+        .flag(Name::TOTALS, totals)
+        .flag(Name::STARTS, starts.is_some());
     let mut args = Args::default();
     from.push_to(&mut args);
     to.push_to(&mut args);
@@ -75,10 +75,10 @@ pub fn non_zero(builder: &mut Builder, out: &View, input: &View) {
     let (counts, sums) = (rows(builder), rows(builder));
     let pass = |builder: &mut Builder, counting: bool, counts: &Rows| {
         let text = Text::new(Unit::NonZero, wide)
-            .element("ELEMENT", input.dtype)
-            .flag("COUNTS", counting)
-            .number("RANK", grid.rank() as u32)
-            .number("AXES", input.shape.len() as u32);
+            .element(Name::ELEMENT, input.dtype)
+            .flag(Name::COUNTS, counting)
+            .number(Name::RANK, grid.rank())
+            .number(Name::AXES, input.shape.len());
         let mut args = Args::default();
         args.place(input.place).place(counts.place).place(out.place);
         out.strides.iter().for_each(|&stride| _ = args.push((stride as u64).to_ne_bytes()));

@@ -7,7 +7,7 @@
 use super::build::Builder;
 use super::geometry::Array;
 use super::rows::{self, Rows};
-use super::source::{Text, Unit};
+use super::source::{Name, Text, Unit};
 use crate::plan::{Args, Place};
 use raddle_base::DType;
 use raddle_hal::Operand;
@@ -43,9 +43,9 @@ impl Words {
     /// A text that works with such words.
     pub fn text(self, unit: Unit) -> Text {
         Text::new(unit, true)
-            .flag("WIDE_KEY", self.wide)
-            .flag("PLAIN", self.plain)
-            .flag("DESCENDING", self.descending)
+            .flag(Name::WIDE_KEY, self.wide)
+            .flag(Name::PLAIN, self.plain)
+            .flag(Name::DESCENDING, self.descending)
     }
 }
 
@@ -60,7 +60,7 @@ pub fn sorted_words(builder: &mut Builder, input: &Rows, row_count: usize, count
     let largest = if words.wide { 1024 } else { 2048 };
     let chunk = count.next_power_of_two().clamp(64, largest);
     let chunk_count = count.div_ceil(chunk);
-    let text = words.text(Unit::SortChunks).element("ELEMENT", input.dtype).number("CHUNK", chunk as u32);
+    let text = words.text(Unit::SortChunks).element(Name::ELEMENT, input.dtype).number(Name::CHUNK, chunk);
     let mut args = Args::default();
     input.push_to(&mut args);
     args.place(from);
@@ -113,7 +113,7 @@ impl Sorted {
 
     fn by_sorting(&self, builder: &mut Builder, k: usize, words: Words) {
         let sorted = sorted_words(builder, &self.input, self.row_count, self.count, words);
-        let text = words.text(Unit::SortFinish).element("ELEMENT", self.input.dtype);
+        let text = words.text(Unit::SortFinish).element(Name::ELEMENT, self.input.dtype);
         let mut args = Args::default();
         args.place(sorted);
         push(&mut args, &[self.count]);
@@ -144,11 +144,11 @@ impl Sorted {
             };
             let text = words
                 .text(Unit::TopK)
-                .element("ELEMENT", self.input.dtype)
-                .flag("WORDS", from.is_some())
-                .flag("LAST", last)
-                .number("THREADS", threads as u32)
-                .number("ROOM", room as u32);
+                .element(Name::ELEMENT, self.input.dtype)
+                .flag(Name::WORDS, from.is_some())
+                .flag(Name::LAST, last)
+                .number(Name::THREADS, threads)
+                .number(Name::ROOM, room);
             let mut args = Args::default();
             self.input.push_to(&mut args);
             args.place(from.unwrap_or(Place::At(0))).place(to);

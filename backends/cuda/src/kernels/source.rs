@@ -45,6 +45,8 @@ macro_rules! units {
 units! {
     /// One stage of a reduction.
     Reduce "reduce" ["reduce.cu"];
+    /// A matrix product of few rows.
+    FewRows "few_rows" ["few_rows.cu"];
     /// Softmax of rows and its backward.
     Softmax "softmax" ["rows.cu", "softmax.cu"];
     /// Layer normalisation of rows.
@@ -83,11 +85,31 @@ units! {
     SparseWeight "sparse_weight" ["sort_key.cu", "sparse_weight.cu"];
 }
 
-/// What a macro stands for.
+macro_rules! names {
+    ($($name:ident),*) => {
+        /// A macro of the texts; each says in its head what it means there.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[expect(non_camel_case_types, clippy::upper_case_acronyms, missing_docs, reason = "named as in the texts")]
+        pub enum Name { $($name),* }
+        impl Name {
+            fn text(self) -> &'static str {
+                match self { $(Name::$name => stringify!($name)),* }
+            }
+        }
+    };
+}
+names! {
+    ACC, ELEMENT, IN, INDEX, OUT, PROBABILITY, ACROSS, ACT, ADD, ADDEND, ALIGNED, ARG, AXES, BACKWARD, BIAS,
+    CHUNK, CHUNKS, COUNTS, DESCENDING, DOUBLE, FOLD, HAS_PROBABILITY, KEPT, KIND, LANES, LAST, LOG, M, MAP,
+    PAIRS, PARTIAL, PASS, PLAIN, RANK, REDUCED, ROOM, ROOT, SCALE, SHARED, STARTS, SUM_BIAS, SUM_WEIGHT,
+    THREADS, TOTALS, TURNED, V, WEIGHT, WIDE_KEY, WORDS
+}
+
+/// What a macro stands for: a type or a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Value {
     Element(DType),
-    Number(u32),
+    Number(u16),
 }
 
 /// A unit and its macros.
@@ -95,7 +117,7 @@ enum Value {
 pub struct Text {
     unit: Unit,
     wide: bool,
-    settings: SmallVec<[(&'static str, Value); 12]>,
+    settings: SmallVec<[(Name, Value); 16]>,
 }
 
 impl Text {
@@ -104,18 +126,18 @@ impl Text {
         Text { unit, wide, settings: SmallVec::new() }
     }
     /// With a type.
-    pub fn element(mut self, name: &'static str, dtype: DType) -> Text {
+    pub fn element(mut self, name: Name, dtype: DType) -> Text {
         self.settings.push((name, Value::Element(dtype)));
         self
     }
     /// With a number.
-    pub fn number(mut self, name: &'static str, value: u32) -> Text {
-        self.settings.push((name, Value::Number(value)));
+    pub fn number(mut self, name: Name, value: usize) -> Text {
+        self.settings.push((name, Value::Number(value as u16)));
         self
     }
     /// With a truth value.
-    pub fn flag(self, name: &'static str, value: bool) -> Text {
-        self.number(name, u32::from(value))
+    pub fn flag(self, name: Name, value: bool) -> Text {
+        self.number(name, usize::from(value))
     }
 
     /// The name of the kernel.
@@ -128,8 +150,8 @@ impl Text {
         let mut text = start(self.wide);
         for (name, value) in &self.settings {
             let written = match value {
-                Value::Element(dtype) => writeln!(text, "#define {name} {}", element_type(*dtype)),
-                Value::Number(number) => writeln!(text, "#define {name} {number}"),
+                Value::Element(dtype) => writeln!(text, "#define {} {}", name.text(), element_type(*dtype)),
+                Value::Number(number) => writeln!(text, "#define {} {number}", name.text()),
             };
             written.expect("a string takes whatever is written to it");
         }

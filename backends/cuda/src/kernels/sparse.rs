@@ -8,7 +8,7 @@ use super::geometry::Array;
 use super::index::check;
 use super::rows::{self, Rows};
 use super::sort::{Words, sorted_words};
-use super::source::{Text, Unit};
+use super::source::{Name, Text, Unit};
 use crate::plan::{Args, Place};
 use raddle_base::{DType, Dims};
 use raddle_hal::Operand;
@@ -18,7 +18,7 @@ const COLUMNS: usize = 32;
 const ROWS: usize = 64;
 
 fn text(unit: Unit, dtype: DType) -> Text {
-    Text::new(unit, true).element("ELEMENT", dtype).element("ACC", dtype.compute())
+    Text::new(unit, true).element(Name::ELEMENT, dtype).element(Name::ACC, dtype.compute())
 }
 
 fn push(args: &mut Args, values: &[usize]) {
@@ -60,7 +60,7 @@ pub fn product(builder: &mut Builder, bias: bool, operands: &[Operand]) {
     let (to, staged) = rows::output(builder, &out, 1);
     let vector = vector_of(n, &[to, columns]);
     let text =
-        text(Unit::Sparse, out.dtype).flag("BIAS", bias.is_some()).number("V", vector as u32);
+        text(Unit::Sparse, out.dtype).flag(Name::BIAS, bias.is_some()).number(Name::V, vector);
     let mut args = Args::default();
     to.push_to(&mut args);
     args.place(values.place).place(index.place).place(columns.place);
@@ -103,7 +103,7 @@ pub fn backward(builder: &mut Builder, operands: &[Operand]) {
     push(&mut args, &dvalues.strides);
     push(&mut args, &index.strides);
     push(&mut args, &[columns.stride, batch, n, k]);
-    let of_values = text(Unit::SparseValues, dvalues.dtype).number("V", vector as u32);
+    let of_values = text(Unit::SparseValues, dvalues.dtype).number(Name::V, vector);
     builder.launch(of_values, batch, 256, args);
 
     let entries = batch * k;
@@ -113,8 +113,8 @@ pub fn backward(builder: &mut Builder, operands: &[Operand]) {
     let sorted = sorted_words(builder, &line, 1, entries, words);
     let of_weight = words
         .text(Unit::SparseWeight)
-        .element("ELEMENT", dweight.dtype)
-        .element("ACC", dweight.dtype.compute());
+        .element(Name::ELEMENT, dweight.dtype)
+        .element(Name::ACC, dweight.dtype.compute());
     let mut args = Args::default();
     args.place(dweight.place);
     dy.push_to(&mut args);
