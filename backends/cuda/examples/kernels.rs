@@ -52,9 +52,8 @@ fn quoted(text: &str) -> String {
 
 fn main() -> std::process::ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    let option = |name: &str| {
-        words.iter().position(|word| word == name).and_then(|at| words.get(at + 1)).cloned()
-    };
+    let option =
+        |name: &str| words.iter().position(|word| word == name).and_then(|at| words.get(at + 1)).cloned();
     // SAFETY: loading the library runs its initialisers, which are fit for that.
     if !unsafe { sys::is_culib_present() } {
         eprintln!("kernels: NVRTC was not found: pip install 'nvidia-cuda-nvrtc>=13.0,<13.1'");
@@ -65,10 +64,8 @@ fn main() -> std::process::ExitCode {
     let version = unsafe { sys::nvrtcVersion(&mut major, &mut minor) };
     version.result().expect("it tells its version");
     let filter = option("--filter").unwrap_or_default();
-    let kernels: Vec<_> = raddle_cuda::kernels::catalogue()
-        .into_iter()
-        .filter(|(name, _)| name.contains(&filter))
-        .collect();
+    let kernels: Vec<_> =
+        raddle_cuda::kernels::catalogue().into_iter().filter(|(name, _)| name.contains(&filter)).collect();
     if let Some(folder) = option("--dump") {
         for (index, (name, key)) in kernels.iter().enumerate() {
             let path = format!("{folder}/{index:04} {}.cu", name.replace('/', " "));

@@ -4,7 +4,9 @@ use super::{Card, Key, plan};
 use crate::plan::{Plan, Step};
 use raddle_base::{DType, Dims, Layout, Scalar};
 use raddle_hal::{Address, Kernel, Operand, View};
-use raddle_op::{Activation, Distribution, PARAM_COUNT_MAX, Pointwise, Program, ProgramRef, ReduceOp, ScatterMode};
+use raddle_op::{
+    Activation, Distribution, PARAM_COUNT_MAX, Pointwise, Program, ProgramRef, ReduceOp, ScatterMode,
+};
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -30,8 +32,11 @@ fn strided(dtype: DType, shape: &[usize], strides: &[usize]) -> View {
 
 impl Collection {
     fn add(&mut self, name: &str, kernel: &Kernel, outputs: &[View], inputs: &[View]) -> Plan {
-        let operands: Vec<Operand> =
-            outputs.iter().map(|view| Operand::Out(*view)).chain(inputs.iter().map(|view| Operand::In(*view))).collect();
+        let operands: Vec<Operand> = outputs
+            .iter()
+            .map(|view| Operand::Out(*view))
+            .chain(inputs.iter().map(|view| Operand::In(*view)))
+            .collect();
         let plan = plan(kernel, &operands, Card { sm_count: 132 });
         for (index, step) in plan.steps.iter().enumerate() {
             if let Step::Kernel(step) = step
@@ -43,9 +48,17 @@ impl Collection {
         plan
     }
 
-    fn program(&mut self, name: &str, program: ProgramRef, compute: DType, outputs: &[View], inputs: &[View]) {
+    fn program(
+        &mut self,
+        name: &str,
+        program: ProgramRef,
+        compute: DType,
+        outputs: &[View],
+        inputs: &[View],
+    ) {
         let groups = (outputs.len() + inputs.len()) / (program.outputs().len() + program.input_count());
-        let kernel = Kernel::Pointwise { program, compute, params: [Scalar::Int(1); PARAM_COUNT_MAX], groups };
+        let kernel =
+            Kernel::Pointwise { program, compute, params: [Scalar::Int(1); PARAM_COUNT_MAX], groups };
         self.add(name, &kernel, outputs, inputs);
     }
 
@@ -65,11 +78,18 @@ impl Collection {
     }
 
     fn layouts(&mut self) {
-        let shared: ProgramRef = ProgramRef::Shared(Arc::new(Program::record_many(|[x, y], [a]| [x * y + a, x - a])));
+        let shared: ProgramRef =
+            ProgramRef::Shared(Arc::new(Program::record_many(|[x, y], [a]| [x * y + a, x - a])));
         for &dtype in DType::ALL {
             for &to in DType::ALL {
                 let copy = ProgramRef::Shared(Arc::new(Program::record_many(|[x], []| [x])));
-                self.program("cast", copy.clone(), dtype.compute(), &[view(to, &[99])], &[view(dtype, &[99])]);
+                self.program(
+                    "cast",
+                    copy.clone(),
+                    dtype.compute(),
+                    &[view(to, &[99])],
+                    &[view(dtype, &[99])],
+                );
             }
             if !dtype.is_float() {
                 continue;
@@ -89,7 +109,13 @@ impl Collection {
                 let outputs = [square(&first), square(&first)];
                 self.program(name, shared.clone(), compute, &outputs, &[square(&first), square(&second)]);
                 self.program(name, shared.clone(), compute, &outputs, &[square(&second), square(&second)]);
-                self.program(name, shared.clone(), compute, &[square(&first), square(&second)], &[square(&first); 2]);
+                self.program(
+                    name,
+                    shared.clone(),
+                    compute,
+                    &[square(&first), square(&second)],
+                    &[square(&first); 2],
+                );
             }
             for groups in [2, 5, 20, 60] {
                 let add = Pointwise::add.program();
@@ -99,7 +125,12 @@ impl Collection {
                     params: [Scalar::Int(0); PARAM_COUNT_MAX],
                     groups,
                 };
-                self.add("groups", &kernel, &vec![view(dtype, &[100]); groups * (1 + add.input_count())], &[]);
+                self.add(
+                    "groups",
+                    &kernel,
+                    &vec![view(dtype, &[100]); groups * (1 + add.input_count())],
+                    &[],
+                );
             }
             let deep = strided(dtype, &[3, 5, 7, 9], &[1, 3, 1000, 15]);
             self.program("deep", shared.clone(), compute, &[view(dtype, &[3, 5, 7, 9]); 2], &[deep, deep]);
@@ -107,9 +138,21 @@ impl Collection {
         for (dtype, size) in [(DType::U8, 1), (DType::F16, 2), (DType::F32, 4), (DType::I64, 8)] {
             let copy = ProgramRef::Shared(Arc::new(Program::record_many(|[x], []| [x])));
             let turned = strided(dtype, &[100, 100], &[1, 100]);
-            self.program(&format!("move {size}"), copy.clone(), dtype.compute(), &[view(dtype, &[100, 100])], &[turned]);
+            self.program(
+                &format!("move {size}"),
+                copy.clone(),
+                dtype.compute(),
+                &[view(dtype, &[100, 100])],
+                &[turned],
+            );
             let sliced = strided(dtype, &[100, 100], &[400, 2]);
-            self.program(&format!("move {size}"), copy, dtype.compute(), &[view(dtype, &[100, 100])], &[sliced]);
+            self.program(
+                &format!("move {size}"),
+                copy,
+                dtype.compute(),
+                &[view(dtype, &[100, 100])],
+                &[sliced],
+            );
         }
     }
 
@@ -138,10 +181,16 @@ impl Collection {
                     (0..shape.len()).filter(|axis| axes >> axis & 1 == 1).for_each(|axis| reduced[axis] = 1);
                     let scale = if dtype.is_float() { 0.5 } else { 1.0 };
                     let kernel = Kernel::Reduce { op, axes, scale };
-                    self.add(&format!("{op:?} {dtype}"), &kernel, &[view(out, &reduced)], &[view(dtype, shape)]);
+                    self.add(
+                        &format!("{op:?} {dtype}"),
+                        &kernel,
+                        &[view(out, &reduced)],
+                        &[view(dtype, shape)],
+                    );
                 }
             }
-            for (shape, axis) in [([1000, 1000], 0), ([1000, 1000], 1), ([1 << 22, 1], 0), ([1 << 14, 16], 0)] {
+            for (shape, axis) in [([1000, 1000], 0), ([1000, 1000], 1), ([1 << 22, 1], 0), ([1 << 14, 16], 0)]
+            {
                 for largest in [false, true] {
                     let kernel = Kernel::ArgReduce { largest, axis };
                     let mut reduced = shape;
@@ -160,7 +209,8 @@ impl Collection {
                     for (m, n) in [(1, 64), (8, 64), (64, 64)] {
                         let kernel = Kernel::MatMul { alpha: 1.0, beta: 0.5, bias, accumulate, activation };
                         let out = view(dtype, &[1, m, n]);
-                        let mut inputs = vec![view(dtype, &[1, m, 32]), strided(dtype, &[1, 32, n], &[0, 1, 32])];
+                        let mut inputs =
+                            vec![view(dtype, &[1, m, 32]), strided(dtype, &[1, 32, n], &[0, 1, 32])];
                         inputs.extend(bias.then(|| strided(dtype, &[1, m, n], &[0, 0, 1])));
                         inputs.extend(accumulate.then_some(out));
                         self.add(&format!("{dtype}"), &kernel, &[out], &inputs);
@@ -196,12 +246,18 @@ impl Collection {
                 }
             }
             for bias in [false, true] {
-                let (out, values, index) = (view(dtype, &[64, 100]), view(dtype, &[64, 8]), view(DType::I64, &[64, 8]));
+                let (out, values, index) =
+                    (view(dtype, &[64, 100]), view(dtype, &[64, 8]), view(DType::I64, &[64, 8]));
                 let weight = view(dtype, &[100, 200]);
                 let mut inputs = vec![values, index, weight];
                 inputs.extend(bias.then(|| strided(dtype, &[64, 100], &[0, 1])));
                 self.add(&name, &Kernel::SparseMatMul { bias }, &[out], &inputs);
-                self.add(&name, &Kernel::SparseMatMulBackward, &[values, weight], &[out, values, index, weight]);
+                self.add(
+                    &name,
+                    &Kernel::SparseMatMulBackward,
+                    &[values, weight],
+                    &[out, values, index, weight],
+                );
             }
             for distribution in [
                 Distribution::Uniform { low: 0.0, high: 1.0 },
@@ -244,14 +300,20 @@ impl Collection {
                     for k in [1, 9, 50, 1000] {
                         if k <= count {
                             let (y, at) = (view(dtype, &[8, k]), view(DType::I64, &[8, k]));
-                            self.add(&name, &Kernel::TopK { axis: 1, k, largest: descending }, &[y, at], &[x]);
+                            self.add(
+                                &name,
+                                &Kernel::TopK { axis: 1, k, largest: descending },
+                                &[y, at],
+                                &[x],
+                            );
                         }
                     }
                 }
             }
             for index in [DType::I64, DType::I32] {
                 let table = view(dtype, &[500, 64]);
-                for at in [strided(index, &[90, 64], &[1, 0]), view(index, &[90, 64]), view(index, &[5, 64])] {
+                for at in [strided(index, &[90, 64], &[1, 0]), view(index, &[90, 64]), view(index, &[5, 64])]
+                {
                     let rows = view(dtype, at.layout.shape());
                     self.add(&name, &Kernel::Gather { axis: 0 }, &[rows], &[table, at]);
                     for mode in [ScatterMode::Overwrite, ScatterMode::Add] {

@@ -60,7 +60,6 @@ pub fn triangle(builder: &mut Builder, out: &View, input: &View, upper: bool, di
     launch(builder, kind, &out, input.place, [diagonal.to_ne_bytes(), [0; 8]], &grid);
 }
 
-
 #[cfg(test)]
 mod tests {
     use super::super::{Card, plan};

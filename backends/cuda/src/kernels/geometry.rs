@@ -31,8 +31,7 @@ impl From<&View> for Array {
 
 /// The address of a view's first element.
 pub fn address(view: &View) -> u64 {
-    view.address.handle
-        + (view.address.offset_bytes + view.layout.offset() * view.dtype.size_bytes()) as u64
+    view.address.handle + (view.address.offset_bytes + view.layout.offset() * view.dtype.size_bytes()) as u64
 }
 
 impl Array {
@@ -97,7 +96,8 @@ pub enum Order {
 impl Grid {
     /// Of a shape and the strides of operands along it. Axes of size 1 are left out, neighbours merged.
     pub fn new(shape: &Dims, strides: &[&Dims], order: Order) -> Grid {
-        let mut axes: SmallVec<[usize; 8]> = (0..shape.len()).rev().filter(|&axis| shape[axis] != 1).collect();
+        let mut axes: SmallVec<[usize; 8]> =
+            (0..shape.len()).rev().filter(|&axis| shape[axis] != 1).collect();
         if order == Order::Memory {
             // Stable: where the first operand can't tell the last axis is the fastest.
             axes.sort_by_key(|&axis| strides[0][axis]);
@@ -139,7 +139,11 @@ impl Grid {
     /// Do positions or offsets need 64 bits?
     pub fn is_wide(&self) -> bool {
         let reach = |strides: &Dims| {
-            self.sizes.iter().zip(strides.iter()).map(|(size, stride)| size.saturating_sub(1) * stride).sum::<usize>()
+            self.sizes
+                .iter()
+                .zip(strides.iter())
+                .map(|(size, stride)| size.saturating_sub(1) * stride)
+                .sum::<usize>()
         };
         self.count() >= NARROW_MAX || self.strides.iter().any(|strides| reach(strides) >= NARROW_MAX)
     }
@@ -177,7 +181,8 @@ pub fn push_divider(args: &mut Args, size: usize, wide: bool) {
 /// Multiplier and shift with which `(mulhi(x, magic) + x) >> shift` is `x / size` for `x` below 2^31.
 fn magic(size: u32) -> (u32, u32) {
     let shift = size.max(1).next_power_of_two().trailing_zeros();
-    let magic = ((1u64 << 32) * ((1u64 << shift) - u64::from(size.max(1))) / u64::from(size.max(1)) + 1) as u32;
+    let magic =
+        ((1u64 << 32) * ((1u64 << shift) - u64::from(size.max(1))) / u64::from(size.max(1)) + 1) as u32;
     (magic, shift)
 }
 
@@ -187,7 +192,8 @@ mod tests {
 
     #[test]
     fn divisions_by_magic_are_exact() {
-        let numbers = (0..31).flat_map(|bit| [1u32 << bit, (1 << bit) - 1, (1 << bit) + 1]).chain([i32::MAX as u32]);
+        let numbers =
+            (0..31).flat_map(|bit| [1u32 << bit, (1 << bit) - 1, (1 << bit) + 1]).chain([i32::MAX as u32]);
         for size in numbers.clone().filter(|size| *size > 0).chain([3, 7, 641, 1_000_003]) {
             let (magic, shift) = magic(size);
             for x in numbers.clone().chain([size.wrapping_mul(3) & 0x7fff_ffff]) {

@@ -26,11 +26,16 @@ const LINE_LENGTH_MAX: usize = 1024;
 pub fn check(builder: &mut Builder, index: &Array, size: usize) {
     let position = *Layout::contiguous(index.shape).strides();
     // Along expanded axes the first of each is enough: it has the least position.
-    let distinct: Dims =
-        index.shape.iter().zip(index.strides.iter()).map(|(&size, &stride)| if stride == 0 { 1 } else { size }).collect();
+    let distinct: Dims = index
+        .shape
+        .iter()
+        .zip(index.strides.iter())
+        .map(|(&size, &stride)| if stride == 0 { 1 } else { size })
+        .collect();
     let grid = Grid::new(&distinct, &[&index.strides, &position], Order::Memory);
     let wide = grid.is_wide();
-    let text = Text::new(Unit::CheckIndex, wide).element(Name::INDEX, index.dtype).number(Name::RANK, grid.rank());
+    let text =
+        Text::new(Unit::CheckIndex, wide).element(Name::INDEX, index.dtype).number(Name::RANK, grid.rank());
     let mut args = Args::default();
     args.place(index.place).error_record().push((size as u64).to_ne_bytes());
     grid.push_to(&mut args, wide);
@@ -127,11 +132,7 @@ pub fn scatter(builder: &mut Builder, axis: usize, mode: ScatterMode, operands: 
         axes.map(|other| of[other]).collect()
     };
     let own_shape = part(&shape, false);
-    let mut lines_of_index = Array {
-        shape: own_shape,
-        strides: part(&strides[1], false),
-        ..index
-    };
+    let mut lines_of_index = Array { shape: own_shape, strides: part(&strides[1], false), ..index };
     lines_of_index.shape.push(count);
     lines_of_index.strides.push(steps[1]);
     let own_count = own_shape.product();

@@ -2,8 +2,8 @@
 //! follows the product.
 //!
 //! Products of a few rows have a kernel of our own, which takes everything that follows along: they are bound by reading
-//! the right side, and cuBLASLt is far from that. Of all others, a bias of one row and `relu` go along with the product, and so does an addend that nothing else stands before. All
-//! else (the exact gelu, a bias by rows) is a program over the elements of the product.
+//! the right side. Of all others, a bias of one row and `relu` go along with the product, and so does an addend that nothing
+//! else stands before. What is left (the exact gelu, a bias by rows) is a program over the elements of the product.
 
 use super::build::Builder;
 use super::geometry::{Array, is_aligned};
@@ -148,7 +148,9 @@ fn follow_up(bias: bool, addend: bool, activation: Activation) -> (&'static Prog
     let program = PROGRAMS[index].get_or_init(|| match (bias, addend) {
         (false, false) => Program::record_many(|[x], [alpha]| [act(alpha * x, activation)]),
         (true, false) => Program::record_many(|[x, bias], [alpha]| [act(alpha * x + bias, activation)]),
-        (false, true) => Program::record_many(|[x, c], [alpha, beta]| [act(alpha * x, activation) + beta * c]),
+        (false, true) => {
+            Program::record_many(|[x, c], [alpha, beta]| [act(alpha * x, activation) + beta * c])
+        }
         (true, true) => {
             Program::record_many(|[x, bias, c], [alpha, beta]| [act(alpha * x + bias, activation) + beta * c])
         }
@@ -266,4 +268,3 @@ fn merge_batch(step: &mut MatMulStep) {
         step.batch = 1;
     }
 }
-

@@ -81,12 +81,21 @@ pub fn plan(kernel: &Kernel, operands: &[Operand], card: Card) -> Plan {
             fill::triangle(&mut builder, view(0), view(1), *upper, *diagonal);
         }
         Kernel::Random { distribution, key, counter } => {
-            random::plan(&mut builder, *distribution, *key, *counter, view(0), operands.get(1).map(Operand::view));
+            random::plan(
+                &mut builder,
+                *distribution,
+                *key,
+                *counter,
+                view(0),
+                operands.get(1).map(Operand::view),
+            );
         }
         Kernel::Reduce { .. } | Kernel::ArgReduce { .. } => reduce::plan(&mut builder, kernel, operands),
         Kernel::CumSum { axis } => scan::cum_sum(&mut builder, *axis, view(0), view(1)),
         Kernel::MatMul { .. } => matmul::plan(&mut builder, kernel, operands),
-        Kernel::Softmax { .. } | Kernel::SoftmaxBackward { .. } => normalize::softmax(&mut builder, kernel, operands),
+        Kernel::Softmax { .. } | Kernel::SoftmaxBackward { .. } => {
+            normalize::softmax(&mut builder, kernel, operands)
+        }
         Kernel::LayerNorm { .. } => normalize::layer_norm(&mut builder, kernel, operands),
         Kernel::LayerNormBackward { .. } => normalize::layer_norm_backward(&mut builder, kernel, operands),
         Kernel::Sort { axis, descending } => sort::sort(&mut builder, *axis, *descending, operands),

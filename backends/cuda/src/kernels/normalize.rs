@@ -119,8 +119,10 @@ pub fn layer_norm(builder: &mut Builder, kernel: &Kernel, operands: &[Operand]) 
     let lines = [Some(to), Some(input), weight.map(as_row), bias.map(as_row)];
     let lines: Vec<Rows> = lines.into_iter().flatten().collect();
     let shape = Shape::new(count, &lines, 1, HELD_COUNT_MAX);
-    let text =
-        shape.text(Unit::LayerNorm, out.dtype).flag(Name::WEIGHT, weight.is_some()).flag(Name::BIAS, bias.is_some());
+    let text = shape
+        .text(Unit::LayerNorm, out.dtype)
+        .flag(Name::WEIGHT, weight.is_some())
+        .flag(Name::BIAS, bias.is_some());
     let mut args = Args::default();
     [to, input, to_mean, to_rstd].iter().for_each(|rows| rows.push_to(&mut args));
     for operand in [weight, bias] {
@@ -174,7 +176,8 @@ pub fn layer_norm_backward(builder: &mut Builder, kernel: &Kernel, operands: &[O
     if shape.chunks == 0 {
         shape.lanes = 512;
     }
-    let rows_per_span = row_count.div_ceil(SPAN_COUNT_MAX).max(SPAN_ROWS_MIN.min(row_count.div_ceil(132)).max(1));
+    let rows_per_span =
+        row_count.div_ceil(SPAN_COUNT_MAX).max(SPAN_ROWS_MIN.min(row_count.div_ceil(132)).max(1));
     let spans = row_count.div_ceil(rows_per_span);
     let acc = dx.dtype.compute();
     let sums = Dims::new(&[spans, count]).expect("two axes");

@@ -83,9 +83,18 @@ impl Hash for Work {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Path {
     /// Room for so many groups.
-    Flat { groups: u8 },
-    Strided { rank: u8, wide: bool },
-    Tiled { rank: u8, wide: bool, side: u8 },
+    Flat {
+        groups: u8,
+    },
+    Strided {
+        rank: u8,
+        wide: bool,
+    },
+    Tiled {
+        rank: u8,
+        wide: bool,
+        side: u8,
+    },
 }
 
 /// Names a pointwise kernel.
@@ -370,11 +379,10 @@ fn turned_axis(grid: &Grid) -> Option<usize> {
         return None;
     }
     grid.strides.iter().find_map(|strides| {
-        let fastest = (0..grid.rank()).filter(|&axis| strides[axis] != 0).min_by_key(|&axis| strides[axis])?;
-        let pays = fastest != 0
-            && strides[0] != 0
-            && strides[fastest] <= 2
-            && grid.sizes[fastest] >= TILED_SIZE_MIN;
+        let fastest =
+            (0..grid.rank()).filter(|&axis| strides[axis] != 0).min_by_key(|&axis| strides[axis])?;
+        let pays =
+            fastest != 0 && strides[0] != 0 && strides[fastest] <= 2 && grid.sizes[fastest] >= TILED_SIZE_MIN;
         pays.then_some(fastest)
     })
 }
@@ -468,7 +476,9 @@ impl Key {
         writeln!(text, " }};\nINLINE void element(const Params& params{signature}) {{")?;
         for (input, id) in self.input_ids().enumerate() {
             match compute {
-                DType::Bool => writeln!(text, "const {number} x{input} = To<truth>::from(widen(e{id})).byte;")?,
+                DType::Bool => {
+                    writeln!(text, "const {number} x{input} = To<truth>::from(widen(e{id})).byte;")?
+                }
                 _ => writeln!(text, "const {number} x{input} = convert<{number}>(e{id});")?,
             }
         }
@@ -503,7 +513,9 @@ impl Key {
         writeln!(text, "#pragma unroll\n    for (int u = 0; u < {unroll}; u++) if (live[u]) {{")?;
         for id in self.input_ids() {
             match self.operands[id].1 {
-                Access::Vector => writeln!(text, "        load<{}, {vector}>(v{id}[u], AT({id}, u));", self.element(id))?,
+                Access::Vector => {
+                    writeln!(text, "        load<{}, {vector}>(v{id}[u], AT({id}, u));", self.element(id))?
+                }
                 Access::Broadcast => writeln!(
                     text,
                     "        v{id}[u][0] = *AT({id}, u);\n#pragma unroll\n        for (int i = 1; i < {vector}; i++) v{id}[u][i] = v{id}[u][0];"
@@ -516,10 +528,15 @@ impl Key {
         }
         let arguments = self.list(|id| format!("v{id}[u][i]"));
         writeln!(text, "    }}\n#pragma unroll\n    for (int u = 0; u < {unroll}; u++) if (live[u]) {{")?;
-        writeln!(text, "#pragma unroll\n        for (int i = 0; i < {vector}; i++) element(params, {arguments});")?;
+        writeln!(
+            text,
+            "#pragma unroll\n        for (int i = 0; i < {vector}; i++) element(params, {arguments});"
+        )?;
         for id in self.output_ids() {
             match self.operands[id].1 {
-                Access::Vector => writeln!(text, "        store<{}, {vector}>(AT({id}, u), v{id}[u]);", self.element(id))?,
+                Access::Vector => {
+                    writeln!(text, "        store<{}, {vector}>(AT({id}, u), v{id}[u]);", self.element(id))?
+                }
                 _ => writeln!(
                     text,
                     "#pragma unroll\n        for (int i = 0; i < {vector}; i++) AT({id}, u)[i * STEP({id})] = v{id}[u][i];"
@@ -601,7 +618,9 @@ impl Key {
         let places = self.places();
         self.write_head(
             text,
-            &format!("{places}    index_t steps[{count}];\n    Grid<{count}, {rank}> grid;\n    index_t units;\n"),
+            &format!(
+                "{places}    index_t steps[{count}];\n    Grid<{count}, {rank}> grid;\n    index_t units;\n"
+            ),
         )?;
         writeln!(
             text,
@@ -627,7 +646,8 @@ impl Key {
         let size = |id: usize| self.operands[id].0.size_bytes();
         // A row and a few elements more is an odd number of words: then neither rows nor columns meet in a bank.
         let pitch = |id: usize| side + (4 / size(id)).max(1);
-        let shared = self.ids().filter(|id| is_turned(*id)).map(|id| side * pitch(id) * size(id)).max().unwrap_or(8);
+        let shared =
+            self.ids().filter(|id| is_turned(*id)).map(|id| side * pitch(id) * size(id)).max().unwrap_or(8);
         writeln!(text, "struct Step {{ index_t across, down; }};")?;
         let fields = format!(
             "{}    index_t width, height;\n    Step steps[{count}];\n    Grid<{}, {rank}> tiles;\n    index_t tile_count;\n",

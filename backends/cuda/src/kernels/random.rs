@@ -45,7 +45,8 @@ pub fn plan(
     let other = probability.unwrap_or(out);
     let contiguous = out.layout().is_contiguous() && other.layout().is_contiguous();
     let position = *Layout::contiguous(out.shape).strides();
-    let grid = (!contiguous).then(|| Grid::new(&out.shape, &[&out.strides, &other.strides, &position], Order::Memory));
+    let grid = (!contiguous)
+        .then(|| Grid::new(&out.shape, &[&out.strides, &other.strides, &position], Order::Memory));
     let wide = grid.as_ref().is_some_and(Grid::is_wide);
     let vector = if contiguous { (16 / out.dtype.size_bytes()).clamp(2, 8) } else { 2 };
     let text = Text::new(Unit::Random, wide)

@@ -219,7 +219,10 @@ impl Pass<'_> {
             .flag(Name::PARTIAL, partial);
         let none = Place::At(0);
         let mut args = Args::default();
-        args.place(self.input.place).place(to).place(self.places.unwrap_or(none)).place(self.means.unwrap_or(none));
+        args.place(self.input.place)
+            .place(to)
+            .place(self.places.unwrap_or(none))
+            .place(self.means.unwrap_or(none));
         args.push(self.stage.scale.to_ne_bytes());
         units.push_to(&mut args, wide);
         steps.push_to(&mut args, wide);

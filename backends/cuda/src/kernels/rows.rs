@@ -40,7 +40,11 @@ fn direct(array: &Array, axes: usize) -> Option<Rows> {
     let (shape, strides) = part(0, split);
     let outer = Grid::new(&shape, &[&strides], Order::RowMajor);
     let packed = row.rank() == 1 && (row.strides[0][0] == 1 || row.sizes[0] == 1);
-    (packed && outer.rank() == 1).then(|| Rows { place: array.place, dtype: array.dtype, stride: outer.strides[0][0] })
+    (packed && outer.rank() == 1).then(|| Rows {
+        place: array.place,
+        dtype: array.dtype,
+        stride: outer.strides[0][0],
+    })
 }
 
 /// An input as rows along its last `axes` axes: where it lies, or copied.

@@ -12,7 +12,14 @@ use raddle_hal::View;
 const CHUNK: usize = 256 * 8;
 
 /// One pass over the chunks of rows.
-fn pass(builder: &mut Builder, from: &Rows, to: &Rows, starts: Option<Place>, sizes: [usize; 2], totals: bool) {
+fn pass(
+    builder: &mut Builder,
+    from: &Rows,
+    to: &Rows,
+    starts: Option<Place>,
+    sizes: [usize; 2],
+    totals: bool,
+) {
     let [row_count, count] = sizes;
     let acc = if from.dtype.is_float() { DType::F64 } else { DType::I64 };
     let chunks = count.div_ceil(CHUNK);
@@ -71,7 +78,11 @@ pub fn non_zero(builder: &mut Builder, out: &View, input: &View) {
     let grid = Grid::new(&input.shape, &[&input.strides], Order::RowMajor);
     let wide = grid.is_wide();
     let chunks = grid.count().div_ceil(CHUNK);
-    let rows = |builder: &mut Builder| Rows { place: builder.scratch(chunks * 8), dtype: DType::I64, stride: chunks };
+    let rows = |builder: &mut Builder| Rows {
+        place: builder.scratch(chunks * 8),
+        dtype: DType::I64,
+        stride: chunks,
+    };
     let (counts, sums) = (rows(builder), rows(builder));
     let pass = |builder: &mut Builder, counting: bool, counts: &Rows| {
         let text = Text::new(Unit::NonZero, wide)

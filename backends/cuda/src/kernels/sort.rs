@@ -54,7 +54,13 @@ fn push(args: &mut Args, values: &[usize]) {
 }
 
 /// The words of rows, sorted: [row_count, count].
-pub fn sorted_words(builder: &mut Builder, input: &Rows, row_count: usize, count: usize, words: Words) -> Place {
+pub fn sorted_words(
+    builder: &mut Builder,
+    input: &Rows,
+    row_count: usize,
+    count: usize,
+    words: Words,
+) -> Place {
     let size_bytes = row_count * count * words.size_bytes();
     let mut from = builder.scratch(size_bytes);
     let largest = if words.wide { 1024 } else { 2048 };
@@ -127,7 +133,8 @@ impl Sorted {
         let mut count = self.count;
         let mut from = None;
         loop {
-            let threads = [128, 256].into_iter().find(|&threads| count <= 16 * threads && k <= threads).unwrap_or(512);
+            let threads =
+                [128, 256].into_iter().find(|&threads| count <= 16 * threads && k <= threads).unwrap_or(512);
             // The shares of k threads have room.
             let most = threads * (room / k);
             let segment = match self.row_count {

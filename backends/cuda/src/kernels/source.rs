@@ -89,7 +89,7 @@ macro_rules! names {
     ($($name:ident),*) => {
         /// A macro of the texts; each says in its head what it means there.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        #[expect(non_camel_case_types, clippy::upper_case_acronyms, missing_docs, reason = "named as in the texts")]
+        #[expect(non_camel_case_types, clippy::upper_case_acronyms, reason = "named as in the texts")]
         pub enum Name { $($name),* }
         impl Name {
             fn text(self) -> &'static str {

@@ -59,8 +59,7 @@ pub fn product(builder: &mut Builder, bias: bool, operands: &[Operand]) {
     };
     let (to, staged) = rows::output(builder, &out, 1);
     let vector = vector_of(n, &[to, columns]);
-    let text =
-        text(Unit::Sparse, out.dtype).flag(Name::BIAS, bias.is_some()).number(Name::V, vector);
+    let text = text(Unit::Sparse, out.dtype).flag(Name::BIAS, bias.is_some()).number(Name::V, vector);
     let mut args = Args::default();
     to.push_to(&mut args);
     args.place(values.place).place(index.place).place(columns.place);
