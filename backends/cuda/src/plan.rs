@@ -117,8 +117,10 @@ impl Args {
 /// `d = act(alpha · a b + bias) + beta · c`, row-major, for each of `batch` matrices.
 #[derive(Debug)]
 pub struct MatMulStep {
-    /// Of all matrices. 16-bit floats and `f32` are summed in `f32`.
+    /// Of all matrices, but for `result`. 16-bit floats and `f32` are summed in `f32`.
     pub dtype: raddle_base::DType,
+    /// Of `c` and `d`: as `dtype`, or `f32` where `dtype` is a 16-bit float and a program follows that rounds.
+    pub result: raddle_base::DType,
     /// How many products.
     pub batch: usize,
     /// Rows of the result.

@@ -10,7 +10,7 @@ use super::geometry::{Array, is_aligned};
 use super::pointwise;
 use super::source::{Name, Text, Unit};
 use crate::plan::{Args, MatMulStep, Matrix, Place, Step};
-use raddle_base::{Dims, Scalar};
+use raddle_base::{DType, Dims, Scalar};
 use raddle_hal::{Kernel, Operand};
 use raddle_op::{Activation, Expr, Program, ProgramRef};
 use std::sync::OnceLock;
@@ -22,6 +22,9 @@ const SMALL_WORKSPACE_BYTES: usize = 4 << 20;
 /// Multiplications below which a product is small (guess).
 const SMALL_COUNT: usize = 1 << 24;
 
+/// Do products of 16-bit floats leave `f32` for what follows, so that a result is rounded once? Waits for the device's side
+/// to honour [`MatMulStep::result`].
+const WIDE_SUMS: bool = false;
 /// The most rows that the kernel for few rows takes (guess: beyond, tensor cores win).
 const FEW_ROWS_MAX: usize = 8;
 
@@ -41,19 +44,20 @@ pub fn plan(builder: &mut Builder, kernel: &Kernel, operands: &[Operand]) {
     if has_k && few_rows(builder, (alpha, beta), activation, [&out, &a, &b], bias.as_ref(), addend.as_ref()) {
         return;
     }
-    let row = bias.as_ref().and_then(row_of);
-    // What the product itself can do.
-    let along = bias.is_none() || row.is_some();
-    let whole = match (&addend, activation) {
-        (_, Activation::Gelu) => false,
-        (None, _) => along,
-        (Some(_), Activation::None) => bias.is_none(),
-        (Some(_), Activation::Relu) => false,
+    let alone = addend.is_none() && activation != Activation::Gelu;
+    let row = bias.as_ref().filter(|_| alone).and_then(|bias| row_of(builder, bias));
+    // What the product itself can do. A bias that isn't one row is an addend to it.
+    let relu = activation == Activation::Relu;
+    let whole = match (&bias, &addend, activation) {
+        (_, _, Activation::Gelu) => None,
+        (None, None, _) => Some((None, None)),
+        (Some(_), None, _) if row.is_some() => Some((None, row)),
+        (Some(bias), None, Activation::None) => Some((Some((1.0, bias)), None)),
+        (None, Some(addend), Activation::None) => Some((Some((beta, addend)), None)),
+        _ => None,
     };
-    if whole && has_k {
-        let relu = activation == Activation::Relu;
-        product(builder, &out, &a, &b, alpha, addend.as_ref().map(|addend| (beta, addend)), row, relu);
-        return;
+    if let (Some((addend, row)), true) = (whole, has_k) {
+        return product(builder, &out, &a, &b, alpha, addend, row, relu);
     }
     let sums = if !has_k {
         let zero = builder.scratch(16);
@@ -61,18 +65,18 @@ pub fn plan(builder: &mut Builder, kernel: &Kernel, operands: &[Operand]) {
         Array { place: zero, dtype: out.dtype, shape: out.shape, strides: Dims::filled(0, 3) }
     } else {
         // The addend may be the output's own view, which then has to stand until it is read.
-        let direct = addend.is_none() && matrix(&out).is_some_and(|matrix| !matrix.transposed);
-        let sums = if direct { out } else { builder.scratch_array(out.dtype, out.shape) };
+        let wide = WIDE_SUMS && out.dtype.size_bytes() == 2;
+        let direct = !wide && addend.is_none() && matrix(&out).is_some_and(|matrix| !matrix.transposed);
+        let dtype = if wide { DType::F32 } else { out.dtype };
+        let sums = if direct { out } else { builder.scratch_array(dtype, out.shape) };
         product(builder, &sums, &a, &b, 1.0, None, None, false);
         sums
     };
-    let (program, [has_alpha, has_beta]) = follow_up(bias.is_some(), addend.is_some(), activation);
+    let program = follow_up(bias.is_some(), addend.is_some(), activation);
     let mut arrays = vec![out, sums];
     arrays.extend(bias);
     arrays.extend(addend);
-    let mut params = Vec::new();
-    params.extend(has_alpha.then_some(Scalar::Float(alpha)));
-    params.extend(has_beta.then_some(Scalar::Float(beta)));
+    let params = [Scalar::Float(alpha), Scalar::Float(beta)];
     pointwise::program(builder, &ProgramRef::Static(program), out.dtype.compute(), &params, &arrays);
 }
 
@@ -134,8 +138,8 @@ fn few_rows(
     true
 }
 
-/// `act(alpha · x + bias) + beta · c` for a sum `x`, and whether it takes alpha and beta.
-fn follow_up(bias: bool, addend: bool, activation: Activation) -> (&'static Program, [bool; 2]) {
+/// `act(alpha · x + bias) + beta · c` for a sum `x`; takes beta if there is a `c`.
+fn follow_up(bias: bool, addend: bool, activation: Activation) -> &'static Program {
     static PROGRAMS: [OnceLock<Program>; 12] = [const { OnceLock::new() }; 12];
     fn act<'r>(x: Expr<'r>, activation: Activation) -> Expr<'r> {
         match activation {
@@ -145,7 +149,7 @@ fn follow_up(bias: bool, addend: bool, activation: Activation) -> (&'static Prog
         }
     }
     let index = activation as usize * 4 + usize::from(bias) * 2 + usize::from(addend);
-    let program = PROGRAMS[index].get_or_init(|| match (bias, addend) {
+    PROGRAMS[index].get_or_init(|| match (bias, addend) {
         (false, false) => Program::record_many(|[x], [alpha]| [act(alpha * x, activation)]),
         (true, false) => Program::record_many(|[x, bias], [alpha]| [act(alpha * x + bias, activation)]),
         (false, true) => {
@@ -154,15 +158,18 @@ fn follow_up(bias: bool, addend: bool, activation: Activation) -> (&'static Prog
         (true, true) => {
             Program::record_many(|[x, bias, c], [alpha, beta]| [act(alpha * x + bias, activation) + beta * c])
         }
-    });
-    (program, [true, addend])
+    })
 }
 
-/// The one row that a bias consists of, if its elements are neighbours.
-fn row_of(bias: &Array) -> Option<Place> {
+/// The one row that a bias consists of, where it lies or copied; none if its rows differ.
+fn row_of(builder: &mut Builder, bias: &Array) -> Option<Place> {
     let still = |axis: usize| bias.shape[axis] == 1 || bias.strides[axis] == 0;
-    let packed = bias.shape[2] == 1 || bias.strides[2] == 1;
-    (still(0) && still(1) && packed).then_some(bias.place)
+    let row = Array {
+        shape: Dims::new(&bias.shape[2..]).expect("one axis"),
+        strides: Dims::new(&bias.strides[2..]).expect("one axis"),
+        ..*bias
+    };
+    (still(0) && still(1)).then(|| builder.packed(&row).place)
 }
 
 /// A tensor [batch, rows, columns] as cuBLASLt takes it.
@@ -202,7 +209,7 @@ fn product(
         })
     };
     let straight = |array: &Array| matrix(array).filter(|matrix| !matrix.transposed);
-    let (a, b) = (input(builder, a), input(builder, b));
+    let (dtype, a, b) = (a.dtype, input(builder, a), input(builder, b));
     let (target, d) = match straight(out) {
         Some(matrix) if batch == 1 || matrix.batch_stride != 0 => (*out, matrix),
         _ => {
@@ -226,7 +233,8 @@ fn product(
     };
     let workspace = builder.scratch(workspace_bytes);
     let mut step = MatMulStep {
-        dtype: out.dtype,
+        dtype,
+        result: out.dtype,
         batch,
         m,
         n,

@@ -24,6 +24,8 @@ mod scan;
 mod sort;
 mod source;
 mod sparse;
+#[cfg(test)]
+mod tests;
 
 use crate::plan::Plan;
 use build::Builder;

@@ -1,0 +1,194 @@
+//! What launches are planned as. (That the texts compute what they should is tested on a GPU, that they compile by
+//! `cargo xtask kernels`.)
+
+use super::{Card, plan};
+use crate::plan::{KernelStep, MatMulStep, Plan, Step};
+use raddle_base::{DType, Dims, Layout, Scalar};
+use raddle_hal::{Address, Kernel, Operand, View};
+use raddle_op::{Activation, PARAM_COUNT_MAX, Pointwise, ReduceOp};
+
+/// A view whose first element lies at 2^20.
+fn strided(dtype: DType, shape: &[usize], strides: &[usize]) -> View {
+    let layout = Layout::new(Dims::new(shape).unwrap(), Dims::new(strides).unwrap(), 0);
+    View { address: Address { handle: 1 << 20, offset_bytes: 0 }, dtype, layout }
+}
+
+fn packed(dtype: DType, shape: &[usize]) -> View {
+    let layout = Layout::contiguous(Dims::new(shape).unwrap());
+    View { address: Address { handle: 1 << 20, offset_bytes: 0 }, dtype, layout }
+}
+
+fn planned(kernel: &Kernel, outputs: &[View], inputs: &[View]) -> Plan {
+    let operands: Vec<Operand> = (outputs.iter().map(|view| Operand::Out(*view)))
+        .chain(inputs.iter().map(|view| Operand::In(*view)))
+        .collect();
+    plan(kernel, &operands, Card { sm_count: 132 })
+}
+
+fn pointwise(op: Pointwise, compute: DType, groups: usize) -> Kernel {
+    Kernel::Pointwise { program: op.into(), compute, params: [Scalar::Float(1.0); PARAM_COUNT_MAX], groups }
+}
+
+fn kernels(plan: &Plan) -> Vec<&KernelStep> {
+    let kernels = plan.steps.iter().map(|step| match step {
+        Step::Kernel(step) => step,
+        _ => panic!("not a kernel: {step:?}"),
+    });
+    kernels.collect()
+}
+
+/// The Debug text of a key tells the path.
+fn keys(plan: &Plan) -> Vec<String> {
+    kernels(plan).iter().map(|step| format!("{:?}", step.key)).collect()
+}
+
+#[test]
+fn contiguous_operands_are_taken_16_bytes_at_a_time() {
+    let x = packed(DType::F32, &[100, 10]);
+    let plan = planned(&pointwise(Pointwise::add, DType::F32, 1), &[x], &[x, x]);
+    let mut steps = kernels(&plan);
+    let step = steps.pop().unwrap();
+    assert!(format!("{:?}", step.key).contains("Flat { groups: 1 }, vector: 4, unroll: 2"), "{:?}", step.key);
+    assert_eq!((step.grid, step.block), ([1, 1, 1], [256, 1, 1]));
+    // Three pointers, the count, the first block.
+    let mut args = step.args.clone();
+    let words: Vec<u64> =
+        args.resolve(0, 0).chunks(8).map(|word| u64::from_ne_bytes(word.try_into().unwrap())).collect();
+    assert_eq!(words, [1 << 20, 1 << 20, 1 << 20, 1000, 0]);
+}
+
+#[test]
+fn what_is_transposed_alike_is_contiguous() {
+    let x = strided(DType::F32, &[100, 64], &[1, 100]);
+    let plan = planned(&pointwise(Pointwise::add, DType::F32, 1), &[x], &[x, x]);
+    assert!(keys(&plan)[0].contains("Flat"));
+}
+
+#[test]
+fn what_is_transposed_differently_goes_by_tiles() {
+    let (x, y) = (packed(DType::F32, &[100, 64]), strided(DType::F32, &[100, 64], &[1, 100]));
+    let plan = planned(&pointwise(Pointwise::add, DType::F32, 1), &[y], &[x, y]);
+    assert!(keys(&plan)[0].contains("Tiled"));
+    assert_eq!(kernels(&plan)[0].grid, [2, 1, 1]);
+    // Short axes don't fill tiles.
+    let (x, y) = (packed(DType::F32, &[100, 3]), strided(DType::F32, &[100, 3], &[1, 100]));
+    let plan = planned(&pointwise(Pointwise::add, DType::F32, 1), &[y], &[x, y]);
+    assert!(keys(&plan)[0].contains("Strided"));
+}
+
+#[test]
+fn a_bias_of_a_row_keeps_wide_accesses() {
+    let (x, bias) = (packed(DType::F32, &[10, 64]), strided(DType::F32, &[10, 64], &[0, 1]));
+    let plan = planned(&pointwise(Pointwise::add, DType::F32, 1), &[x], &[x, bias]);
+    assert!(keys(&plan)[0].contains("Strided { rank: 2, wide: false }, vector: 4"), "{:?}", keys(&plan));
+    let odd = strided(DType::F32, &[10, 63], &[0, 1]);
+    let x = packed(DType::F32, &[10, 63]);
+    let plan = planned(&pointwise(Pointwise::add, DType::F32, 1), &[x], &[x, odd]);
+    assert!(keys(&plan)[0].contains("vector: 1"));
+}
+
+#[test]
+fn offsets_past_31_bits_are_wide() {
+    let (x, y) =
+        (packed(DType::U8, &[1 << 20, 1 << 12]), strided(DType::U8, &[1 << 20, 1 << 12], &[1, 1 << 20]));
+    let plan = planned(&pointwise(Pointwise::add, DType::U8, 1), &[x], &[x, y]);
+    assert!(keys(&plan)[0].contains("wide: true"), "{:?}", keys(&plan));
+}
+
+#[test]
+fn many_groups_are_few_launches() {
+    let x = packed(DType::F32, &[100]);
+    let operands = vec![x; 3 * 200];
+    let plan = planned(&pointwise(Pointwise::add, DType::F32, 200), &operands, &[]);
+    assert_eq!(plan.steps.len(), 2);
+    assert!(kernels(&plan).iter().map(|step| step.grid[0]).sum::<u32>() == 200);
+    for step in kernels(&plan) {
+        assert!(step.args.clone().resolve(0, 0).len() <= 4096);
+    }
+}
+
+#[test]
+fn nothing_is_done_for_empty_outputs() {
+    let x = packed(DType::F32, &[0, 4]);
+    assert!(planned(&pointwise(Pointwise::add, DType::F32, 1), &[x], &[x, x]).steps.is_empty());
+    let kernel = Kernel::Sort { axis: 1, descending: false };
+    assert!(planned(&kernel, &[x, packed(DType::I64, &[0, 4])], &[x]).steps.is_empty());
+}
+
+#[test]
+fn a_sum_of_much_has_two_stages() {
+    let kernel = Kernel::Reduce { op: ReduceOp::Sum, axes: 0b11, scale: 1.0 };
+    let plan = planned(&kernel, &[packed(DType::F32, &[1, 1])], &[packed(DType::F32, &[8192, 8192])]);
+    assert_eq!(kernels(&plan).iter().map(|step| step.grid[0]).collect::<Vec<_>>(), [1024, 1]);
+    assert_eq!(plan.scratch_bytes, 1024 * 4);
+    let plan = planned(&kernel, &[packed(DType::F32, &[1, 1])], &[packed(DType::F32, &[8, 8])]);
+    assert_eq!((plan.steps.len(), plan.scratch_bytes), (1, 0));
+}
+
+#[test]
+fn rows_with_holes_are_staged() {
+    let kernel = Kernel::Softmax { axis: 0, log: false };
+    let x = packed(DType::F32, &[50, 60]);
+    let plan = planned(&kernel, &[x], &[x]);
+    // Turned, made, turned back.
+    assert_eq!(plan.steps.len(), 3);
+    assert_eq!(plan.scratch_bytes, 12_032 + 12_000);
+}
+
+fn product(kernel: &Kernel, outputs: &[View], inputs: &[View]) -> MatMulStep {
+    let plan = planned(kernel, outputs, inputs);
+    let found = plan.steps.into_iter().find_map(|step| match step {
+        Step::MatMul(step) => Some(step),
+        _ => None,
+    });
+    found.expect("there is a product")
+}
+
+fn matmul(bias: bool, activation: Activation) -> Kernel {
+    Kernel::MatMul { alpha: 1.0, beta: 0.0, bias, accumulate: false, activation }
+}
+
+#[test]
+fn batches_with_one_right_side_are_one_product() {
+    let (x, y) = (packed(DType::F16, &[4, 32, 64]), packed(DType::F16, &[4, 32, 16]));
+    // The weight of a linear layer, [16, 64] row-major.
+    let weight = strided(DType::F16, &[4, 64, 16], &[0, 1, 64]);
+    let bias = strided(DType::F16, &[4, 32, 16], &[0, 0, 1]);
+    let step = product(&matmul(true, Activation::Relu), &[y], &[x, weight, bias]);
+    assert_eq!((step.batch, step.m, step.n, step.k), (1, 128, 16, 64));
+    assert!(step.b.transposed && step.b.leading == 64 && step.relu && step.bias.is_some());
+}
+
+#[test]
+fn the_exact_gelu_follows_the_product() {
+    let (x, y) = (packed(DType::F32, &[1, 32, 64]), packed(DType::F32, &[1, 32, 16]));
+    let weight = packed(DType::F32, &[1, 64, 16]);
+    let plan = planned(&matmul(false, Activation::Gelu), &[y], &[x, weight]);
+    assert!(matches!(plan.steps[..], [Step::MatMul(_), Step::Kernel(_)]));
+}
+
+#[test]
+fn matrices_with_holes_are_copied() {
+    let y = strided(DType::F32, &[1, 32, 16], &[0, 64, 2]);
+    let x = strided(DType::F32, &[1, 32, 64], &[0, 256, 2]);
+    let plan = planned(&matmul(false, Activation::None), &[y], &[x, packed(DType::F32, &[1, 64, 16])]);
+    assert!(matches!(plan.steps[..], [Step::Kernel(_), Step::MatMul(_), Step::Kernel(_)]));
+}
+
+#[test]
+fn sums_over_nothing_are_the_bias() {
+    let y = packed(DType::F32, &[2, 32, 16]);
+    let bias = strided(DType::F32, &[2, 32, 16], &[0, 0, 1]);
+    let inputs = [packed(DType::F32, &[2, 32, 0]), packed(DType::F32, &[2, 0, 16]), bias];
+    let plan = planned(&matmul(true, Activation::None), &[y], &inputs);
+    assert!(matches!(plan.steps[..], [Step::Fill { .. }, Step::Kernel(_)]));
+}
+
+#[test]
+fn every_source_defines_its_entry() {
+    for (name, key) in super::catalogue() {
+        let source = key.source();
+        assert!(source.contains(&format!(" {}(const ", key.entry())), "{name}");
+        assert!(!source.contains("#include"), "{name}");
+    }
+}
