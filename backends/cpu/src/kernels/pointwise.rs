@@ -567,6 +567,6 @@ impl Scratch {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 #[path = "pointwise_tests.rs"]
 mod tests;
