@@ -3,6 +3,10 @@
 //! A block is `rows` rows of `columns` elements; in packed memory the columns lie side by side.
 
 use super::loops::by_size;
+use std::ops::Range;
+
+/// Size of a cache line.
+pub const LINE_BYTES: usize = 64;
 
 /// A strided block: where its first element lies, and its steps, in bytes.
 #[derive(Clone, Copy, Debug)]
@@ -98,7 +102,6 @@ pub unsafe fn unpack(from: *const u8, block: &Block) {
 /// Asks for the cache lines of a block that is packed or unpacked soon. Rows far apart are beyond what the hardware
 /// foresees, and each lies on a page of its own: on a virtual machine a transposing copy is nearly twice as fast so.
 pub fn prefetch(block: &Block) {
-    const LINE: usize = 64;
     let (runs, stride, size_bytes) = if block.column_stride == block.size_bytes {
         (block.rows, block.row_stride, block.columns * block.size_bytes)
     } else if block.row_stride == block.size_bytes {
@@ -108,16 +111,22 @@ pub fn prefetch(block: &Block) {
     };
     for run in 0..runs {
         let start = block.start + run * stride;
-        for line in (start / LINE * LINE..start + size_bytes).step_by(LINE) {
-            #[cfg(target_arch = "x86_64")]
-            // SAFETY: a prefetch reads nothing, whatever the address.
-            unsafe {
-                use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-                _mm_prefetch::<_MM_HINT_T0>(line as *const i8);
-            }
-            #[cfg(not(target_arch = "x86_64"))]
-            let _ = line;
+        prefetch_bytes(start / LINE_BYTES * LINE_BYTES..start + size_bytes);
+    }
+}
+
+/// Asks for the cache lines that start in a range, given that the first one does at its start.
+#[inline]
+pub fn prefetch_bytes(range: Range<usize>) {
+    for line in range.step_by(LINE_BYTES) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: a prefetch reads nothing, whatever the address.
+        unsafe {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            _mm_prefetch::<_MM_HINT_T0>(line as *const i8);
         }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = line;
     }
 }
 
