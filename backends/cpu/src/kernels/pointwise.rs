@@ -6,7 +6,7 @@
 //! belongs in strided outputs is written there. So DRAM is read and written once, by whole lines, whatever the program
 //! and the strides, and an element's result can't depend on how the work was cut (T8).
 
-use super::block::{Block, LINE_BYTES, pack, prefetch, prefetch_bytes, unpack};
+use super::block::{Block, Cache, LINE_BYTES, pack, prefetch, prefetch_bytes, unpack};
 use super::level::{Level, LoopFn};
 use super::loops::{self, Single};
 use super::plan::{Class, Plan, Step, scalar_bits};
@@ -519,7 +519,8 @@ impl Launch {
         let next = || {
             let direct = |operand: &usize| self.ahead >> operand & 1 == 1;
             (0..self.accesses.len()).filter(direct).map(|operand| {
-                let slot = if operand < self.outputs { self.inputs + operand } else { operand - self.outputs };
+                let slot =
+                    if operand < self.outputs { self.inputs + operand } else { operand - self.outputs };
                 let size_bytes = self.columns * self.geometry.operands[operand].size_bytes;
                 (pointers[slot] as usize + size_bytes, size_bytes)
             })
@@ -527,7 +528,7 @@ impl Launch {
         for (index, step) in steps.iter().enumerate() {
             for (start, size_bytes) in next() {
                 let (from, to) = (index * self.ahead_bytes, (index + 1) * self.ahead_bytes);
-                prefetch_bytes(start + from..start + to.min(size_bytes));
+                prefetch_bytes(start + from..start + to.min(size_bytes), Cache::First);
             }
             // SAFETY: as of this function.
             unsafe { run_steps(std::slice::from_ref(step), pointers, count) };
