@@ -27,6 +27,8 @@ use std::process::ExitCode;
 pub enum Backend {
     /// The CPU, one device for all tests.
     Cpu,
+    /// The first GPU, one device for all tests.
+    Cuda,
     /// A simulator for each test, its seed made from the test's name.
     Sim,
 }
@@ -36,14 +38,21 @@ impl Backend {
     pub fn name(self) -> &'static str {
         match self {
             Backend::Cpu => "cpu",
+            Backend::Cuda => "cuda",
             Backend::Sim => "sim",
         }
+    }
+
+    /// Why nothing can be run on it here. A GPU that is there but doesn't work is no reason: the tests fail.
+    fn absent(self) -> Option<&'static str> {
+        (self == Backend::Cuda && raddle::cuda::device_count() == Ok(0)).then_some("no CUDA device")
     }
 
     /// Runs a body on a device of this backend; gives the device back afterwards, which nothing may still hold.
     pub fn run(self, name: &str, body: impl FnOnce(&Device)) {
         match self {
             Backend::Cpu => body(&Device::new("cpu").expect("the CPU is there")),
+            Backend::Cuda => body(&Device::new("cuda:0").expect("the GPU works")),
             Backend::Sim => {
                 let seed = Random::named(name).bits() >> 32;
                 eprintln!("{name} runs on sim:{seed}");
@@ -83,10 +92,11 @@ macro_rules! cases {
 
 /// The main function of a test target: every case on a backend, `backend::suite::behaviour`.
 pub fn main(backend: Backend) -> ExitCode {
+    let absent = backend.absent().map(|reason| expect::Known::Skipped { reason });
     let trial = |case: Case| {
         let name = format!("{}::{}", backend.name(), case.name);
         let shown = name.clone();
-        match expect::of(backend, &case.name) {
+        match absent.or_else(|| expect::of(backend, &case.name)) {
             Some(expect::Known::Skipped { reason }) => {
                 println!("{name} is skipped: {reason}");
                 Trial::test(shown, || Ok(())).with_ignored_flag(true)

@@ -8,6 +8,7 @@
 //! | `tsan` | `tsan` |
 //! | `soak` | `soak` |
 //! | `faults` | `faults`, `faults demo` |
+//! | `kernels` | `kernels` |
 //!
 //! Exit codes: 0 good, 1 something is wrong with the code, 2 wrong use.
 
@@ -16,6 +17,7 @@
 mod check;
 mod command;
 mod faults;
+mod kernels;
 mod layers;
 mod models;
 mod soak;
@@ -36,6 +38,7 @@ Usage: cargo xtask COMMAND [OPTIONS]
   soak            random programs until the time is up
   faults          plants every fault and shows that a check catches it
   faults demo     the demo with a planted fault: wrong answers are expected
+  kernels         compiles the CUDA kernels, without a GPU
 
 `cargo xtask COMMAND --help` tells the options, with an example.
 ";
@@ -118,13 +121,14 @@ fn run(mut words: Vec<String>) -> Outcome {
         name = "faults demo".into();
     }
     type Command = (&'static str, &'static str, fn(Options) -> Outcome);
-    let commands: [Command; 6] = [
+    let commands: [Command; 7] = [
         ("check", check::HELP, check::run),
         ("loom", models::HELP, models::run),
         ("tsan", tsan::HELP, tsan::run),
         ("soak", soak::HELP, soak::run),
         ("faults", faults::HELP, faults::run),
         ("faults demo", faults::HELP_DEMO, faults::demo),
+        ("kernels", kernels::HELP, kernels::run),
     ];
     let Some((_, help, command)) = commands.iter().find(|(known, ..)| *known == name) else {
         let known: Vec<_> = commands.iter().map(|(known, ..)| *known).collect();

@@ -1,10 +1,11 @@
 //! The `raddle` program.
 //!
-//! Exit codes: 0 good, 2 wrong use or input, 1 anything else. Errors go to stderr, the point in the first line.
+//! Exit codes: 0 good, 2 wrong use or input (`doctor`: a device that can't be used), 1 anything else. Errors go to stderr, the point in the first line.
 #![forbid(unsafe_code)]
 
 mod bench;
 mod demo;
+mod doctor;
 mod ops;
 mod output;
 
@@ -30,6 +31,8 @@ enum Command {
     Demo(demo::Arguments),
     /// Lists every op with its dtypes, backends and forms.
     Ops(ops::Arguments),
+    /// Shows what GPUs need and whether it is there.
+    Doctor(doctor::Arguments),
     /// Measures this machine, through the public API.
     Bench(bench::Arguments),
 }
@@ -39,6 +42,7 @@ fn main() -> ExitCode {
     let result = match arguments.command {
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Ops(arguments) => ops::run(&arguments),
+        Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
     };
     match result {
@@ -46,7 +50,7 @@ fn main() -> ExitCode {
         Err(failure) => {
             eprintln!("raddle: {failure}");
             ExitCode::from(match failure {
-                Failure::Input(_) => 2,
+                Failure::Input(_) | Failure::Unusable(_) => 2,
                 Failure::Other(_) => 1,
             })
         }

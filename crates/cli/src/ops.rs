@@ -31,7 +31,7 @@ struct Op {
 }
 
 /// A backend runs programs and structured kernels, not ops: each has all of them.
-const BACKENDS: [&str; 2] = ["cpu", "sim"];
+const BACKENDS: [&str; 3] = ["cpu", "cuda", "sim"];
 
 pub fn run(arguments: &Arguments) -> Outcome {
     let entries = catalogue();
@@ -51,7 +51,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
                 forms.join(" ")
             );
         }
-        println!("\n{} ops on {}.", entries.len(), BACKENDS.join(" and "));
+        println!("\n{} ops on {}.", entries.len(), BACKENDS.join(", "));
     }
     let ops = entries
         .iter()

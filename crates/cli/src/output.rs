@@ -8,6 +8,8 @@ use std::{fmt, fs, io::Write, path::Path};
 pub enum Failure {
     /// Wrong use or input: exit code 2.
     Input(String),
+    /// A device that is there and can't be used: exit code 2.
+    Unusable(String),
     /// Anything else: exit code 1.
     Other(String),
 }
@@ -15,7 +17,7 @@ pub enum Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Failure::Input(text) | Failure::Other(text) => f.write_str(text),
+            Failure::Input(text) | Failure::Unusable(text) | Failure::Other(text) => f.write_str(text),
         }
     }
 }

@@ -194,6 +194,32 @@ pub enum DeviceError {
         /// The driver's code.
         code: i64,
     },
+    /// The driver has no device of that number.
+    NoDevice {
+        /// How many it has.
+        count: usize,
+    },
+    /// The driver is too old.
+    OldDriver {
+        /// Its version, major and minor.
+        found: [u32; 2],
+        /// The least that works.
+        needed: [u32; 2],
+    },
+    /// A library that the device works with can't be loaded.
+    MissingLibrary {
+        /// Which.
+        library: &'static str,
+        /// How to get it.
+        remedy: &'static str,
+    },
+    /// The source of a kernel was refused: a bug of ours, or a compiler that is too old.
+    Compile {
+        /// The kernel.
+        kernel: &'static str,
+        /// The first lines of what the compiler said.
+        log: String,
+    },
 }
 
 impl fmt::Display for DeviceError {
@@ -208,6 +234,16 @@ impl fmt::Display for DeviceError {
                 Ok(())
             }
             DeviceError::Driver { call, code } => write!(f, "{call} failed with code {code}"),
+            DeviceError::NoDevice { count } => write!(f, "no such device, the driver shows {count}"),
+            DeviceError::OldDriver { found, needed } => write!(
+                f,
+                "the driver is too old, expected version {}.{} or later, found {}.{}",
+                needed[0], needed[1], found[0], found[1]
+            ),
+            DeviceError::MissingLibrary { library, remedy } => {
+                write!(f, "{library} can't be loaded; {remedy}")
+            }
+            DeviceError::Compile { kernel, log } => write!(f, "the kernel {kernel} doesn't compile: {log}"),
         }
     }
 }

@@ -2,15 +2,20 @@
 
 use crate::{Error, Result, Tensor, To};
 use raddle_runtime::Device as Opened;
-#[cfg(feature = "cpu")]
+#[cfg(any(feature = "cpu", feature = "cuda"))]
 use raddle_sync::{Mutex, Rank};
+#[cfg(feature = "cuda")]
+use std::collections::HashMap;
 use std::{ops::Deref, str::FromStr};
 
 /// The names that [`Device::new`] knows in this build.
-const KNOWN: &str = match (cfg!(feature = "cpu"), cfg!(feature = "sim")) {
-    (_, true) => "cpu, sim:SEED",
-    (true, false) => "cpu",
-    (false, false) => "none, since this build has no backend: enable the feature cpu",
+const KNOWN: &str = match (cfg!(feature = "cpu"), cfg!(feature = "cuda"), cfg!(feature = "sim")) {
+    (_, true, true) => "cpu, cuda:ORDINAL, sim:SEED",
+    (_, false, true) => "cpu, sim:SEED",
+    (true, true, false) => "cpu, cuda:ORDINAL",
+    (true, false, false) => "cpu",
+    (false, true, false) => "cuda:ORDINAL",
+    (false, false, false) => "none, since this build has no backend: enable the feature cpu",
 };
 
 /// A device: a name for something that lives as long as the process. It is everything that
@@ -22,19 +27,26 @@ impl Device {
     /// Opens a device.
     ///
     /// - `cpu`: one for the process; it needs nothing installed.
+    /// - `cuda:ORDINAL`: a GPU, as the driver counts them; `cuda` is the first. One for each in the process. It needs the
+    ///   driver, NVRTC and, for matrix products, cuBLASLt, all found when they are first used; `raddle doctor` tells what
+    ///   is missing.
     /// - `sim:SEED`: the CPU behind a simulator that runs work late and in an order drawn from the seed. Each call opens a
     ///   new one, so that a run can be repeated; see [`Device::close`](raddle_runtime::Device::close).
     ///
-    /// Errors: a name that isn't one of these.
+    /// Errors: a name that isn't one of these; a GPU that isn't there or can't be used, with the reason.
     ///
     /// ```
     /// let error = raddle::Device::new("gpu").unwrap_err();
-    /// assert_eq!(error.to_string(), "device: unknown name \"gpu\", expected one of: cpu, sim:SEED");
+    /// assert_eq!(error.to_string(), "device: unknown name \"gpu\", expected one of: cpu, cuda:ORDINAL, sim:SEED");
     /// ```
     pub fn new(name: &str) -> Result<Device> {
         match name.split_once(':') {
             #[cfg(feature = "cpu")]
             None if name == "cpu" => Device::cpu(),
+            #[cfg(feature = "cuda")]
+            None if name == "cuda" => Device::gpu(0),
+            #[cfg(feature = "cuda")]
+            Some(("cuda", ordinal)) => ordinal.parse().map_or_else(|_| Err(unknown(name)), Device::gpu),
             #[cfg(feature = "sim")]
             Some(("sim", seed)) => match seed.parse() {
                 Ok(seed) => Device::sim(raddle_sim::SimOptions { seed, ..Default::default() }),
@@ -60,6 +72,28 @@ impl Device {
         };
         *cpu = Some(opened);
         Ok(Device(opened))
+    }
+
+    /// A GPU: one device for the process.
+    #[cfg(feature = "cuda")]
+    fn gpu(ordinal: usize) -> Result<Device> {
+        static GPUS: Mutex<Option<HashMap<usize, Device>>> = Mutex::new(Rank::Registry, None);
+        let mut gpus = GPUS.lock();
+        let gpus = gpus.get_or_insert_default();
+        let device = match gpus.get(&ordinal) {
+            Some(device) => *device,
+            None => Device::cuda(ordinal, raddle_cuda::CudaOptions::default())?,
+        };
+        gpus.insert(ordinal, device);
+        Ok(device)
+    }
+
+    /// A GPU with choices: a new device at each call, beside the one that its name names.
+    #[cfg(feature = "cuda")]
+    pub fn cuda(ordinal: usize, options: raddle_cuda::CudaOptions) -> Result<Device> {
+        let failed = |error| raddle_runtime::Error::Device { device: format!("cuda:{ordinal}"), error };
+        let cuda = raddle_cuda::Cuda::with_options(ordinal, options).map_err(failed)?;
+        Ok(Device(Opened::open(Box::new(cuda))?))
     }
 
     /// A new simulator over a CPU device of its own.

@@ -23,7 +23,7 @@
 //! # }
 //! ```
 //!
-//! - [`Device`]: where tensors live; named as `cpu` or `sim:7`.
+//! - [`Device`]: where tensors live; named as `cpu`, `cuda:0` or `sim:7`.
 //! - [`Tensor`]: views, broadcasting, promotion and methods as in PyTorch; all ops return a [`Result`].
 //! - [`fused`]: one kernel from a closure. [`Publisher`]: versions of live weights for those who train and serve at once.
 //! - [`grad`], [`optim`], [`nn`]: gradients, optimisers, layers and checkpoints.
@@ -42,6 +42,15 @@ pub use raddle_runtime::{
 #[cfg(feature = "sim")]
 pub use raddle_sim::{OutOfMemory, SimOptions};
 pub use raddle_tensor::*;
+
+/// GPUs: what can be chosen, handles for tests, and what is installed.
+#[cfg(feature = "cuda")]
+pub mod cuda {
+    pub use raddle_cuda::{
+        Control, Cuda, CudaOptions, DeviceReport, DiskCache, LibraryReport, Report, Spin, device_count,
+        report,
+    };
+}
 
 /// What most programs need: `use raddle::prelude::*;`.
 pub mod prelude {

@@ -13,10 +13,25 @@ fn the_cpu_is_one_and_simulators_are_many() {
 
 #[test]
 fn unknown_names_list_the_known_ones() {
-    for name in ["gpu", "cuda:0", "sim", "sim:", "sim:x", "cpu:0", ""] {
+    for name in ["gpu", "cuda:", "cuda:x", "cuda:-1", "sim", "sim:", "sim:x", "cpu:0", ""] {
         let text = Device::new(name).unwrap_err().to_string();
-        assert_eq!(text, format!("device: unknown name {name:?}, expected one of: cpu, sim:SEED"));
+        assert_eq!(text, format!("device: unknown name {name:?}, expected one of: cpu, cuda:ORDINAL, sim:SEED"));
     }
+}
+
+#[cfg(feature = "cuda")]
+#[test]
+fn a_gpu_is_one_device_or_says_why_it_is_none() {
+    match (Device::new("cuda"), Device::new("cuda:0")) {
+        (Ok(first), Ok(same)) => assert_eq!((first.name(), first), ("cuda:0", same)),
+        (Err(first), Err(same)) => {
+            assert_eq!(first, same);
+            assert!(first.to_string().starts_with("cuda:0: "), "{first}");
+        }
+        other => panic!("{other:?}"),
+    }
+    let missing = Device::new("cuda:4096").unwrap_err().to_string();
+    assert!(missing.starts_with("cuda:4096: "), "{missing}");
 }
 
 #[test]

@@ -49,6 +49,12 @@ faults! {
     wait_under_lock breaks "T5";
     /// A queue whose wait is over isn't woken.
     lost_wakeup breaks "T5";
+    /// An event is labelled with what its queue holds after it was recorded.
+    label_after_record breaks "T2";
+    /// A kernel that is no longer cached is unloaded although a launch of it is in flight.
+    unload_in_flight breaks "T3";
+    /// A download counts as complete before its bytes are in the memory of the host.
+    download_early breaks "T4";
     /// A kernel writes its strided output to a packed copy and leaves it there.
     no_copy_back breaks "T7";
 }

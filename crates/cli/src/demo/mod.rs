@@ -30,7 +30,7 @@ use train::{Trainer, Version};
     after_help = "Example: raddle demo --threads 4 --steps 500 --json demo.json --trace demo-trace.json"
 )]
 pub struct Arguments {
-    /// Where to run: cpu, or sim:SEED for the simulator that reorders work on purpose.
+    /// Where to run: cpu, cuda:ORDINAL for a GPU, or sim:SEED for the simulator that reorders work on purpose.
     #[arg(long, default_value = "cpu")]
     device: String,
     /// Threads that encode images while one more trains.

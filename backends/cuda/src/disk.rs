@@ -1,0 +1,180 @@
+//! Compiled kernels across runs: one file a kernel, named by the hash of everything that it depends on.
+//!
+//! A file holds that identity whole, so two of one hash aren't confused, and a checksum: a damaged file is as good as none
+//! and is written anew. It is written beside its place and renamed, so nobody reads half of one. No error of the disk is
+//! an error of the kernel: it is compiled then. The folder is bounded; its oldest files go when a process first writes.
+
+use raddle_sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
+use std::{env, fs, io, path::PathBuf, time::SystemTime};
+
+/// Of the format; change it with the layout.
+const MAGIC: &[u8; 8] = b"raddleC1";
+/// Files that are kept (guess: some dozens a model, some tens of KiB each).
+const FILE_COUNT_MAX: usize = 8192;
+
+/// A folder of compiled kernels.
+pub struct Disk {
+    folder: PathBuf,
+    file_count_max: usize,
+    is_tidied: AtomicBool,
+    partial: AtomicU32,
+}
+
+/// FNV-1a: short, and good enough against accidents; the identity is compared whole.
+fn hash(parts: &[&[u8]]) -> u128 {
+    let mut hash = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d_u128;
+    for byte in parts.iter().copied().flatten() {
+        hash = (hash ^ u128::from(*byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b);
+    }
+    hash
+}
+
+impl Disk {
+    /// The folder of this user: `RADDLE_CACHE_DIR` (none if it is empty), or `raddle` where such things belong.
+    pub fn of_user() -> Option<Disk> {
+        let is_set = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        let folder = match env::var_os("RADDLE_CACHE_DIR") {
+            Some(folder) if folder.is_empty() => return None,
+            Some(folder) => PathBuf::from(folder),
+            None => is_set("XDG_CACHE_HOME").or_else(|| Some(is_set("HOME")?.join(".cache")))?.join("raddle"),
+        };
+        Some(Disk::at(folder.join("cuda")))
+    }
+
+    /// This folder; made when it is first written to.
+    pub fn at(folder: PathBuf) -> Disk {
+        let (is_tidied, partial) = (AtomicBool::new(false), AtomicU32::new(0));
+        Disk { folder, file_count_max: FILE_COUNT_MAX, is_tidied, partial }
+    }
+
+    fn path(&self, identity: &[u8]) -> PathBuf {
+        self.folder.join(format!("{:032x}.cubin", hash(&[identity])))
+    }
+
+    /// What was stored under this identity.
+    pub fn load(&self, identity: &[u8]) -> Option<Vec<u8>> {
+        let bytes = fs::read(self.path(identity)).ok()?;
+        let (body, checksum) = bytes.split_last_chunk::<16>()?;
+        if hash(&[body]).to_le_bytes() != *checksum {
+            return None;
+        }
+        let rest = body.strip_prefix(MAGIC)?;
+        let (size, rest) = rest.split_first_chunk::<8>()?;
+        let (found, image) = rest.split_at_checked(u64::from_le_bytes(*size) as usize)?;
+        (found == identity).then(|| image.to_vec())
+    }
+
+    /// Stores an image, if the disk lets it.
+    pub fn store(&self, identity: &[u8], image: &[u8]) {
+        if self.write(identity, image).is_ok() && !self.is_tidied.swap(true, Relaxed) {
+            _ = self.tidy();
+        }
+    }
+
+    fn write(&self, identity: &[u8], image: &[u8]) -> io::Result<()> {
+        let mut folder = fs::DirBuilder::new();
+        #[cfg(unix)]
+        std::os::unix::fs::DirBuilderExt::mode(&mut folder, 0o700); // whoever writes here runs code on the device
+        folder.recursive(true).create(&self.folder)?;
+        let size = (identity.len() as u64).to_le_bytes();
+        let parts = [&MAGIC[..], &size, identity, image];
+        let checksum = hash(&parts).to_le_bytes();
+        let number = self.partial.fetch_add(1, Relaxed);
+        let partial = self.folder.join(format!("{}-{number}.partial", std::process::id()));
+        let written = fs::write(&partial, [&parts.concat()[..], &checksum].concat());
+        written
+            .and_then(|()| fs::rename(&partial, self.path(identity)))
+            .inspect_err(|_| _ = fs::remove_file(&partial))
+    }
+
+    /// Removes the oldest files beyond three quarters of the limit, once it is passed.
+    fn tidy(&self) -> io::Result<()> {
+        let age = |entry: fs::DirEntry| -> io::Result<(SystemTime, PathBuf)> {
+            Ok((entry.metadata()?.modified()?, entry.path()))
+        };
+        let mut files: Vec<_> =
+            fs::read_dir(&self.folder)?.filter_map(|entry| age(entry.ok()?).ok()).collect();
+        if files.len() > self.file_count_max {
+            files.sort_unstable();
+            let excess = files.len() - self.file_count_max * 3 / 4;
+            files.iter().take(excess).for_each(|(_, path)| _ = fs::remove_file(path));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A folder of this test, removed at its end.
+    struct Folder(PathBuf);
+    impl Folder {
+        fn new(name: &str) -> Folder {
+            let folder = env::temp_dir().join(format!("raddle-disk-{}-{name}", std::process::id()));
+            _ = fs::remove_dir_all(&folder);
+            Folder(folder)
+        }
+        fn disk(&self) -> Disk {
+            Disk::at(self.0.clone())
+        }
+        fn files(&self) -> Vec<PathBuf> {
+            fs::read_dir(&self.0).unwrap().map(|entry| entry.unwrap().path()).collect()
+        }
+    }
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn what_is_stored_is_found_and_nothing_else() {
+        let folder = Folder::new("found");
+        let disk = folder.disk();
+        assert_eq!(disk.load(b"a"), None);
+        disk.store(b"a", b"image");
+        assert_eq!(disk.load(b"a"), Some(b"image".to_vec()));
+        assert_eq!(disk.load(b"b"), None);
+        fs::rename(disk.path(b"a"), disk.path(b"b")).unwrap();
+        assert_eq!(disk.load(b"b"), None, "another identity of the same hash");
+        assert_eq!(folder.files().len(), 1, "nothing partial is left");
+    }
+
+    #[test]
+    fn any_damage_is_seen_and_repaired() {
+        let folder = Folder::new("damage");
+        let disk = folder.disk();
+        disk.store(b"key", b"some image");
+        let path = disk.path(b"key");
+        let good = fs::read(&path).unwrap();
+        for at in 0..good.len() {
+            let mut bad = good.clone();
+            bad[at] ^= 1;
+            fs::write(&path, &bad).unwrap();
+            assert_eq!(disk.load(b"key"), None, "byte {at}");
+            fs::write(&path, &good[..at]).unwrap();
+            assert_eq!(disk.load(b"key"), None, "cut to {at} bytes");
+        }
+        disk.store(b"key", b"some image");
+        assert_eq!(disk.load(b"key"), Some(b"some image".to_vec()));
+    }
+
+    #[test]
+    fn the_folder_is_bounded() {
+        let folder = Folder::new("bounded");
+        for key in 0..20_u8 {
+            folder.disk().store(&[key], b"image");
+        }
+        let disk = Disk { file_count_max: 8, ..folder.disk() };
+        disk.store(b"last", b"image");
+        assert_eq!(folder.files().len(), 6);
+    }
+
+    #[test]
+    fn a_disk_that_cannot_be_written_is_no_error() {
+        let disk = Disk::at(PathBuf::from("/dev/null/raddle"));
+        disk.store(b"a", b"image");
+        assert_eq!(disk.load(b"a"), None);
+    }
+}

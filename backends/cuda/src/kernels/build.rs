@@ -1,0 +1,96 @@
+//! Collects the steps of a plan and its scratch memory.
+
+use super::{Key, Source, geometry::Array, pointwise, source::Text};
+use crate::plan::{Args, KernelStep, Place, Plan, Step};
+use raddle_base::{DType, Dims};
+
+/// Scratch pieces start at multiples of it.
+const SCRATCH_ALIGN: usize = 256;
+/// Blocks in x; what is more goes to y.
+const GRID_X_MAX: usize = 1 << 30;
+
+/// A plan in the making.
+#[derive(Default)]
+pub struct Builder {
+    plan: Plan,
+}
+
+impl Builder {
+    /// The plan.
+    pub fn finish(self) -> Plan {
+        self.plan
+    }
+
+    /// So many bytes of scratch memory, never given out again in this plan.
+    pub fn scratch(&mut self, size_bytes: usize) -> Place {
+        let start = self.plan.scratch_bytes.next_multiple_of(SCRATCH_ALIGN);
+        self.plan.scratch_bytes = start + size_bytes.max(1);
+        Place::Scratch(start)
+    }
+
+    /// A row-major tensor in scratch memory.
+    pub fn scratch_array(&mut self, dtype: DType, shape: Dims) -> Array {
+        let place = self.scratch(shape.product() * dtype.size_bytes());
+        Array::contiguous(place, dtype, shape)
+    }
+
+    /// A step.
+    pub fn step(&mut self, step: Step) {
+        self.plan.steps.push(step);
+    }
+
+    /// One of the texts.
+    pub fn launch(&mut self, text: Text, blocks: usize, threads: u32, args: Args) {
+        self.launch_key(Key(Source::Text(text)), blocks, threads, args);
+    }
+
+    /// A kernel over so many blocks; more than x takes go to y, so the kernel checks the number of its block.
+    pub fn launch_key(&mut self, key: Key, blocks: usize, threads: u32, mut args: Args) {
+        // Every kernel takes one struct with pointers in it: its size is a multiple of theirs.
+        args.push_bytes(&[], 8);
+        if blocks == 0 {
+            return;
+        }
+        let x = blocks.min(GRID_X_MAX);
+        let grid = [x as u32, blocks.div_ceil(x) as u32, 1];
+        self.step(Step::Kernel(KernelStep { key, grid, block: [threads, 1, 1], shared_bytes: 0, args }));
+    }
+
+    /// Bytes set to a value.
+    pub fn fill(&mut self, at: Place, size_bytes: usize, value: u8) {
+        if size_bytes > 0 {
+            self.step(Step::Fill { at, size_bytes, value });
+        }
+    }
+
+    /// `to = from`, converted. The shapes are equal.
+    pub fn copy(&mut self, to: &Array, from: &Array) {
+        pointwise::copy(self, to, from);
+    }
+
+    /// The same elements row-major: where they lie, or copied to scratch memory.
+    pub fn packed(&mut self, from: &Array) -> Array {
+        if from.layout().is_contiguous() {
+            // Strides of axes of size 1 may be anything.
+            return Array::contiguous(from.place, from.dtype, from.shape);
+        }
+        let copy = self.scratch_array(from.dtype, from.shape);
+        self.copy(&copy, from);
+        copy
+    }
+
+    /// Where an output can be made row-major: in its place, or in scratch memory. [`Builder::unpack`] brings it home.
+    pub fn target(&mut self, out: &Array) -> Array {
+        if out.layout().is_contiguous() {
+            return Array::contiguous(out.place, out.dtype, out.shape);
+        }
+        self.scratch_array(out.dtype, out.shape)
+    }
+
+    /// Copies what was made in scratch memory for an output.
+    pub fn unpack(&mut self, out: &Array, target: &Array) {
+        if out.place != target.place {
+            self.copy(out, target);
+        }
+    }
+}

@@ -1,0 +1,87 @@
+// (x − mean) · rstd · weight + bias of rows. ELEMENT, ACC: types; WEIGHT, BIAS: are there such?
+
+struct Rows { ELEMENT* at; long long stride; };
+struct Statistics { ACC* at; long long stride; };
+struct Params {
+    Rows out, in;
+    Statistics mean, rstd;
+    const ELEMENT* weight;
+    const ELEMENT* bias;
+    double eps;
+    long long row_count, count;
+};
+
+INLINE void finish(const Params& p, ACC (&x)[V], long long at, ACC mean, ACC rstd) {
+    ACC weight[V], bias[V];
+#if WEIGHT
+    take(weight, p.weight + at);
+#endif
+#if BIAS
+    take(bias, p.bias + at);
+#endif
+#pragma unroll
+    for (int i = 0; i < V; i++) {
+        x[i] = (x[i] - mean) * rstd;
+        if (WEIGHT) x[i] = x[i] * weight[i];
+        if (BIAS) x[i] = x[i] + bias[i];
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(BLOCK) layer_norm(const Params p) {
+    const int lane = threadIdx.x % LANES;
+    const long long row = (long long)block_index() * (BLOCK / LANES) + threadIdx.x / LANES;
+    const bool live = row < p.row_count;
+    const long long own = live ? row : 0;
+    ELEMENT* out = p.out.at + own * p.out.stride;
+    const ELEMENT* in = p.in.at + own * p.in.stride;
+    const long long count = live ? p.count : 0;
+    ACC sum = 0, squares = 0;
+#if CHUNKS > 0
+    ACC x[CHUNKS][V];
+    FOR_CHUNKS if (CHUNK_AT(c) < count) take(x[c], in + CHUNK_AT(c));
+    FOR_CHUNKS if (CHUNK_AT(c) < count) {
+#pragma unroll
+        for (int i = 0; i < V; i++) sum += x[c][i];
+    }
+    const ACC mean = over_row(sum, Add()) / (ACC)p.count;
+    FOR_CHUNKS if (CHUNK_AT(c) < count) {
+#pragma unroll
+        for (int i = 0; i < V; i++) squares += (x[c][i] - mean) * (x[c][i] - mean);
+    }
+#else
+    for (long long at = lane * V; at < count; at += LANES * V) {
+        ACC x[V], part = 0;
+        take(x, in + at);
+#pragma unroll
+        for (int i = 0; i < V; i++) part += x[i];
+        sum += part;
+    }
+    const ACC mean = over_row(sum, Add()) / (ACC)p.count;
+    for (long long at = lane * V; at < count; at += LANES * V) {
+        ACC x[V], part = 0;
+        take(x, in + at);
+#pragma unroll
+        for (int i = 0; i < V; i++) part += (x[i] - mean) * (x[i] - mean);
+        squares += part;
+    }
+#endif
+    const ACC variance = over_row(squares, Add()) / (ACC)p.count;
+    const ACC rstd = 1 / root(variance + (ACC)p.eps);
+#if CHUNKS > 0
+    FOR_CHUNKS if (CHUNK_AT(c) < count) {
+        finish(p, x[c], CHUNK_AT(c), mean, rstd);
+        give(out + CHUNK_AT(c), x[c]);
+    }
+#else
+    for (long long at = lane * V; at < count; at += LANES * V) {
+        ACC x[V];
+        take(x, in + at);
+        finish(p, x, at, mean, rstd);
+        give(out + at, x);
+    }
+#endif
+    if (live && lane == 0) {
+        p.mean.at[row * p.mean.stride] = mean;
+        p.rstd.at[row * p.rstd.stride] = rstd;
+    }
+}

@@ -1,0 +1,269 @@
+//! Matrix products, by cuBLASLt: descriptions of what it can read and write as it lies, copies of what it can't, and what
+//! follows the product.
+//!
+//! Products of a few rows have a kernel of our own, which takes everything that follows along: they are bound by reading
+//! the right side, and cuBLASLt is far from that. Of all others, a bias of one row and `relu` go along with the product, and so does an addend that nothing else stands before. All
+//! else (the exact gelu, a bias by rows) is a program over the elements of the product.
+
+use super::build::Builder;
+use super::geometry::{Array, is_aligned};
+use super::pointwise;
+use super::source::{Name, Text, Unit};
+use crate::plan::{Args, MatMulStep, Matrix, Place, Step};
+use raddle_base::{Dims, Scalar};
+use raddle_hal::{Kernel, Operand};
+use raddle_op::{Activation, Expr, Program, ProgramRef};
+use std::sync::OnceLock;
+
+/// Memory for cuBLASLt: what NVIDIA recommends for Hopper, where the product is large enough to use it.
+const WORKSPACE_BYTES: usize = 32 << 20;
+/// For small products.
+const SMALL_WORKSPACE_BYTES: usize = 4 << 20;
+/// Multiplications below which a product is small (guess).
+const SMALL_COUNT: usize = 1 << 24;
+
+/// The most rows that the kernel for few rows takes (guess: beyond, tensor cores win).
+const FEW_ROWS_MAX: usize = 8;
+
+/// Plans `Kernel::MatMul`.
+pub fn plan(builder: &mut Builder, kernel: &Kernel, operands: &[Operand]) {
+    let &Kernel::MatMul { alpha, beta, bias, accumulate, activation } = kernel else {
+        unreachable!("cuda: {} is no matrix product", kernel.name());
+    };
+    let array = |index: usize| Array::from(operands[index].view());
+    let (out, a, b) = (array(0), array(1), array(2));
+    if out.shape.contains(&0) {
+        return;
+    }
+    let bias = bias.then(|| array(3));
+    let addend = accumulate.then(|| array(operands.len() - 1));
+    let has_k = a.shape[2] > 0;
+    if has_k && few_rows(builder, (alpha, beta), activation, [&out, &a, &b], bias.as_ref(), addend.as_ref()) {
+        return;
+    }
+    let row = bias.as_ref().and_then(row_of);
+    // What the product itself can do.
+    let along = bias.is_none() || row.is_some();
+    let whole = match (&addend, activation) {
+        (_, Activation::Gelu) => false,
+        (None, _) => along,
+        (Some(_), Activation::None) => bias.is_none(),
+        (Some(_), Activation::Relu) => false,
+    };
+    if whole && has_k {
+        let relu = activation == Activation::Relu;
+        product(builder, &out, &a, &b, alpha, addend.as_ref().map(|addend| (beta, addend)), row, relu);
+        return;
+    }
+    let sums = if !has_k {
+        let zero = builder.scratch(16);
+        builder.fill(zero, 16, 0);
+        Array { place: zero, dtype: out.dtype, shape: out.shape, strides: Dims::filled(0, 3) }
+    } else {
+        // The addend may be the output's own view, which then has to stand until it is read.
+        let direct = addend.is_none() && matrix(&out).is_some_and(|matrix| !matrix.transposed);
+        let sums = if direct { out } else { builder.scratch_array(out.dtype, out.shape) };
+        product(builder, &sums, &a, &b, 1.0, None, None, false);
+        sums
+    };
+    let (program, [has_alpha, has_beta]) = follow_up(bias.is_some(), addend.is_some(), activation);
+    let mut arrays = vec![out, sums];
+    arrays.extend(bias);
+    arrays.extend(addend);
+    let mut params = Vec::new();
+    params.extend(has_alpha.then_some(Scalar::Float(alpha)));
+    params.extend(has_beta.then_some(Scalar::Float(beta)));
+    pointwise::program(builder, &ProgramRef::Static(program), out.dtype.compute(), &params, &arrays);
+}
+
+/// A product of few rows by the kernel for such; false if it isn't one, or its operands don't lie as the kernel takes them.
+fn few_rows(
+    builder: &mut Builder,
+    (alpha, beta): (f64, f64),
+    activation: Activation,
+    [out, a, b]: [&Array; 3],
+    bias: Option<&Array>,
+    addend: Option<&Array>,
+) -> bool {
+    let [batch, m, n] = [0, 1, 2].map(|axis| out.shape[axis]);
+    let k = a.shape[2];
+    if batch != 1 || m > FEW_ROWS_MAX || a.strides[2] != 1 && k != 1 {
+        return false;
+    }
+    let turned = b.strides[1] == 1 || k == 1;
+    let line = if turned { b.strides[2] } else { b.strides[1] };
+    if !turned && b.strides[2] != 1 && n != 1 {
+        return false;
+    }
+    let size_bytes = out.dtype.size_bytes();
+    let (most, length) = if turned { (16 / size_bytes, k) } else { ((4 / size_bytes).max(1), n) };
+    let a_row = if m == 1 { 0 } else { a.strides[1] };
+    let line = if (if turned { n } else { k }) == 1 { 0 } else { line };
+    let allows = |vector: usize| {
+        length.is_multiple_of(vector)
+            && line.is_multiple_of(vector)
+            && is_aligned(b.place, vector * size_bytes)
+            && (!turned || a_row.is_multiple_of(vector) && is_aligned(a.place, vector * size_bytes))
+    };
+    let mut vector = most;
+    while vector > 1 && !allows(vector) {
+        vector /= 2;
+    }
+    let text = Text::new(Unit::FewRows, true)
+        .element(Name::ELEMENT, out.dtype)
+        .element(Name::ACC, out.dtype.compute())
+        .number(Name::M, m)
+        .number(Name::V, vector)
+        .number(Name::ACT, activation as usize)
+        .flag(Name::BIAS, bias.is_some())
+        .flag(Name::ADDEND, addend.is_some())
+        .flag(Name::TURNED, turned);
+    let mut args = Args::default();
+    args.place(out.place).place(a.place).place(b.place);
+    for operand in [bias, addend] {
+        args.place(operand.map_or(Place::At(0), |array| array.place));
+    }
+    args.push(alpha.to_ne_bytes()).push(beta.to_ne_bytes());
+    let mut push = |value: usize| _ = args.push((value as u64).to_ne_bytes());
+    [n, k, a_row, line].into_iter().for_each(&mut push);
+    for operand in [out, bias.unwrap_or(out), addend.unwrap_or(out)] {
+        operand.strides[1..].iter().copied().for_each(&mut push);
+    }
+    let (blocks, threads) = if turned { (n.div_ceil(4), 128) } else { (n.div_ceil(32 * vector), 512) };
+    builder.launch(text, blocks, threads, args);
+    true
+}
+
+/// `act(alpha · x + bias) + beta · c` for a sum `x`, and whether it takes alpha and beta.
+fn follow_up(bias: bool, addend: bool, activation: Activation) -> (&'static Program, [bool; 2]) {
+    static PROGRAMS: [OnceLock<Program>; 12] = [const { OnceLock::new() }; 12];
+    fn act<'r>(x: Expr<'r>, activation: Activation) -> Expr<'r> {
+        match activation {
+            Activation::None => x,
+            Activation::Relu => x.relu(),
+            Activation::Gelu => x.gelu(),
+        }
+    }
+    let index = activation as usize * 4 + usize::from(bias) * 2 + usize::from(addend);
+    let program = PROGRAMS[index].get_or_init(|| match (bias, addend) {
+        (false, false) => Program::record_many(|[x], [alpha]| [act(alpha * x, activation)]),
+        (true, false) => Program::record_many(|[x, bias], [alpha]| [act(alpha * x + bias, activation)]),
+        (false, true) => Program::record_many(|[x, c], [alpha, beta]| [act(alpha * x, activation) + beta * c]),
+        (true, true) => {
+            Program::record_many(|[x, bias, c], [alpha, beta]| [act(alpha * x + bias, activation) + beta * c])
+        }
+    });
+    (program, [true, addend])
+}
+
+/// The one row that a bias consists of, if its elements are neighbours.
+fn row_of(bias: &Array) -> Option<Place> {
+    let still = |axis: usize| bias.shape[axis] == 1 || bias.strides[axis] == 0;
+    let packed = bias.shape[2] == 1 || bias.strides[2] == 1;
+    (still(0) && still(1) && packed).then_some(bias.place)
+}
+
+/// A tensor [batch, rows, columns] as cuBLASLt takes it.
+fn matrix(array: &Array) -> Option<Matrix> {
+    let [batch, rows, columns] = [0, 1, 2].map(|axis| array.shape[axis]);
+    let [batch_stride, row_stride, column_stride] = [0, 1, 2].map(|axis| array.strides[axis]);
+    let batch_stride = if batch == 1 { 0 } else { batch_stride };
+    let lies = |count: usize, step: usize, length: usize, along: usize| {
+        // One line may lie anywhere; several may not overlap.
+        let leading = if count == 1 { length } else { step };
+        ((length == 1 || along == 1) && leading >= length).then_some(leading)
+    };
+    let matrix = |leading, transposed| Matrix { place: array.place, leading, batch_stride, transposed };
+    lies(rows, row_stride, columns, column_stride)
+        .map(|leading| matrix(leading, false))
+        .or_else(|| lies(columns, column_stride, rows, row_stride).map(|leading| matrix(leading, true)))
+}
+
+/// A product as one step, with copies of what cuBLASLt can't take.
+#[expect(clippy::too_many_arguments, reason = "what a product consists of")]
+fn product(
+    builder: &mut Builder,
+    out: &Array,
+    a: &Array,
+    b: &Array,
+    alpha: f64,
+    addend: Option<(f64, &Array)>,
+    bias: Option<Place>,
+    relu: bool,
+) {
+    let [batch, m, n] = [0, 1, 2].map(|axis| out.shape[axis]);
+    let k = a.shape[2];
+    let input = |builder: &mut Builder, array: &Array| {
+        matrix(array).unwrap_or_else(|| {
+            let copy = builder.packed(array);
+            matrix(&copy).expect("a row-major tensor is a matrix")
+        })
+    };
+    let straight = |array: &Array| matrix(array).filter(|matrix| !matrix.transposed);
+    let (a, b) = (input(builder, a), input(builder, b));
+    let (target, d) = match straight(out) {
+        Some(matrix) if batch == 1 || matrix.batch_stride != 0 => (*out, matrix),
+        _ => {
+            let target = builder.scratch_array(out.dtype, out.shape);
+            (target, straight(&target).expect("a row-major tensor is a matrix"))
+        }
+    };
+    let (beta, c) = match addend {
+        None => (0.0, d),
+        Some((beta, addend)) => match straight(addend) {
+            Some(c) => (beta, c),
+            None => {
+                let copy = builder.packed(addend);
+                (beta, straight(&copy).expect("a row-major tensor is a matrix"))
+            }
+        },
+    };
+    let workspace_bytes = match batch.saturating_mul(m).saturating_mul(n).saturating_mul(k) {
+        count if count < SMALL_COUNT => SMALL_WORKSPACE_BYTES,
+        _ => WORKSPACE_BYTES,
+    };
+    let workspace = builder.scratch(workspace_bytes);
+    let mut step = MatMulStep {
+        dtype: out.dtype,
+        batch,
+        m,
+        n,
+        k,
+        a,
+        b,
+        c,
+        d,
+        alpha,
+        beta,
+        bias,
+        relu,
+        workspace,
+        workspace_bytes,
+    };
+    merge_batch(&mut step);
+    builder.step(Step::MatMul(step));
+    builder.unpack(out, &target);
+}
+
+/// Products with one right side are one product with more rows, where the rows go on evenly.
+fn merge_batch(step: &mut MatMulStep) {
+    let goes_on = |matrix: &Matrix| {
+        !matrix.transposed && matrix.batch_stride == step.m * matrix.leading
+            // A single row may be as long as the next one is far away.
+            || !matrix.transposed && step.m == 1 && matrix.batch_stride >= matrix.leading
+    };
+    if step.batch == 1 || step.b.batch_stride != 0 {
+        return;
+    }
+    if [&step.a, &step.c, &step.d].into_iter().all(goes_on) {
+        for matrix in [&mut step.a, &mut step.c, &mut step.d] {
+            if step.m == 1 {
+                matrix.leading = matrix.batch_stride;
+            }
+            matrix.batch_stride = 0;
+        }
+        step.m *= step.batch;
+        step.batch = 1;
+    }
+}
+

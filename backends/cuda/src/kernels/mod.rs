@@ -1,0 +1,101 @@
+//! From a kernel and its operands to a [`Plan`], and from a [`Key`] to source text.
+//!
+//! Guarantee: how work is split, and so each bit of a result, depends on shapes and layouts only, never on the card, the
+//! stream or the load (T8); no sum uses atomic operations. Every output element is written, and nothing else (T7): what
+//! a kernel can't write with the strides that it has is made in scratch memory and copied.
+//!
+//! Structured kernels see rows without holes. Operands that aren't like that are staged by the pointwise copy, which runs
+//! near the bandwidth of memory for any permutation of axes: so only pointwise kernels and reductions know strides.
+//!
+//! The texts beside this file are CUDA C++ without includes; `common.cu` comes before each of them.
+
+mod build;
+mod catalogue;
+mod fill;
+mod geometry;
+mod index;
+mod matmul;
+mod normalize;
+mod pointwise;
+mod random;
+mod reduce;
+mod rows;
+mod scan;
+mod sort;
+mod source;
+mod sparse;
+
+use crate::plan::Plan;
+use build::Builder;
+pub use catalogue::catalogue;
+use raddle_hal::{Kernel, Operand};
+
+/// Names a kernel: cheap to compare and to hash; everything that its source depends on, and nothing else.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Key(Source);
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Source {
+    /// A program over elements.
+    Pointwise(pointwise::Key),
+    /// One of the texts, with settings.
+    Text(source::Text),
+}
+
+impl Key {
+    /// The whole CUDA C++ source, without includes. It defines one `extern "C" __global__` function, [`Key::entry`].
+    pub fn source(&self) -> String {
+        match &self.0 {
+            Source::Pointwise(key) => key.source(),
+            Source::Text(text) => text.source(),
+        }
+    }
+    /// The name of the kernel in the source.
+    pub fn entry(&self) -> &'static str {
+        match &self.0 {
+            Source::Pointwise(_) => "pointwise",
+            Source::Text(text) => text.entry(),
+        }
+    }
+}
+
+/// What the plans depend on.
+#[derive(Clone, Copy, Debug)]
+pub struct Card {
+    /// Streaming multiprocessors.
+    pub sm_count: u32,
+}
+
+/// Plans a launch.
+pub fn plan(kernel: &Kernel, operands: &[Operand], card: Card) -> Plan {
+    let mut builder = Builder::default();
+    let view = |index: usize| operands[index].view();
+    // No split depends on the card, or results would.
+    let _ = card;
+    match kernel {
+        Kernel::Pointwise { program, compute, params, groups } => {
+            pointwise::plan(&mut builder, program, *compute, params, *groups, operands);
+        }
+        Kernel::Iota { start, step } => fill::iota(&mut builder, view(0), *start, *step),
+        Kernel::Triangle { upper, diagonal } => {
+            fill::triangle(&mut builder, view(0), view(1), *upper, *diagonal);
+        }
+        Kernel::Random { distribution, key, counter } => {
+            random::plan(&mut builder, *distribution, *key, *counter, view(0), operands.get(1).map(Operand::view));
+        }
+        Kernel::Reduce { .. } | Kernel::ArgReduce { .. } => reduce::plan(&mut builder, kernel, operands),
+        Kernel::CumSum { axis } => scan::cum_sum(&mut builder, *axis, view(0), view(1)),
+        Kernel::MatMul { .. } => matmul::plan(&mut builder, kernel, operands),
+        Kernel::Softmax { .. } | Kernel::SoftmaxBackward { .. } => normalize::softmax(&mut builder, kernel, operands),
+        Kernel::LayerNorm { .. } => normalize::layer_norm(&mut builder, kernel, operands),
+        Kernel::LayerNormBackward { .. } => normalize::layer_norm_backward(&mut builder, kernel, operands),
+        Kernel::Sort { axis, descending } => sort::sort(&mut builder, *axis, *descending, operands),
+        Kernel::TopK { axis, k, largest } => sort::topk(&mut builder, *axis, *k, *largest, operands),
+        Kernel::Gather { axis } => index::gather(&mut builder, *axis, operands),
+        Kernel::Scatter { axis, mode } => index::scatter(&mut builder, *axis, *mode, operands),
+        Kernel::NonZero => scan::non_zero(&mut builder, view(0), view(1)),
+        Kernel::SparseMatMul { bias } => sparse::product(&mut builder, *bias, operands),
+        Kernel::SparseMatMulBackward => sparse::backward(&mut builder, operands),
+    }
+    builder.finish()
+}

@@ -1,0 +1,214 @@
+//! Softmax and layer normalisation: a row is read once where a block's registers hold it.
+
+use super::build::Builder;
+use super::geometry::Array;
+use super::reduce;
+use super::rows::{self, Rows};
+use super::source::{Name, Text, Unit};
+use crate::plan::{Args, Place};
+use raddle_base::{DType, Dims};
+use raddle_hal::{Kernel, Operand};
+use raddle_op::ReduceOp;
+
+/// Elements that a thread keeps of a row, at most: with all else about half of its registers.
+const HELD_COUNT_MAX: usize = 32;
+/// Rows of a span at least: the sums that a span leaves are then a small part of what it reads.
+const SPAN_ROWS_MIN: usize = 16;
+/// The most spans: enough blocks for 132 multiprocessors. A constant, whatever the card is: it decides on bits.
+const SPAN_COUNT_MAX: usize = 1056;
+
+/// How threads share rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Shape {
+    vector: usize,
+    lanes: usize,
+    /// 0 if rows aren't held.
+    chunks: usize,
+}
+
+impl Shape {
+    /// For rows of `count`; `lanes_min` and `held_max` are limits of the kernel.
+    fn new(count: usize, rows: &[Rows], lanes_min: usize, held_max: usize) -> Shape {
+        let size = rows.iter().map(|row| row.dtype.size_bytes()).max().unwrap_or(4);
+        let mut vector = 16 / size;
+        while vector > 1 && !(count.is_multiple_of(vector) && rows.iter().all(|row| row.is_aligned(vector))) {
+            vector /= 2;
+        }
+        let held = held_max / (size.max(4) / 4);
+        // Eight elements a thread, in one warp as long as that isn't far too many.
+        let mut lanes = count.div_ceil(8).next_power_of_two().clamp(lanes_min, 512);
+        if count <= 32 * held {
+            lanes = lanes.min(32.max(lanes_min));
+        }
+        let chunks = count.div_ceil(lanes * vector).max(1);
+        if chunks * vector <= held {
+            // Few numbers of chunks, so that few kernels are compiled.
+            let chunks = if chunks <= 4 { chunks } else { chunks.next_power_of_two().min(held / vector) };
+            return Shape { vector, lanes, chunks };
+        }
+        Shape { vector, lanes: 512, chunks: 0 }
+    }
+
+    fn block(&self) -> usize {
+        self.lanes.max(128)
+    }
+
+    fn text(&self, unit: Unit, dtype: DType) -> Text {
+        Text::new(unit, true)
+            .element(Name::ELEMENT, dtype)
+            .element(Name::ACC, dtype.compute())
+            .number(Name::V, self.vector)
+            .number(Name::LANES, self.lanes)
+            .number(Name::CHUNKS, self.chunks)
+    }
+
+    fn launch(&self, builder: &mut Builder, text: Text, row_count: usize, args: Args) {
+        let blocks = row_count.div_ceil(self.block() / self.lanes);
+        builder.launch(text, blocks, self.block() as u32, args);
+    }
+}
+
+fn push_counts(args: &mut Args, counts: &[usize]) {
+    counts.iter().for_each(|&count| _ = args.push((count as u64).to_ne_bytes()));
+}
+
+/// Plans `Kernel::Softmax` and its backward.
+pub fn softmax(builder: &mut Builder, kernel: &Kernel, operands: &[Operand]) {
+    let (axis, log, backward) = match *kernel {
+        Kernel::Softmax { axis, log } => (axis, log, false),
+        Kernel::SoftmaxBackward { axis, log } => (axis, log, true),
+        _ => unreachable!("cuda: {} is no softmax", kernel.name()),
+    };
+    let array = |index: usize| Array::from(operands[index].view()).with_last(axis);
+    let out = array(0);
+    if out.shape.contains(&0) {
+        return;
+    }
+    let count = out.shape[out.shape.len() - 1];
+    let row_count = out.count() / count;
+    let input = rows::input(builder, &array(1), 1);
+    let gradient = if backward { rows::input(builder, &array(2), 1) } else { input };
+    let (to, staged) = rows::output(builder, &out, 1);
+    let shape = Shape::new(count, &[to, input, gradient], 1, HELD_COUNT_MAX);
+    let text = shape.text(Unit::Softmax, out.dtype).flag(Name::LOG, log).flag(Name::BACKWARD, backward);
+    let mut args = Args::default();
+    [to, input, gradient].iter().for_each(|rows| rows.push_to(&mut args));
+    push_counts(&mut args, &[row_count, count]);
+    shape.launch(builder, text, row_count, args);
+    rows::finish(builder, &out, staged);
+}
+
+/// Plans `Kernel::LayerNorm`.
+pub fn layer_norm(builder: &mut Builder, kernel: &Kernel, operands: &[Operand]) {
+    let &Kernel::LayerNorm { axes, eps, weight, bias } = kernel else {
+        unreachable!("cuda: {} is no layer norm", kernel.name());
+    };
+    let array = |index: usize| Array::from(operands[index].view());
+    let (out, mean, rstd, x) = (array(0), array(1), array(2), array(3));
+    if mean.shape.contains(&0) {
+        return;
+    }
+    let count: usize = out.shape[out.shape.len() - axes..].iter().product();
+    let row_count = mean.count();
+    let input = rows::input(builder, &x, axes);
+    let weight = weight.then(|| builder.packed(&array(4)));
+    let bias = bias.then(|| builder.packed(&array(operands.len() - 1)));
+    let (to, staged) = rows::output(builder, &out, axes);
+    let (to_mean, staged_mean) = rows::output(builder, &mean, axes);
+    let (to_rstd, staged_rstd) = rows::output(builder, &rstd, axes);
+    let lines = [Some(to), Some(input), weight.map(as_row), bias.map(as_row)];
+    let lines: Vec<Rows> = lines.into_iter().flatten().collect();
+    let shape = Shape::new(count, &lines, 1, HELD_COUNT_MAX);
+    let text =
+        shape.text(Unit::LayerNorm, out.dtype).flag(Name::WEIGHT, weight.is_some()).flag(Name::BIAS, bias.is_some());
+    let mut args = Args::default();
+    [to, input, to_mean, to_rstd].iter().for_each(|rows| rows.push_to(&mut args));
+    for operand in [weight, bias] {
+        args.place(operand.map_or(Place::At(0), |array| array.place));
+    }
+    args.push(eps.to_ne_bytes());
+    push_counts(&mut args, &[row_count, count]);
+    shape.launch(builder, text, row_count, args);
+    rows::finish(builder, &out, staged);
+    rows::finish(builder, &mean, staged_mean);
+    rows::finish(builder, &rstd, staged_rstd);
+}
+
+/// A packed operand as one row.
+fn as_row(array: Array) -> Rows {
+    Rows { place: array.place, dtype: array.dtype, stride: 0 }
+}
+
+/// Plans `Kernel::LayerNormBackward`.
+pub fn layer_norm_backward(builder: &mut Builder, kernel: &Kernel, operands: &[Operand]) {
+    let &Kernel::LayerNormBackward { axes, weight, bias } = kernel else {
+        unreachable!("cuda: {} is no layer norm", kernel.name());
+    };
+    let array = |index: usize| Array::from(operands[index].view());
+    let dx = array(0);
+    let dweight = weight.then(|| array(1));
+    let dbias = bias.then(|| array(1 + usize::from(weight)));
+    let first = 1 + usize::from(weight) + usize::from(bias);
+    let [dy, x, mean, rstd] = [0, 1, 2, 3].map(|index| array(first + index));
+    let count: usize = dx.shape[dx.shape.len() - axes..].iter().product();
+    let row_count = mean.count();
+    if count == 0 {
+        return;
+    }
+    if row_count == 0 {
+        // Sums of nothing.
+        for out in [dweight, dbias].into_iter().flatten() {
+            let zero = builder.scratch(16);
+            builder.fill(zero, 16, 0);
+            let strides = Dims::filled(0, out.shape.len());
+            builder.copy(&out, &Array { place: zero, strides, ..out });
+        }
+        return;
+    }
+    let [dy, x, mean, rstd] = [dy, x, mean, rstd].map(|array| rows::input(builder, &array, axes));
+    let weight = weight.then(|| builder.packed(&array(first + 4)));
+    let (to, staged) = rows::output(builder, &dx, axes);
+    let lines: Vec<Rows> = [Some(to), Some(dy), Some(x), weight.map(as_row)].into_iter().flatten().collect();
+    // One row at a time is a block's: three rows and the sums are kept.
+    let mut shape = Shape::new(count, &lines, 128, HELD_COUNT_MAX / 2);
+    if shape.chunks == 0 {
+        shape.lanes = 512;
+    }
+    let rows_per_span = row_count.div_ceil(SPAN_COUNT_MAX).max(SPAN_ROWS_MIN.min(row_count.div_ceil(132)).max(1));
+    let spans = row_count.div_ceil(rows_per_span);
+    let acc = dx.dtype.compute();
+    let sums = Dims::new(&[spans, count]).expect("two axes");
+    let weight_sums = dweight.map(|_| builder.scratch_array(acc, sums));
+    let bias_sums = dbias.map(|_| builder.scratch_array(acc, sums));
+    let mut args = Args::default();
+    [to, dy, x, mean, rstd].iter().for_each(|rows| rows.push_to(&mut args));
+    for operand in [weight, weight_sums, bias_sums] {
+        args.place(operand.map_or(Place::At(0), |array| array.place));
+    }
+    push_counts(&mut args, &[row_count, count, rows_per_span]);
+    let text = |pass: usize| {
+        shape
+            .text(Unit::LayerNormBackward, dx.dtype)
+            .flag(Name::WEIGHT, weight.is_some())
+            .flag(Name::SUM_WEIGHT, dweight.is_some())
+            .flag(Name::SUM_BIAS, dbias.is_some())
+            .number(Name::PASS, pass)
+    };
+    let threads = shape.block();
+    if shape.chunks > 0 {
+        builder.launch(text(0), spans, threads as u32, args);
+    } else {
+        builder.launch(text(0), row_count, threads as u32, args.clone());
+        if dweight.is_some() || dbias.is_some() {
+            builder.launch(text(1), spans * count.div_ceil(threads), threads as u32, args);
+        }
+    }
+    rows::finish(builder, &dx, staged);
+    for (out, sums) in [(dweight, weight_sums), (dbias, bias_sums)] {
+        let (Some(out), Some(sums)) = (out, sums) else { continue };
+        let target = builder.target(&out);
+        let flat = Array::contiguous(target.place, target.dtype, Dims::new(&[1, count]).expect("two axes"));
+        reduce::reduce(builder, ReduceOp::Sum, 1, 1.0, &flat, &sums);
+        builder.unpack(&out, &target);
+    }
+}

@@ -1,0 +1,696 @@
+//! Programs over elements, on any strides.
+//!
+//! Three ways, by how the operands of a group lie once their axes are merged:
+//!
+//! - *flat*: each is contiguous or one element. Threads take 16 bytes at a time; many groups are one launch.
+//! - *strided*: positions are taken apart by divisions that are multiplications. Where the fastest axis allows it threads
+//!   still take 16 bytes at a time.
+//! - *tiled*: some step least along one axis, some along another. Blocks take square tiles, each operand is read and
+//!   written along the axis that it is fastest in, and turned in shared memory.
+
+use super::build::Builder;
+use super::geometry::{Array, Grid, Order, address, is_aligned, push_index};
+use super::source::{element_type, start};
+use super::{Key as KernelKey, Source};
+use crate::plan::{Args, Place};
+use raddle_base::{DType, Dims, Element, Scalar};
+use raddle_hal::Operand;
+use raddle_op::render::{Dialect, Slot, body, prelude, type_name};
+use raddle_op::{Program, ProgramRef};
+use smallvec::SmallVec;
+use std::fmt::Write;
+use std::hash::{Hash, Hasher};
+
+/// Threads of a block.
+const THREADS: usize = 256;
+/// Bytes of inputs that a thread has under way, at least (Little's law for an H100: about 40 KB a multiprocessor).
+const THREAD_BYTES: usize = 64;
+/// Both axes of a tile are at least so long; shorter ones leave too much of it empty (guess).
+const TILED_SIZE_MIN: usize = 24;
+/// Argument bytes of a launch; 4096 are allowed.
+const ARGS_BYTES_MAX: usize = 4000;
+
+/// How a thread reaches the neighbours that it takes at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Access {
+    /// By one access.
+    Vector,
+    /// One by one, evenly apart.
+    Strided,
+    /// All are one element.
+    Broadcast,
+    /// Tiled only: along the second axis.
+    Turned,
+}
+
+/// What is computed.
+#[derive(Clone, Debug)]
+enum Work {
+    /// Elements of so many bytes are moved.
+    Move(u8),
+    /// A program in a compute dtype.
+    Program(ProgramRef, DType),
+}
+
+/// Programs of the table are compared by their address, others by content.
+impl PartialEq for Work {
+    fn eq(&self, other: &Work) -> bool {
+        use ProgramRef::*;
+        match (self, other) {
+            (Work::Move(a), Work::Move(b)) => a == b,
+            (Work::Program(Static(a), c), Work::Program(Static(b), d)) => std::ptr::eq(*a, *b) && c == d,
+            (Work::Program(Shared(a), c), Work::Program(Shared(b), d)) => {
+                c == d && (std::sync::Arc::ptr_eq(a, b) || a == b)
+            }
+            _ => false,
+        }
+    }
+}
+impl Eq for Work {}
+impl Hash for Work {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        match self {
+            Work::Move(size) => size.hash(state),
+            Work::Program(ProgramRef::Static(program), compute) => {
+                (std::ptr::from_ref(*program), compute).hash(state);
+            }
+            Work::Program(ProgramRef::Shared(program), compute) => (program, compute).hash(state),
+        }
+    }
+}
+
+/// The way, and what its text depends on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Path {
+    /// Room for so many groups.
+    Flat { groups: u8 },
+    Strided { rank: u8, wide: bool },
+    Tiled { rank: u8, wide: bool, side: u8 },
+}
+
+/// Names a pointwise kernel.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Key {
+    work: Work,
+    path: Path,
+    /// Elements that are taken at once.
+    vector: u8,
+    /// How often a thread does.
+    unroll: u8,
+    outputs: u8,
+    operands: SmallVec<[(DType, Access); 12]>,
+}
+
+/// Plans `Kernel::Pointwise`.
+pub fn plan(
+    builder: &mut Builder,
+    program: &ProgramRef,
+    compute: DType,
+    params: &[Scalar],
+    groups: usize,
+    operands: &[Operand],
+) {
+    let (outputs, count) = (program.outputs().len(), program.outputs().len() + program.input_count());
+    let mut pending = Pending { params: &params[..program.param_count()], compute, batches: SmallVec::new() };
+    debug_assert_eq!(operands.len(), groups * count, "cuda: operands of a pointwise launch");
+    for group in operands.chunks_exact(count) {
+        let shape = group[0].shape();
+        if shape.contains(&0) {
+            continue;
+        }
+        let work = work_of(program, compute, group[0].view().dtype, group[count - 1].view().dtype);
+        if group.iter().all(|operand| operand.view().layout.is_contiguous()) {
+            let operands = group.iter().map(|operand| {
+                let view = operand.view();
+                (Place::At(address(view)), view.dtype, Access::Vector)
+            });
+            pending.flat(builder, work, outputs, shape.product(), operands);
+            continue;
+        }
+        let arrays: SmallVec<[Array; 8]> = group.iter().map(|operand| Array::from(operand.view())).collect();
+        pending.group(builder, work, outputs, &arrays);
+    }
+    pending.flush(builder);
+}
+
+/// A program on arrays of one shape.
+pub fn program(
+    builder: &mut Builder,
+    program: &ProgramRef,
+    compute: DType,
+    params: &[Scalar],
+    arrays: &[Array],
+) {
+    let outputs = program.outputs().len();
+    let mut pending = Pending { params: &params[..program.param_count()], compute, batches: SmallVec::new() };
+    if !arrays[0].shape.contains(&0) {
+        let work = work_of(program, compute, arrays[0].dtype, arrays[arrays.len() - 1].dtype);
+        pending.group(builder, work, outputs, arrays);
+    }
+    pending.flush(builder);
+}
+
+/// `to = from`, converted as a cast does.
+pub fn copy(builder: &mut Builder, to: &Array, from: &Array) {
+    static COPY: std::sync::OnceLock<Program> = std::sync::OnceLock::new();
+    let copy = COPY.get_or_init(|| Program::record_many(|[x], []| [x]));
+    program(builder, &ProgramRef::Static(copy), from.dtype.compute(), &[], &[*to, *from]);
+}
+
+/// A program that changes nothing moves bytes: then dtypes of one size share a kernel, and NaN keep their bits.
+fn work_of(program: &ProgramRef, compute: DType, first: DType, last: DType) -> Work {
+    if program.is_copy() && first == last && compute == first.compute() {
+        return Work::Move(first.size_bytes() as u8);
+    }
+    Work::Program(program.clone(), compute)
+}
+
+/// The dtype under which elements of so many bytes are moved.
+pub fn moved_dtype(size_bytes: u8) -> DType {
+    match size_bytes {
+        1 => DType::U8,
+        2 => DType::F16,
+        4 => DType::I32,
+        _ => DType::I64,
+    }
+}
+
+/// Flat groups that will be one launch.
+struct Batch {
+    key: Key,
+    groups: SmallVec<[(SmallVec<[Place; 8]>, usize); 1]>,
+}
+
+struct Pending<'a> {
+    params: &'a [Scalar],
+    compute: DType,
+    batches: SmallVec<[Batch; 1]>,
+}
+
+/// The most elements that are taken at once, so that none takes more than 16 bytes.
+fn vector_max(dtypes: impl Iterator<Item = DType>) -> usize {
+    16 / dtypes.map(DType::size_bytes).max().unwrap_or(1)
+}
+
+/// How often a thread takes that many.
+fn unroll_of(vector: usize, inputs: impl Iterator<Item = DType>) -> u8 {
+    let bytes: usize = inputs.map(DType::size_bytes).sum();
+    THREAD_BYTES.div_ceil((vector * bytes).max(16)).clamp(1, 4) as u8
+}
+
+impl Pending<'_> {
+    /// Adds a group whose operands are contiguous or one element each.
+    fn flat(
+        &mut self,
+        builder: &mut Builder,
+        work: Work,
+        outputs: usize,
+        count: usize,
+        operands: impl Iterator<Item = (Place, DType, Access)> + Clone,
+    ) {
+        let mut vector = vector_max(operands.clone().map(|(_, dtype, _)| dtype));
+        let aligned = |(place, dtype, access): (Place, DType, Access)| {
+            access != Access::Vector || is_aligned(place, vector * dtype.size_bytes())
+        };
+        if !operands.clone().all(aligned) {
+            vector = 1;
+        }
+        let kinds: SmallVec<[(DType, Access); 12]> = operands
+            .clone()
+            .map(|(_, dtype, access)| match work {
+                Work::Move(size) => (moved_dtype(size), access),
+                _ => (dtype, access),
+            })
+            .collect();
+        let unroll = unroll_of(vector, kinds[outputs..].iter().map(|(dtype, _)| *dtype));
+        let key = Key {
+            work,
+            path: Path::Flat { groups: 1 },
+            vector: vector as u8,
+            unroll,
+            outputs: outputs as u8,
+            operands: kinds,
+        };
+        let places = operands.map(|(place, ..)| place).collect();
+        let Some(batch) = self.batches.iter_mut().find(|batch| batch.key == key) else {
+            return self.batches.push(Batch { key, groups: SmallVec::from_iter([(places, count)]) });
+        };
+        batch.groups.push((places, count));
+        if batch.groups.len() >= group_count_max(&batch.key, self.params.len()) {
+            self.flush(builder);
+        }
+    }
+
+    /// Adds a group of any strides.
+    fn group(&mut self, builder: &mut Builder, work: Work, outputs: usize, arrays: &[Array]) {
+        let strides: SmallVec<[&Dims; 8]> = arrays.iter().map(|array| &array.strides).collect();
+        let grid = Grid::new(&arrays[0].shape, &strides, Order::Memory);
+        let step = |index: usize| grid.strides[index][0];
+        if grid.rank() == 1 && (0..arrays.len()).all(|index| step(index) <= 1 || grid.sizes[0] == 1) {
+            let operands = arrays.iter().enumerate().map(|(index, array)| {
+                let access =
+                    if step(index) == 1 || index < outputs { Access::Vector } else { Access::Broadcast };
+                (array.place, array.dtype, access)
+            });
+            return self.flat(builder, work, outputs, grid.sizes[0], operands);
+        }
+        let key = |path, vector: usize, unroll, accesses: &dyn Fn(usize) -> Access| {
+            let operands = arrays.iter().enumerate().map(|(index, array)| match work {
+                Work::Move(size) => (moved_dtype(size), accesses(index)),
+                _ => (array.dtype, accesses(index)),
+            });
+            KernelKey(Source::Pointwise(Key {
+                work: work.clone(),
+                path,
+                vector: vector as u8,
+                unroll,
+                outputs: outputs as u8,
+                operands: operands.collect(),
+            }))
+        };
+        let mut args = Args::default();
+        arrays.iter().for_each(|array| _ = args.place(array.place));
+
+        if let Some(axis) = turned_axis(&grid) {
+            let bytes: usize = arrays.iter().map(|array| array.dtype.size_bytes()).sum();
+            // A thread keeps side² / 256 elements of each operand in registers.
+            let fills = grid.sizes[0].min(grid.sizes[axis]) > 40;
+            let side = if bytes <= 20 && fills { 64usize } else { 32 };
+            let turned = |index: usize| {
+                let strides = &grid.strides[index];
+                strides[axis] != 0 && (strides[0] == 0 || strides[axis] < strides[0])
+            };
+            let (tiles, wide) = (tiles_of(&grid, axis, side), grid.is_wide());
+            let access = |index| if turned(index) { Access::Turned } else { Access::Strided };
+            let path = Path::Tiled { rank: tiles.rank() as u8, wide, side: side as u8 };
+            push_index(&mut args, grid.sizes[0], wide);
+            push_index(&mut args, grid.sizes[axis], wide);
+            for strides in &grid.strides {
+                push_index(&mut args, strides[0], wide);
+                push_index(&mut args, strides[axis], wide);
+            }
+            tiles.push_to(&mut args, wide);
+            push_index(&mut args, tiles.count(), wide);
+            self.push_params(&mut args);
+            builder.launch_key(key(path, 1, 1, &access), tiles.count(), THREADS as u32, args);
+            return;
+        }
+
+        let vector = vector_of(&grid, arrays);
+        let mut units = grid.clone();
+        units.sizes[0] /= vector;
+        units.strides.iter_mut().for_each(|strides| strides[0] *= vector);
+        let unroll = unroll_of(vector, arrays[outputs..].iter().map(|array| array.dtype));
+        let access = |index: usize| match step(index) {
+            1 => Access::Vector,
+            0 if index >= outputs => Access::Broadcast,
+            _ => Access::Strided,
+        };
+        let wide = grid.is_wide();
+        let path = Path::Strided { rank: units.rank() as u8, wide };
+        for strides in &grid.strides {
+            push_index(&mut args, strides[0], wide);
+        }
+        units.push_to(&mut args, wide);
+        push_index(&mut args, units.count(), wide);
+        self.push_params(&mut args);
+        let blocks = units.count().div_ceil(THREADS * unroll as usize);
+        builder.launch_key(key(path, vector, unroll, &access), blocks, THREADS as u32, args);
+    }
+
+    fn push_params(&self, args: &mut Args) {
+        for &param in self.params {
+            match self.compute {
+                DType::Bool => args.push([u8::from(bool::from_scalar(param))]),
+                DType::U8 => args.push([u8::from_scalar(param)]),
+                DType::I32 => args.push(i32::from_scalar(param).to_ne_bytes()),
+                DType::I64 => args.push(i64::from_scalar(param).to_ne_bytes()),
+                DType::F64 => args.push(f64::from_scalar(param).to_ne_bytes()),
+                _ => args.push(f32::from_scalar(param).to_ne_bytes()),
+            };
+        }
+    }
+
+    /// Launches the flat groups.
+    fn flush(&mut self, builder: &mut Builder) {
+        for Batch { mut key, groups } in std::mem::take(&mut self.batches) {
+            let room = room_for(groups.len(), group_count_max(&key, self.params.len()));
+            key.path = Path::Flat { groups: room as u8 };
+            let tile = THREADS * key.vector as usize * key.unroll as usize;
+            let mut args = Args::default();
+            let mut blocks = 0;
+            for (places, count) in &groups {
+                places.iter().for_each(|&place| _ = args.place(place));
+                args.push((*count as u64).to_ne_bytes()).push((blocks as u64).to_ne_bytes());
+                blocks += count.div_ceil(tile);
+            }
+            for _ in groups.len()..room {
+                (0..key.operands.len() + 1).for_each(|_| _ = args.push([0; 8]));
+                args.push(u64::MAX.to_ne_bytes());
+            }
+            self.push_params(&mut args);
+            builder.launch_key(KernelKey(Source::Pointwise(key)), blocks, THREADS as u32, args);
+        }
+    }
+}
+
+/// How many groups fit the arguments of a launch.
+fn group_count_max(key: &Key, params: usize) -> usize {
+    ((ARGS_BYTES_MAX - 8 * params) / (8 * key.operands.len() + 16)).clamp(1, 255)
+}
+
+/// Rooms come in few sizes, so that few kernels are compiled.
+fn room_for(groups: usize, max: usize) -> usize {
+    [1, 4, 16].into_iter().find(|room| groups <= *room && *room <= max).unwrap_or(max)
+}
+
+/// The axis other than the first along which some operand steps least, if tiles pay.
+fn turned_axis(grid: &Grid) -> Option<usize> {
+    if grid.sizes[0] < TILED_SIZE_MIN {
+        return None;
+    }
+    grid.strides.iter().find_map(|strides| {
+        let fastest = (0..grid.rank()).filter(|&axis| strides[axis] != 0).min_by_key(|&axis| strides[axis])?;
+        let pays = fastest != 0
+            && strides[0] != 0
+            && strides[fastest] <= 2
+            && grid.sizes[fastest] >= TILED_SIZE_MIN;
+        pays.then_some(fastest)
+    })
+}
+
+/// The tiles of a grid: of each operand the offset of a tile, then the tile's first position along both axes.
+fn tiles_of(grid: &Grid, axis: usize, side: usize) -> Grid {
+    let count = grid.strides.len();
+    let mut tiles = Grid { sizes: Dims::EMPTY, strides: SmallVec::from_elem(Dims::EMPTY, count + 2) };
+    for (turn, of) in [0, axis].into_iter().enumerate() {
+        let steps = grid.strides.iter().map(|strides| strides[of] * side);
+        let places = [if turn == 0 { side } else { 0 }, if turn == 1 { side } else { 0 }];
+        tiles.push(grid.sizes[of].div_ceil(side), steps.chain(places));
+    }
+    for other in (1..grid.rank()).filter(|other| *other != axis) {
+        tiles.push(grid.sizes[other], grid.strides.iter().map(|strides| strides[other]).chain([0, 0]));
+    }
+    tiles
+}
+
+/// How many elements along the fastest axis can be taken at once.
+fn vector_of(grid: &Grid, arrays: &[Array]) -> usize {
+    let mut vector = vector_max(arrays.iter().map(|array| array.dtype));
+    let allows = |vector: usize| {
+        grid.sizes[0].is_multiple_of(vector)
+            && grid.strides.iter().zip(arrays).all(|(strides, array)| {
+                strides[0] != 1
+                    || is_aligned(array.place, vector * array.dtype.size_bytes())
+                        && strides[1..].iter().all(|stride| stride.is_multiple_of(vector))
+            })
+    };
+    while vector > 1 && !allows(vector) {
+        vector /= 2;
+    }
+    vector
+}
+
+impl Key {
+    fn is_wide(&self) -> bool {
+        match self.path {
+            Path::Flat { .. } => true,
+            Path::Strided { wide, .. } | Path::Tiled { wide, .. } => wide,
+        }
+    }
+
+    fn ids(&self) -> std::ops::Range<usize> {
+        0..self.operands.len()
+    }
+    fn output_ids(&self) -> std::ops::Range<usize> {
+        0..self.outputs as usize
+    }
+    fn input_ids(&self) -> std::ops::Range<usize> {
+        self.outputs as usize..self.operands.len()
+    }
+    fn element(&self, operand: usize) -> &'static str {
+        element_type(self.operands[operand].0)
+    }
+
+    /// The source.
+    pub fn source(&self) -> String {
+        let mut text = start(self.is_wide());
+        self.write_element(&mut text).expect("a string takes whatever is written to it");
+        match self.path {
+            Path::Flat { groups } => self.write_flat(&mut text, groups),
+            Path::Strided { rank, .. } => self.write_strided(&mut text, rank),
+            Path::Tiled { rank, side, .. } => self.write_tiled(&mut text, rank, side),
+        }
+        .expect("a string takes whatever is written to it");
+        text
+    }
+
+    /// The function of one element, `element(params, y0, …, x0, …)` in the order of the operands.
+    fn write_element(&self, text: &mut String) -> std::fmt::Result {
+        let mut signature = String::new();
+        for id in self.ids() {
+            let qualifier = if id < self.outputs as usize { "&" } else { "" };
+            write!(signature, ", {}{qualifier} e{id}", self.element(id))?;
+        }
+        let (program, compute) = match &self.work {
+            Work::Move(_) => {
+                writeln!(text, "struct Params {{}};")?;
+                return writeln!(text, "INLINE void element(const Params&{signature}) {{ e0 = e1; }}");
+            }
+            Work::Program(program, compute) => (program, *compute),
+        };
+        let number = type_name(compute, Dialect::Cuda).expect("CUDA has all compute dtypes");
+        text.push_str(&prelude(compute, Dialect::Cuda));
+        text.push_str("struct Params {");
+        for param in 0..program.param_count() {
+            write!(text, " {number} p{param};")?;
+        }
+        writeln!(text, " }};\nINLINE void element(const Params& params{signature}) {{")?;
+        for (input, id) in self.input_ids().enumerate() {
+            match compute {
+                DType::Bool => writeln!(text, "const {number} x{input} = To<truth>::from(widen(e{id})).byte;")?,
+                _ => writeln!(text, "const {number} x{input} = convert<{number}>(e{id});")?,
+            }
+        }
+        for id in self.output_ids() {
+            writeln!(text, "{number} y{id};")?;
+        }
+        let name = |slot| match slot {
+            Slot::Input(index) => format!("x{index}"),
+            Slot::Param(index) => format!("params.p{index}"),
+            Slot::Output(index) => format!("y{index}"),
+        };
+        text.push_str(&body(program, compute, Dialect::Cuda, name).expect("CUDA has all compute dtypes"));
+        for id in self.output_ids() {
+            let value = if compute == DType::Bool { format!("truth{{y{id}}}") } else { format!("y{id}") };
+            writeln!(text, "e{id} = convert<{}>({value});", self.element(id))?;
+        }
+        writeln!(text, "}}")
+    }
+
+    /// A list with something for each operand.
+    fn list(&self, of: impl Fn(usize) -> String) -> String {
+        self.ids().map(of).collect::<Vec<_>>().join(", ")
+    }
+
+    /// Declares what a thread keeps of each operand, loads the inputs by units, computes, and stores the outputs. In
+    /// scope are `live[u]`, and `p{id}_(u)` gives the address of the unit's first element.
+    fn write_units(&self, text: &mut String) -> std::fmt::Result {
+        let (vector, unroll) = (self.vector, self.unroll);
+        for id in self.ids() {
+            writeln!(text, "    {} v{id}[{unroll}][{vector}];", self.element(id))?;
+        }
+        writeln!(text, "#pragma unroll\n    for (int u = 0; u < {unroll}; u++) if (live[u]) {{")?;
+        for id in self.input_ids() {
+            match self.operands[id].1 {
+                Access::Vector => writeln!(text, "        load<{}, {vector}>(v{id}[u], AT({id}, u));", self.element(id))?,
+                Access::Broadcast => writeln!(
+                    text,
+                    "        v{id}[u][0] = *AT({id}, u);\n#pragma unroll\n        for (int i = 1; i < {vector}; i++) v{id}[u][i] = v{id}[u][0];"
+                )?,
+                _ => writeln!(
+                    text,
+                    "#pragma unroll\n        for (int i = 0; i < {vector}; i++) v{id}[u][i] = AT({id}, u)[i * STEP({id})];"
+                )?,
+            }
+        }
+        let arguments = self.list(|id| format!("v{id}[u][i]"));
+        writeln!(text, "    }}\n#pragma unroll\n    for (int u = 0; u < {unroll}; u++) if (live[u]) {{")?;
+        writeln!(text, "#pragma unroll\n        for (int i = 0; i < {vector}; i++) element(params, {arguments});")?;
+        for id in self.output_ids() {
+            match self.operands[id].1 {
+                Access::Vector => writeln!(text, "        store<{}, {vector}>(AT({id}, u), v{id}[u]);", self.element(id))?,
+                _ => writeln!(
+                    text,
+                    "#pragma unroll\n        for (int i = 0; i < {vector}; i++) AT({id}, u)[i * STEP({id})] = v{id}[u][i];"
+                )?,
+            }
+        }
+        writeln!(text, "    }}")
+    }
+
+    fn write_flat(&self, text: &mut String, groups: u8) -> std::fmt::Result {
+        let (vector, unroll) = (self.vector, self.unroll);
+        let fields: String = self.ids().map(|id| format!(" {}* p{id};", self.element(id))).collect();
+        writeln!(text, "struct Group {{{fields} unsigned long long count, first_block; }};")?;
+        self.write_head(text, &format!("    Group groups[{groups}];\n"))?;
+        writeln!(text, "    unsigned long long block = block_index();\n    int at = 0;")?;
+        if groups > 1 {
+            // The last group that starts at or before this block.
+            writeln!(
+                text,
+                "    for (int high = {groups}; high - at > 1;) {{\n        int middle = (at + high) / 2;\n        \
+                if (all.groups[middle].first_block <= block) at = middle; else high = middle;\n    }}"
+            )?;
+        }
+        writeln!(
+            text,
+            "    const Group& g = all.groups[at];\n    block -= g.first_block;\n    \
+            const unsigned long long units = g.count / {vector};\n    \
+            const unsigned long long first = block * {} + threadIdx.x;\n    bool live[{unroll}];\n\
+            #pragma unroll\n    for (int u = 0; u < {unroll}; u++) live[u] = first + u * {THREADS} < units;",
+            THREADS * unroll as usize
+        )?;
+        for id in self.ids() {
+            let offset = match self.operands[id].1 {
+                Access::Broadcast => String::new(),
+                _ => format!(" + (first + (u) * {THREADS}) * {vector}"),
+            };
+            writeln!(text, "#define AT_{id}(u) (g.p{id}{offset})")?;
+        }
+        writeln!(text, "#define AT(id, u) AT_##id(u)\n#define STEP(id) 1")?;
+        self.write_units(text)?;
+        if vector > 1 {
+            let rest = self.list(|id| match self.operands[id].1 {
+                Access::Broadcast => format!("g.p{id}[0]"),
+                _ => format!("g.p{id}[rest]"),
+            });
+            writeln!(
+                text,
+                "    // What is less than a unit, by the first threads of the last block.\n    \
+                const unsigned long long rest = units * {vector} + threadIdx.x;\n    \
+                if (block == (g.count - 1) / {} && rest < g.count) element(params, {rest});",
+                THREADS * unroll as usize * vector as usize
+            )?;
+        }
+        writeln!(text, "}}")
+    }
+
+    /// The kernel's one argument, a struct of these fields and the program's parameters, and how the kernel begins.
+    fn write_head(&self, text: &mut String, fields: &str) -> std::fmt::Result {
+        let has_params = matches!(&self.work, Work::Program(program, _) if program.param_count() > 0);
+        let (field, params) = match has_params {
+            true => ("    Params params;\n", "const Params& params = all.params;"),
+            // An empty struct would take a byte.
+            false => ("", "const Params params{};"),
+        };
+        writeln!(text, "struct All {{\n{fields}{field}}};")?;
+        writeln!(
+            text,
+            "extern \"C\" __global__ void __launch_bounds__({THREADS}) pointwise(const All all) {{\n    {params}"
+        )
+    }
+
+    /// A field for each operand's place.
+    fn places(&self) -> String {
+        self.ids().map(|id| format!("    {}* p{id};\n", self.element(id))).collect()
+    }
+
+    fn write_strided(&self, text: &mut String, rank: u8) -> std::fmt::Result {
+        let (count, unroll) = (self.operands.len(), self.unroll);
+        let places = self.places();
+        self.write_head(
+            text,
+            &format!("{places}    index_t steps[{count}];\n    Grid<{count}, {rank}> grid;\n    index_t units;\n"),
+        )?;
+        writeln!(
+            text,
+            "    const unsigned long long first = block_index() * {} + threadIdx.x;\n    bool live[{unroll}];\n    \
+            index_t offsets[{unroll}][{count}];\n\
+            #pragma unroll\n    for (int u = 0; u < {unroll}; u++) {{\n        \
+            live[u] = first + u * {THREADS} < all.units;\n        \
+            if (live[u]) all.grid.at((index_t)(first + u * {THREADS}), offsets[u]);\n    }}",
+            THREADS * unroll as usize
+        )?;
+        for id in self.ids() {
+            writeln!(text, "#define AT_{id}(u) (all.p{id} + offsets[u][{id}])")?;
+        }
+        writeln!(text, "#define AT(id, u) AT_##id(u)\n#define STEP(id) all.steps[id]")?;
+        self.write_units(text)?;
+        writeln!(text, "}}")
+    }
+
+    fn write_tiled(&self, text: &mut String, rank: u8, side: u8) -> std::fmt::Result {
+        let (count, side) = (self.operands.len(), side as usize);
+        let (lines, kept) = (THREADS / side, side * side / THREADS);
+        let is_turned = |id: usize| self.operands[id].1 == Access::Turned;
+        let size = |id: usize| self.operands[id].0.size_bytes();
+        // A row and a few elements more is an odd number of words: then neither rows nor columns meet in a bank.
+        let pitch = |id: usize| side + (4 / size(id)).max(1);
+        let shared = self.ids().filter(|id| is_turned(*id)).map(|id| side * pitch(id) * size(id)).max().unwrap_or(8);
+        writeln!(text, "struct Step {{ index_t across, down; }};")?;
+        let fields = format!(
+            "{}    index_t width, height;\n    Step steps[{count}];\n    Grid<{}, {rank}> tiles;\n    index_t tile_count;\n",
+            self.places(),
+            count + 2
+        );
+        self.write_head(text, &fields)?;
+        writeln!(
+            text,
+            "    __shared__ __align__(16) unsigned char memory[{shared}];\n    \
+            const unsigned long long tile = block_index();\n    if (tile >= all.tile_count) return;\n    \
+            index_t offsets[{}];\n    all.tiles.at((index_t)tile, offsets);\n    \
+            const index_t left = all.width - offsets[{count}], below = all.height - offsets[{}];\n    \
+            const unsigned x = threadIdx.x % {side}, y = threadIdx.x / {side};",
+            count + 2,
+            count + 1
+        )?;
+        for id in self.ids() {
+            writeln!(text, "    {} v{id}[{kept}];", self.element(id))?;
+        }
+        for id in self.input_ids() {
+            let (inside, offset) = place_in_tile(id, is_turned(id), lines);
+            writeln!(
+                text,
+                "#pragma unroll\n    for (int e = 0; e < {kept}; e++) if ({inside}) v{id}[e] = all.p{id}[offsets[{id}] + {offset}];"
+            )?;
+        }
+        let turn = |text: &mut String, id: usize, write: &str, read: &str| {
+            writeln!(
+                text,
+                "    {{\n        {0}* turned = ({0}*)memory;\n        __syncthreads();\n\
+                #pragma unroll\n        for (int e = 0; e < {kept}; e++) turned[{write}] = v{id}[e];\n        __syncthreads();\n\
+                #pragma unroll\n        for (int e = 0; e < {kept}; e++) v{id}[e] = turned[{read}];\n    }}",
+                self.element(id)
+            )
+        };
+        let along = |id: usize| format!("(y + e * {lines}) * {} + x", pitch(id));
+        let across = |id: usize| format!("x * {} + y + e * {lines}", pitch(id));
+        for id in self.input_ids().filter(|id| is_turned(*id)) {
+            turn(text, id, &along(id), &across(id))?;
+        }
+        let arguments = self.list(|id| format!("v{id}[e]"));
+        writeln!(text, "#pragma unroll\n    for (int e = 0; e < {kept}; e++) element(params, {arguments});")?;
+        for id in self.output_ids() {
+            if is_turned(id) {
+                turn(text, id, &across(id), &along(id))?;
+            }
+            let (inside, offset) = place_in_tile(id, is_turned(id), lines);
+            writeln!(
+                text,
+                "#pragma unroll\n    for (int e = 0; e < {kept}; e++) if ({inside}) all.p{id}[offsets[{id}] + {offset}] = v{id}[e];"
+            )?;
+        }
+        writeln!(text, "}}")
+    }
+}
+
+/// Is element `e` of a thread inside of the tensor, and where does it lie from the start of the tile?
+fn place_in_tile(id: usize, turned: bool, lines: usize) -> (String, String) {
+    let line = format!("(y + e * {lines})");
+    let (across, down) = if turned { (line.as_str(), "x") } else { ("x", line.as_str()) };
+    (
+        format!("{across} < left && {down} < below"),
+        format!("{across} * all.steps[{id}].across + {down} * all.steps[{id}].down"),
+    )
+}

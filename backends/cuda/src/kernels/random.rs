@@ -1,0 +1,98 @@
+//! Random numbers by the position of an element in row-major order.
+
+use super::build::Builder;
+use super::geometry::{Array, Grid, Order, is_aligned};
+use super::source::{Name, Text, Unit};
+use crate::plan::{Args, Place};
+use raddle_base::{DType, Layout};
+use raddle_hal::View;
+use raddle_op::Distribution;
+
+/// Threads of a block.
+const THREADS: usize = 256;
+
+/// Plans `Kernel::Random`.
+pub fn plan(
+    builder: &mut Builder,
+    distribution: Distribution,
+    key: u64,
+    counter: u64,
+    out: &View,
+    probability: Option<&View>,
+) {
+    let (out, probability) = (Array::from(out), probability.map(Array::from));
+    let count = out.count();
+    if count == 0 {
+        return;
+    }
+    let double = out.dtype == DType::F64;
+    // Numbers that f32 rounds are rounded here, where the CPU does.
+    let rounded = |value: f64| if double { value } else { f64::from(value as f32) };
+    let (kind, numbers) = match distribution {
+        Distribution::Uniform { low, high } => {
+            let largest = if double { f64::MAX } else { f64::from(f32::MAX) };
+            let range = rounded(high - low).min(largest);
+            (0, [rounded(low), range, rounded(last_below(low, high, out.dtype))])
+        }
+        Distribution::Normal { mean, std } => (1, [rounded(mean), rounded(std), 0.0]),
+        Distribution::Exponential { rate } => (2, [rounded(rate), 0.0, 0.0]),
+        Distribution::Bernoulli { p } => (3, [p, 0.0, 0.0]),
+        Distribution::Integer { low, high } => {
+            let range = high.wrapping_sub(low) as u64;
+            (4, [f64::from_bits(low as u64), f64::from_bits(range), 0.0])
+        }
+    };
+    let other = probability.unwrap_or(out);
+    let contiguous = out.layout().is_contiguous() && other.layout().is_contiguous();
+    let position = *Layout::contiguous(out.shape).strides();
+    let grid = (!contiguous).then(|| Grid::new(&out.shape, &[&out.strides, &other.strides, &position], Order::Memory));
+    let wide = grid.as_ref().is_some_and(Grid::is_wide);
+    let vector = if contiguous { (16 / out.dtype.size_bytes()).clamp(2, 8) } else { 2 };
+    let text = Text::new(Unit::Random, wide)
+        .element(Name::ELEMENT, out.dtype)
+        .element(Name::PROBABILITY, other.dtype)
+        .flag(Name::HAS_PROBABILITY, probability.is_some())
+        .number(Name::KIND, kind)
+        .flag(Name::DOUBLE, double)
+        .number(Name::RANK, grid.as_ref().map_or(0, Grid::rank))
+        .number(Name::V, vector)
+        .flag(Name::ALIGNED, is_aligned(out.place, (vector * out.dtype.size_bytes()).min(16)));
+    let mut args = Args::default();
+    args.place(out.place).place(probability.map_or(Place::At(0), |array| array.place));
+    args.push(counter.to_ne_bytes()).push(key.to_ne_bytes());
+    numbers.iter().for_each(|number| _ = args.push(number.to_ne_bytes()));
+    args.push((count as u64).to_ne_bytes());
+    if let Some(grid) = &grid {
+        grid.push_to(&mut args, wide);
+    }
+    builder.launch(text, count.div_ceil(THREADS * vector), THREADS as u32, args);
+}
+
+/// The largest number of a dtype below `high`; `low` if that is less.
+fn last_below(low: f64, high: f64, dtype: DType) -> f64 {
+    use half::{bf16, f16};
+    macro_rules! last {
+        ($t:ident, $to:expr, $from:expr) => {{
+            let mut last: $t = $to;
+            // A step down in value is one down in the bits of a positive number, one up in those of a negative.
+            while $from(last) >= high {
+                let bits = last.to_bits();
+                last = if $from(last) > 0.0 {
+                    $t::from_bits(bits - 1)
+                } else if $from(last) == 0.0 {
+                    -$t::from_bits(1)
+                } else {
+                    $t::from_bits(bits + 1)
+                };
+            }
+            $from(last)
+        }};
+    }
+    let last = match dtype {
+        DType::F64 => last!(f64, high, |x: f64| x),
+        DType::F16 => last!(f16, f16::from_f64(high), f16::to_f64),
+        DType::BF16 => last!(bf16, bf16::from_f64(high), bf16::to_f64),
+        _ => last!(f32, high as f32, f64::from),
+    };
+    last.max(low)
+}

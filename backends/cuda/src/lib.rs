@@ -1,0 +1,653 @@
+//! CUDA as a device, over the driver; nothing of it is linked, so one program runs with and without a GPU.
+//!
+//! - `driver`: its calls, checked. `queue`: a stream, its events and its progress. `transfers`, `staging`: copies through
+//!   pinned memory. `errors`: launches that fail on the device.
+//! - [`kernels`] plans a launch as steps, [`plan`], and writes their source; `compile`, `disk` and `cache` make and keep what
+//!   is launched; `matmul` asks cuBLASLt.
+//! - `prepared`: what a thread does before it takes a lock, so that `submit` never waits for a compiler, an allocation or
+//!   the device.
+//!
+//! Every launch is queued, none inline. A wait is an event recorded on the producer at or after the awaited launch, and put
+//! before the launch that waits (`events`).
+//!
+//! **Loss.** When a call of the driver says that the context is beyond repair, everything counts as complete, everybody is
+//! told why and which launches may have done it, and the driver isn't called any more.
+//!
+//! A device lives as long as the process: dropping one gives nothing back but slabs that were released before, and there
+//! is no call of the driver from any destructor (trap 16).
+
+mod cache;
+mod compile;
+mod disk;
+mod doctor;
+mod driver;
+mod errors;
+mod events;
+pub mod kernels;
+mod matmul;
+pub mod plan;
+mod prepared;
+mod queue;
+mod staging;
+mod stress;
+#[cfg(test)]
+mod tests;
+mod transfers;
+
+pub use doctor::{DeviceReport, LibraryReport, Report, report};
+pub use stress::{Control, Spin};
+
+/// The GPUs that the driver shows; 0 if there is no driver. An error if there is one that doesn't work.
+pub fn device_count() -> Result<usize, DeviceError> {
+    if driver::open::is_present() { driver::open::device_count() } else { Ok(0) }
+}
+
+use cache::{Cache, Held, Retired};
+use compile::Compiler;
+use disk::Disk;
+use driver::{Context, Driver};
+use errors::{RECORD_BYTES, RECORD_COUNT};
+use kernels::Key;
+use matmul::{Algorithm, Shape};
+use plan::{Place, Step};
+use prepared::{Call, Here, Loaded, Prepared};
+use queue::Queue;
+use raddle_hal::{
+    Address, Device, DeviceError, Info, Kernel, KernelError, Launch, Operand, Priority, QUEUE_COUNT_MAX,
+    QueueId, Slab, Submitted, Wait,
+};
+use raddle_sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering::*},
+    global,
+};
+use smallvec::SmallVec;
+use staging::{Block, Staging};
+use std::{ffi::CString, path::PathBuf, ptr, sync::OnceLock};
+
+/// Launches that a queue holds. The driver blocks when about a thousand are pending, and a launch may be several (guess).
+const IN_FLIGHT_COUNT_MAX: u64 = 256;
+/// What `cuMemAlloc` promises.
+const ALIGNMENT_BYTES: usize = 256;
+/// The first with all that is called here.
+const DRIVER_VERSION_MIN: i32 = 12000;
+/// Kernels that stay loaded (guess: some tens of KiB each).
+const KERNEL_COUNT_MAX: usize = 4096;
+/// Shapes of products whose algorithm is kept (guess: some hundred bytes each).
+const ALGORITHM_COUNT_MAX: usize = 4096;
+/// The words of two queues are on different cache lines.
+const WORD_STRIDE_BYTES: u64 = 128;
+/// Launches of a queue that are named when the device is lost, and of all queues.
+const SUSPECT_COUNT_MAX: [u64; 2] = [8, 32];
+
+/// Where compiled kernels are kept across runs.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum DiskCache {
+    /// `RADDLE_CACHE_DIR`, or the folder for such things of this user.
+    #[default]
+    OfUser,
+    /// Here.
+    At(PathBuf),
+    /// Nowhere.
+    Off,
+}
+
+/// What can be chosen about the device.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct CudaOptions {
+    /// The most memory that slabs take. Default: the memory of the card.
+    pub memory_limit_bytes: Option<usize>,
+    /// Matrix products of `f32` may round their factors to 11 bits, which is several times as fast. Default: no.
+    pub tf32: bool,
+    /// Where compiled kernels are kept.
+    pub disk_cache: DiskCache,
+    /// For tests: launches that take their time.
+    pub spin: Option<Spin>,
+}
+
+/// A GPU, a [`Device`] named `cuda:ORDINAL`.
+pub struct Cuda(Arc<Shared>);
+
+struct Shared {
+    /// Tells devices of this process apart in thread-locals.
+    id: u64,
+    info: Info,
+    options: CudaOptions,
+    context: Context,
+    card: kernels::Card,
+    compiler: Compiler,
+    kernels: Cache<Key, Loaded>,
+    retired_kernels: Retired<Loaded>,
+    /// Made when the first product is prepared.
+    matmul: OnceLock<Result<matmul::Handle, DeviceError>>,
+    algorithms: Cache<Shape, Algorithm>,
+    retired_algorithms: Retired<Algorithm>,
+    staging: Arc<Staging>,
+    queues: Box<[OnceLock<Queue>]>,
+    /// Of the marks: where the host and where the device finds it; 0 if streams can't write numbers.
+    words: [u64; 2],
+    allocated_bytes: AtomicUsize,
+    stress: stress::Stress,
+    /// Of a loss, as they were when it was met.
+    suspects: OnceLock<Vec<Wait>>,
+}
+
+/// The card of an ordinal, after checking that there is one that can be used.
+fn find(ordinal: usize) -> Result<driver::Card, DeviceError> {
+    if !driver::open::is_present() {
+        return Err(DeviceError::MissingLibrary { library: doctor::DRIVER, remedy: doctor::DRIVER_REMEDY });
+    }
+    let version = driver::open::version();
+    if version < DRIVER_VERSION_MIN {
+        let parts = |version: i32| [version as u32 / 1000, version as u32 % 1000 / 10];
+        return Err(DeviceError::OldDriver { found: parts(version), needed: parts(DRIVER_VERSION_MIN) });
+    }
+    let count = driver::open::device_count()?;
+    if ordinal >= count {
+        return Err(DeviceError::NoDevice { count });
+    }
+    driver::open::card(ordinal)
+}
+
+impl Cuda {
+    /// A GPU with the defaults. Errors: no driver or one that is too old, no such device, no NVRTC.
+    pub fn new(ordinal: usize) -> Result<Cuda, DeviceError> {
+        Cuda::with_options(ordinal, CudaOptions::default())
+    }
+
+    /// A GPU with choices.
+    pub fn with_options(ordinal: usize, options: CudaOptions) -> Result<Cuda, DeviceError> {
+        static NEXT_ID: global::AtomicU64 = global::AtomicU64::new(1);
+        let card = find(ordinal)?;
+        let disk = match &options.disk_cache {
+            DiskCache::OfUser => Disk::of_user(),
+            DiskCache::At(folder) => Some(Disk::at(folder.clone())),
+            DiskCache::Off => None,
+        };
+        let compiler = Compiler::new(card.capability, disk)?;
+        let (major, minor) = (card.capability / 10, card.capability % 10);
+        let info = Info {
+            name: format!("cuda:{ordinal}"),
+            description: format!("{}, compute capability {major}.{minor}", card.name),
+            memory_bytes: Some(options.memory_limit_bytes.unwrap_or(card.memory_bytes)),
+            in_flight_count_max: IN_FLIGHT_COUNT_MAX,
+            alignment_bytes: ALIGNMENT_BYTES,
+            poison: false,
+            survives_fork: false,
+            prepares: true,
+        };
+        let (sm_count, writes_values) = (card.sm_count, card.writes_values);
+        let context = driver::open::context(ordinal, card)?;
+        let words = if writes_values {
+            let driver = context.enter()?;
+            zeroed(driver, QUEUE_COUNT_MAX * WORD_STRIDE_BYTES as usize)?
+        } else {
+            [0; 2]
+        };
+        let shared = Arc::new(Shared {
+            id: NEXT_ID.fetch_add(1, Relaxed),
+            info,
+            options,
+            context,
+            card: kernels::Card { sm_count },
+            compiler,
+            kernels: Cache::new(KERNEL_COUNT_MAX),
+            retired_kernels: Retired::new(),
+            matmul: OnceLock::new(),
+            algorithms: Cache::new(ALGORITHM_COUNT_MAX),
+            retired_algorithms: Retired::new(),
+            staging: Staging::new(staging::TOTAL_BYTES_MAX),
+            queues: (0..QUEUE_COUNT_MAX).map(|_| OnceLock::new()).collect(),
+            words,
+            allocated_bytes: AtomicUsize::new(0),
+            stress: stress::Stress::default(),
+            suspects: OnceLock::new(),
+        });
+        if shared.options.spin.is_some() {
+            shared.load_spin()?;
+        }
+        Ok(Cuda(shared))
+    }
+
+    /// For tests: a handle that stays when the device has been handed on.
+    pub fn control(&self) -> Control {
+        Control(self.0.clone())
+    }
+}
+
+/// Pinned memory full of zeros that is never freed: where the host and where the device finds it.
+fn zeroed(driver: Driver<'_>, size_bytes: usize) -> Result<[u64; 2], DeviceError> {
+    let address = driver.mem_host_alloc(size_bytes)?;
+    // SAFETY: it was just allocated, so large.
+    unsafe { ptr::write_bytes(address as *mut u8, 0, size_bytes) };
+    Ok([address as u64, driver.mem_host_device_pointer(address)?])
+}
+
+fn address(at: &Address) -> u64 {
+    at.handle + at.offset_bytes as u64
+}
+
+impl Shared {
+    fn queue(&self, queue: QueueId) -> &Queue {
+        self.queues[queue.0 as usize].get().expect("a queue is open before it is used")
+    }
+
+    fn open_queues(&self) -> impl Iterator<Item = (QueueId, &Queue)> {
+        self.queues.iter().enumerate().filter_map(|(index, queue)| Some((QueueId(index as u8), queue.get()?)))
+    }
+
+    /// Adds to a loss what was in flight when it was met.
+    #[cold]
+    fn told(&self, error: DeviceError) -> DeviceError {
+        let DeviceError::Lost { reason, .. } = error else { return error };
+        let [of_queue, of_all] = SUSPECT_COUNT_MAX;
+        let suspects = self.suspects.get_or_init(|| {
+            let in_flight = |(queue, state): (QueueId, &Queue)| {
+                let first = state.executed() + 1;
+                let last = state.submitted.load(Acquire).min(first + of_queue - 1);
+                (first..=last).map(move |sequence| Wait { queue, sequence })
+            };
+            self.open_queues().flat_map(in_flight).take(of_all as usize).collect()
+        });
+        DeviceError::Lost { reason, suspects: suspects.clone() }
+    }
+
+    /// The newest number of each queue.
+    fn in_flight(&self) -> Vec<Wait> {
+        let wait =
+            |(queue, state): (QueueId, &Queue)| Wait { queue, sequence: state.submitted.load(Acquire) };
+        self.open_queues().map(wait).collect()
+    }
+
+    fn is_executed(&self, wait: &Wait) -> bool {
+        self.queue(wait.queue).executed() >= wait.sequence
+    }
+
+    /// A loaded kernel. Compiles and loads it if need be.
+    fn kernel(&self, driver: Driver<'_>, key: &Key) -> Result<Arc<Loaded>, DeviceError> {
+        let (loaded, evicted) = self.kernels.get(key, || {
+            let image = self.compiler.image(key.entry(), &key.source())?;
+            let entry = CString::new(key.entry()).expect("names have no zeros");
+            let (module, function) = driver.module_load(&image, &entry)?;
+            Ok(Loaded { module, function })
+        })?;
+        if let Some(evicted) = evicted {
+            self.retired_kernels.add(evicted);
+        }
+        for unused in self.retired_kernels.collect(|| self.in_flight(), |wait| self.is_executed(wait)) {
+            // SAFETY: it was evicted, no thread holds it, and all launches of it are over.
+            unsafe { driver.module_unload(unused.module) }?;
+        }
+        Ok(loaded)
+    }
+
+    fn matmul(&self) -> Result<&matmul::Handle, DeviceError> {
+        self.matmul
+            .get_or_init(|| matmul::Handle::new(self.options.tf32))
+            .as_ref()
+            .map_err(DeviceError::clone)
+    }
+
+    fn algorithm(&self, shape: &Shape) -> Result<Arc<Algorithm>, DeviceError> {
+        let (algorithm, evicted) = self.algorithms.get(shape, || self.matmul()?.choose(shape))?;
+        if let Some(evicted) = evicted {
+            self.retired_algorithms.add(evicted);
+        }
+        self.retired_algorithms.collect(|| self.in_flight(), |wait| self.is_executed(wait));
+        Ok(algorithm)
+    }
+
+    /// Plans a kernel and finds what its steps call: what this thread keeps, if it keeps things.
+    fn plan(
+        &self,
+        driver: Driver<'_>,
+        mut here: Option<&mut Here>,
+        kernel: &Kernel,
+        operands: &[Operand],
+    ) -> Result<Prepared, DeviceError> {
+        let plan = kernels::plan(kernel, operands, self.card);
+        let mut calls = SmallVec::with_capacity(plan.steps.len());
+        for step in &plan.steps {
+            calls.push(match step {
+                Step::Kernel(step) => {
+                    let find = || self.kernel(driver, &step.key);
+                    Call::Kernel(match &mut here {
+                        Some(here) => {
+                            here.kernels.get(self.id, self.kernels.generation(), &step.key, find)?
+                        }
+                        None => Held(find()?).into(),
+                    })
+                }
+                Step::MatMul(step) => {
+                    let shape = Shape::of(step);
+                    let find = || self.algorithm(&shape);
+                    Call::MatMul(match &mut here {
+                        Some(here) => {
+                            here.algorithms.get(self.id, self.algorithms.generation(), &shape, find)?
+                        }
+                        None => Held(find()?).into(),
+                    })
+                }
+                Step::Fill { .. } => Call::Fill,
+            });
+        }
+        Ok(Prepared::Kernel { plan, calls })
+    }
+
+    /// A pinned block; none if there is no room for it.
+    fn stage(&self, driver: Driver<'_>, size_bytes: usize) -> Result<Option<Block>, DeviceError> {
+        if let Some(block) = self.staging.find(size_bytes) {
+            return Ok(Some(block));
+        }
+        self.open_queues().for_each(|(_, queue)| queue.transfers.free_uploads(queue.executed()));
+        if let Some(block) = self.staging.find(size_bytes) {
+            return Ok(Some(block));
+        }
+        let Some(room) = self.staging.room(size_bytes) else { return Ok(None) };
+        for address in room.unpin {
+            // SAFETY: it was free, and is known to nobody any more.
+            unsafe { driver.mem_free_host(address) }?;
+        }
+        match driver.mem_host_alloc(room.size_bytes) {
+            Ok(address) => Ok(Some(self.staging.adopt(address, room.size_bytes))),
+            Err(error) => {
+                self.staging.forget(room.size_bytes);
+                // The host may have no memory to pin; a copy works without.
+                if self.context.is_lost() { Err(error) } else { Ok(None) }
+            }
+        }
+    }
+
+    /// # Safety
+    /// - As `Device::prepare`.
+    unsafe fn prepare(&self, launch: &Launch<'_>) -> Result<usize, DeviceError> {
+        let driver = self.context.enter()?;
+        let prepared = match *launch {
+            Launch::Kernel { kernel, operands } => {
+                return prepared::with(|mut here| {
+                    let prepared = self.plan(driver, here.as_deref_mut(), kernel, operands)?;
+                    let Prepared::Kernel { plan, .. } = &prepared else { unreachable!("it is of a kernel") };
+                    let scratch_bytes = plan.scratch_bytes;
+                    if let Some(here) = here {
+                        here.put(self.id, prepared);
+                    }
+                    Ok(scratch_bytes)
+                });
+            }
+            Launch::Upload { from, .. } => {
+                let block = self.stage(driver, from.size_bytes)?;
+                if let Some(block) = &block {
+                    // SAFETY: by contract the source can be read; the block is so large and ours alone.
+                    unsafe {
+                        ptr::copy_nonoverlapping(
+                            from.address as *const u8,
+                            block.address as *mut u8,
+                            from.size_bytes,
+                        );
+                    }
+                }
+                Prepared::Copy(block)
+            }
+            Launch::Download { to, .. } => Prepared::Copy(self.stage(driver, to.size_bytes)?),
+            Launch::FillBytes { .. } | Launch::Nothing => return Ok(0),
+        };
+        prepared::with(|here| {
+            if let Some(here) = here {
+                here.put(self.id, prepared);
+            }
+        });
+        Ok(0)
+    }
+
+    /// # Safety
+    /// - As `Device::submit`.
+    unsafe fn submit(
+        &self,
+        id: QueueId,
+        sequence: u64,
+        waits: &[Wait],
+        launch: &Launch<'_>,
+    ) -> Result<Submitted, DeviceError> {
+        let driver = self.context.enter()?;
+        let queue = self.queue(id);
+        for wait in waits {
+            self.queue(wait.queue).hold_up(driver, queue.stream, wait.sequence)?;
+        }
+        self.perhaps_spin(id)?;
+        let prepared = prepared::with(|here| here?.take(self.id, launch));
+        // SAFETY: by the contract.
+        unsafe {
+            match *launch {
+                Launch::Kernel { kernel, operands } => {
+                    let prepared = match prepared {
+                        Some(prepared) => prepared,
+                        None => self.plan(driver, None, kernel, operands)?,
+                    };
+                    self.launch(driver, queue, sequence, kernel, operands, prepared)?;
+                }
+                Launch::Upload { from, to } => {
+                    let (size_bytes, to) = (from.size_bytes, address(&to));
+                    match prepared {
+                        Some(Prepared::Copy(Some(block))) => {
+                            driver.memcpy_htod(to, block.address, size_bytes, queue.stream)?;
+                            queue.transfers.add(sequence, block, None);
+                        }
+                        _ => driver.memcpy_htod(to, from.address, size_bytes, queue.stream)?,
+                    }
+                }
+                Launch::Download { from, to } => {
+                    let (size_bytes, from) = (to.size_bytes, address(&from));
+                    match prepared {
+                        Some(Prepared::Copy(Some(block))) => {
+                            driver.memcpy_dtoh(block.address, from, size_bytes, queue.stream)?;
+                            queue.transfers.add(sequence, block, Some(to));
+                        }
+                        _ => driver.memcpy_dtoh(to.address, from, size_bytes, queue.stream)?,
+                    }
+                }
+                Launch::FillBytes { size_bytes: 0, .. } | Launch::Nothing => {}
+                Launch::FillBytes { to, size_bytes, value } => {
+                    driver.memset(address(&to), value, size_bytes, queue.stream)?;
+                }
+            }
+        }
+        // The launch is on the stream; what comes after it can't undo that.
+        _ = self.perhaps_spin(id);
+        queue.publish(driver, sequence);
+        Ok(Submitted::Queued)
+    }
+
+    /// Puts the steps of a kernel on a queue, with an error record around them if one of them wants it.
+    ///
+    /// # Safety
+    /// - As `Device::submit`; what is prepared is of this kernel with these operands.
+    unsafe fn launch(
+        &self,
+        driver: Driver<'_>,
+        queue: &Queue,
+        sequence: u64,
+        kernel: &Kernel,
+        operands: &[Operand],
+        prepared: Prepared,
+    ) -> Result<(), DeviceError> {
+        let Prepared::Kernel { mut plan, calls } = prepared else { unreachable!("it is of a kernel") };
+        let scratch = match operands.last() {
+            Some(Operand::Out(view)) if plan.scratch_bytes > 0 => address(&view.address),
+            _ => 0,
+        };
+        let wants_record = |step: &Step| matches!(step, Step::Kernel(step) if step.args.has_error_record());
+        if !plan.steps.iter().any(wants_record) {
+            // SAFETY: by the contract.
+            return unsafe { self.steps(driver, queue, &mut plan, &calls, scratch, 0) };
+        }
+        let axis_size = errors::axis_size(kernel, operands);
+        let read = |record| queue.record_at(record);
+        let given = queue.errors.lock().give(sequence, axis_size, queue.executed(), read);
+        let given = given.expect("the caller keeps below `in_flight_count_max`");
+        let offset = given.record * RECORD_BYTES;
+        let (record, copy) = (queue.records[0] + offset as u64, queue.records[1] as usize + offset);
+        // SAFETY: the record is inside the ring, and no other launch in flight uses it; the rest is by the contract.
+        let result = unsafe {
+            let cleared =
+                if given.is_dirty { driver.memset(record, 0, RECORD_BYTES, queue.stream) } else { Ok(()) };
+            cleared
+                .and_then(|()| self.steps(driver, queue, &mut plan, &calls, scratch, record))
+                .and_then(|()| driver.memcpy_dtoh(copy, record, RECORD_BYTES, queue.stream))
+        };
+        result.inspect_err(|_| queue.errors.lock().give_back())
+    }
+
+    /// # Safety
+    /// - As `Shared::launch`; `scratch` and `record` are the addresses that the arguments point to, if they do.
+    unsafe fn steps(
+        &self,
+        driver: Driver<'_>,
+        queue: &Queue,
+        plan: &mut plan::Plan,
+        calls: &[Call],
+        scratch: u64,
+        record: u64,
+    ) -> Result<(), DeviceError> {
+        let at = |place: Place| match place {
+            Place::At(address) => address,
+            Place::Scratch(offset) => scratch + offset as u64,
+        };
+        for (step, call) in plan.steps.iter_mut().zip(calls) {
+            // SAFETY: by the contract the operands are as the kernel's doc says, and the plan was made for them; functions
+            // and algorithms are held by `calls`.
+            unsafe {
+                match (step, call) {
+                    (Step::Kernel(step), Call::Kernel(loaded)) => driver.launch_kernel(
+                        loaded.function,
+                        [step.grid, step.block],
+                        step.shared_bytes,
+                        queue.stream,
+                        step.args.resolve(scratch, record),
+                    )?,
+                    (Step::MatMul(step), Call::MatMul(algorithm)) => {
+                        self.matmul()?.launch(algorithm, step, at, queue.stream)?;
+                    }
+                    (Step::Fill { size_bytes: 0, .. }, _) => {}
+                    (Step::Fill { at: place, size_bytes, value }, _) => {
+                        driver.memset(at(*place), *value, *size_bytes, queue.stream)?;
+                    }
+                    _ => unreachable!("calls are those of the steps"),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn open_queue(&self, id: QueueId, priority: Priority) -> Result<(), DeviceError> {
+        let driver = self.context.enter()?;
+        let stream = driver.stream_create(priority == Priority::High)?;
+        let size_bytes = RECORD_COUNT * RECORD_BYTES;
+        let records = driver.mem_alloc(size_bytes)?;
+        let [copies, _] = zeroed(driver, size_bytes)?;
+        // SAFETY: it was just allocated, so large, and is known to nobody.
+        unsafe { driver.memset(records, 0, size_bytes, stream) }?;
+        let word = match self.words {
+            [0, _] => [0; 2],
+            words => words.map(|start| start + u64::from(id.0) * WORD_STRIDE_BYTES),
+        };
+        let opened = self.queues[id.0 as usize].set(Queue::new(stream, word, [records, copies]));
+        assert!(opened.is_ok(), "cuda: a queue is opened once");
+        Ok(())
+    }
+
+    fn allocate_slab(&self, size_bytes: usize) -> Result<Slab, DeviceError> {
+        let driver = self.context.enter()?;
+        let limit_bytes = self.options.memory_limit_bytes.unwrap_or(usize::MAX);
+        let add = |allocated: usize| allocated.checked_add(size_bytes).filter(|&total| total <= limit_bytes);
+        if self.allocated_bytes.fetch_update(Relaxed, Relaxed, add).is_err() {
+            return Err(DeviceError::OutOfMemory { size_bytes });
+        }
+        let allocated = driver.mem_alloc(size_bytes);
+        allocated.map(|handle| Slab { handle, size_bytes }).inspect_err(|_| {
+            self.allocated_bytes.fetch_sub(size_bytes, Relaxed);
+        })
+    }
+}
+
+impl Device for Cuda {
+    fn info(&self) -> &Info {
+        &self.0.info
+    }
+
+    fn allocate_slab(&self, size_bytes: usize) -> Result<Slab, DeviceError> {
+        self.0.allocate_slab(size_bytes).map_err(|error| self.0.told(error))
+    }
+
+    unsafe fn release_slab(&self, slab: Slab) {
+        self.0.allocated_bytes.fetch_sub(slab.size_bytes, Relaxed);
+        if let Ok(driver) = self.0.context.enter() {
+            // SAFETY: by contract it came from `allocate_slab`, is given back once, and no launch names it. Of a failure
+            // there is nobody to tell; a loss is seen by the next call.
+            _ = unsafe { driver.mem_free(slab.handle) };
+        }
+    }
+
+    fn open_queue(&self, queue: QueueId, priority: Priority) -> Result<(), DeviceError> {
+        self.0.open_queue(queue, priority).map_err(|error| self.0.told(error))
+    }
+
+    unsafe fn prepare(&self, launch: &Launch<'_>) -> Result<usize, DeviceError> {
+        // SAFETY: the contract is the same.
+        unsafe { self.0.prepare(launch) }.map_err(|error| self.0.told(error))
+    }
+
+    #[inline]
+    unsafe fn submit(
+        &self,
+        queue: QueueId,
+        sequence: u64,
+        waits: &[Wait],
+        launch: &Launch<'_>,
+    ) -> Result<Submitted, DeviceError> {
+        // SAFETY: the contract is the same.
+        unsafe { self.0.submit(queue, sequence, waits, launch) }.map_err(|error| self.0.told(error))
+    }
+
+    unsafe fn run(&self, _queue: QueueId, _sequence: u64, _launch: &Launch<'_>) -> Result<(), KernelError> {
+        unreachable!("cuda: nothing is inline")
+    }
+
+    #[inline]
+    fn completed(&self, queue: QueueId) -> u64 {
+        let shared = &*self.0;
+        let state = shared.queue(queue);
+        match shared.context.enter().and_then(|driver| state.poll(driver)) {
+            Ok(completed) => completed,
+            Err(error) if matches!(error, DeviceError::Lost { .. }) => {
+                shared.told(error);
+                state.transfers.abandon();
+                state.submitted.load(Acquire)
+            }
+            // It will be asked again.
+            Err(_) => state.transfers.complete(state.executed(), false),
+        }
+    }
+
+    fn flush(&self, queue: QueueId) {
+        if let Ok(driver) = self.0.context.enter() {
+            // What fails here fails again where it can be told.
+            _ = self.0.queue(queue).flush(driver);
+        }
+    }
+
+    fn synchronize(&self, queue: QueueId, sequence: u64) -> Result<(), DeviceError> {
+        let state = self.0.queue(queue);
+        let result = self.0.context.enter().and_then(|driver| state.synchronize(driver, sequence));
+        result.map_err(|error| {
+            if self.0.context.is_lost() {
+                state.transfers.abandon();
+            }
+            self.0.told(error)
+        })
+    }
+
+    fn take_kernel_error(&self, queue: QueueId, sequence: u64) -> Option<KernelError> {
+        // Of a lost device no record can be trusted.
+        if self.0.context.is_lost() { None } else { self.0.queue(queue).take_error(sequence) }
+    }
+}

@@ -1,0 +1,163 @@
+//! What a launch becomes: steps that the queue hands to the driver one after the other, with nothing left to decide.
+//!
+//! Plans are made by [`kernels`](crate::kernels) from a kernel and its operands, outside of all locks; they are plain
+//! numbers and keys, so that they can be checked where there is no GPU.
+
+use smallvec::SmallVec;
+
+/// One launch of the hal.
+#[derive(Debug, Default)]
+pub struct Plan {
+    /// Memory that the steps share among themselves; its address is filled in later (see [`Args::scratch`]).
+    pub scratch_bytes: usize,
+    /// In order.
+    pub steps: SmallVec<[Step; 2]>,
+}
+
+/// A place in memory that a step uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// An address of the device.
+    At(u64),
+    /// So many bytes from the start of the plan's scratch memory, aligned to 256.
+    Scratch(usize),
+}
+
+/// One call of the driver.
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "a box would cost each launch an allocation")]
+pub enum Step {
+    /// A kernel of ours.
+    Kernel(KernelStep),
+    /// A matrix product through cuBLASLt.
+    MatMul(MatMulStep),
+    /// Bytes set to a value.
+    Fill {
+        /// Where.
+        at: Place,
+        /// How many.
+        size_bytes: usize,
+        /// To what.
+        value: u8,
+    },
+}
+
+/// A kernel of ours, with its arguments.
+#[derive(Debug)]
+pub struct KernelStep {
+    /// Which; its source is made only when it isn't loaded yet.
+    pub key: crate::kernels::Key,
+    /// Blocks in x, y, z.
+    pub grid: [u32; 3],
+    /// Threads of a block in x, y, z.
+    pub block: [u32; 3],
+    /// Dynamic shared memory.
+    pub shared_bytes: u32,
+    /// What the kernel is given.
+    pub args: Args,
+}
+
+/// The bytes of a kernel's parameters, laid out as C does: each value at a multiple of its size.
+#[derive(Clone, Debug, Default)]
+pub struct Args {
+    bytes: SmallVec<[u8; 256]>,
+    scratch: SmallVec<[(u16, usize); 2]>,
+    error: Option<u16>,
+}
+
+impl Args {
+    /// Adds a number.
+    pub fn push<const N: usize>(&mut self, bytes: [u8; N]) -> &mut Args {
+        let start = self.bytes.len().next_multiple_of(N);
+        self.bytes.resize(start, 0);
+        self.bytes.extend_from_slice(&bytes);
+        self
+    }
+    /// Adds bytes that are aligned to `align` in the kernel's eyes, such as an array or a struct passed by value.
+    pub fn push_bytes(&mut self, bytes: &[u8], align: usize) -> &mut Args {
+        let start = self.bytes.len().next_multiple_of(align);
+        self.bytes.resize(start, 0);
+        self.bytes.extend_from_slice(bytes);
+        self
+    }
+    /// Adds a pointer.
+    pub fn place(&mut self, place: Place) -> &mut Args {
+        match place {
+            Place::At(address) => self.push(address.to_ne_bytes()),
+            Place::Scratch(offset) => {
+                self.push([0; 8]);
+                self.scratch.push(((self.bytes.len() - 8) as u16, offset));
+                self
+            }
+        }
+    }
+    /// Adds a pointer to the launch's error record, three `long long`: whether there is an error (0 before the first
+    /// step), the index, the position; the least position must win, in whatever order threads run.
+    pub fn error_record(&mut self) -> &mut Args {
+        self.push([0; 8]);
+        self.error = Some((self.bytes.len() - 8) as u16);
+        self
+    }
+    /// Do they point to the error record?
+    pub fn has_error_record(&self) -> bool {
+        self.error.is_some()
+    }
+    /// The bytes, once the two addresses are known.
+    pub fn resolve(&mut self, scratch: u64, error: u64) -> &[u8] {
+        for &(at, offset) in &self.scratch {
+            self.bytes[at as usize..][..8].copy_from_slice(&(scratch + offset as u64).to_ne_bytes());
+        }
+        if let Some(at) = self.error {
+            self.bytes[at as usize..][..8].copy_from_slice(&error.to_ne_bytes());
+        }
+        &self.bytes
+    }
+}
+
+/// `d = act(alpha · a b + bias) + beta · c`, row-major, for each of `batch` matrices.
+#[derive(Debug)]
+pub struct MatMulStep {
+    /// Of all matrices. 16-bit floats and `f32` are summed in `f32`.
+    pub dtype: raddle_base::DType,
+    /// How many products.
+    pub batch: usize,
+    /// Rows of the result.
+    pub m: usize,
+    /// Columns of the result.
+    pub n: usize,
+    /// What is summed over.
+    pub k: usize,
+    /// [m, k]
+    pub a: Matrix,
+    /// [k, n]
+    pub b: Matrix,
+    /// [m, n], the addend; the same place as `d` when there is none (`beta` is 0 then).
+    pub c: Matrix,
+    /// [m, n], not transposed.
+    pub d: Matrix,
+    /// Factor of the product.
+    pub alpha: f64,
+    /// Factor of the addend.
+    pub beta: f64,
+    /// `n` contiguous elements that are added to each row; only with `beta` 0.
+    pub bias: Option<Place>,
+    /// `relu` after the bias; only with `beta` 0.
+    pub relu: bool,
+    /// Scratch memory that cuBLASLt may use.
+    pub workspace: Place,
+    /// How much of it.
+    pub workspace_bytes: usize,
+}
+
+/// A matrix whose rows or, if `transposed`, whose columns are contiguous.
+#[derive(Clone, Copy, Debug)]
+pub struct Matrix {
+    /// Its first element.
+    pub place: Place,
+    /// Elements from one row (column) to the next.
+    pub leading: usize,
+    /// Elements from one matrix of the batch to the next; 0 if all are the same.
+    pub batch_stride: usize,
+    /// Are the columns contiguous?
+    pub transposed: bool,
+}

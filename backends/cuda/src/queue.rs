@@ -1,0 +1,238 @@
+//! A queue: a stream, what is complete of it, and what has to be done when it is.
+//!
+//! **Progress** (trap 5). Every [`MARK_EVERY_COUNT`] launches the submitter has the stream write its number into a word of
+//! pinned memory; `completed` is then a load. Only submitters write it, whose calls don't overlap, so the word never falls.
+//! Between two marks somebody who asks has an event recorded: `flush` does, and so does every
+//! [`ASK_EVERY_COUNT`]-th question that brought nothing. Every [`SLEEP_EVERY_COUNT`] launches an event is recorded that
+//! threads can sleep on, so that who waits for room waits for half of the queue and not for its end.
+//!
+//! | field | stored by | loaded by |
+//! |---|---|---|
+//! | `submitted` | the submitter, Release | anybody; Acquire pairs with it: the launch is on the stream, its transfer listed |
+//! | `completed` | anybody, by maximum | anybody |
+//! | `word` | the device, at a mark | anybody |
+//! | `marked` | the submitter | anybody: a hint |
+
+use crate::{
+    driver::{Driver, Event, Stream},
+    errors::{Errors, Record},
+    events::{Events, Kind},
+    transfers::Transfers,
+};
+use raddle_hal::{DeviceError, KernelError};
+use raddle_sync::{
+    Mutex, MutexGuard, Padded, Rank,
+    atomic::{AtomicU32, AtomicU64, Ordering::*},
+    pause,
+};
+use std::ptr;
+
+/// A mark every 8 launches makes a launch a tenth dearer, 4.60 for 4.54 µs (H100, driver 580, 2026-11).
+pub const MARK_EVERY_COUNT: u64 = 8;
+/// Guess: often enough for whoever waits for room, seldom enough not to be felt.
+pub const SLEEP_EVERY_COUNT: u64 = 64;
+/// Questions from submitters come with each op and are mostly too early; a poll by user code flushes (guess).
+const ASK_EVERY_COUNT: u32 = 8;
+/// Turns for which a thread polls before it sleeps (guess: about as long as waking takes).
+const POLL_COUNT: u32 = 64;
+
+/// What a queue has of its own; see the module.
+pub struct Queue {
+    pub stream: Stream,
+    pub submitted: Padded<AtomicU64>,
+    completed: Padded<AtomicU64>,
+    /// In pinned memory; the address as the host sees it, and as the device does. 0 if streams can't write numbers.
+    word: [u64; 2],
+    marked: AtomicU64,
+    asked: AtomicU32,
+    events: Mutex<Events<Event>>,
+    pub transfers: Transfers,
+    pub errors: Mutex<Errors>,
+    /// Records in device memory, and their copies in pinned memory.
+    pub records: [u64; 2],
+}
+
+impl Queue {
+    /// `word` and `records` are memory that is never freed, by its address for the host and for the device.
+    pub fn new(stream: Stream, word: [u64; 2], records: [u64; 2]) -> Queue {
+        Queue {
+            stream,
+            submitted: Padded(AtomicU64::new(0)),
+            completed: Padded(AtomicU64::new(0)),
+            word,
+            marked: AtomicU64::new(0),
+            asked: AtomicU32::new(0),
+            events: Mutex::new(Rank::Queue, Events::new()),
+            transfers: Transfers::new(),
+            errors: Mutex::new(Rank::Queue, Errors::new()),
+            records,
+        }
+    }
+
+    /// What the device is known to have executed. Asks nobody.
+    #[inline]
+    pub fn executed(&self) -> u64 {
+        let mut executed = self.completed.load(Acquire); // pairs with the Release in `raise`
+        if self.word[0] != 0 {
+            // SAFETY: an aligned word of pinned memory that is never freed; the device writes it whole. Acquire pairs with
+            // the device's fence before the mark: what was executed before is visible.
+            executed = executed.max(unsafe { AtomicU64::from_ptr(self.word[0] as *mut u64) }.load(Acquire));
+        }
+        // Pairs with the Release in `publish`: what the host did for these launches is visible, too.
+        executed.min(self.submitted.load(Acquire))
+    }
+
+    fn raise(&self, executed: u64) {
+        self.completed.fetch_max(executed, AcqRel); // pairs with the Acquire in `executed`
+    }
+
+    /// Publishes a launch that is on the stream, and marks progress when it is time. Only for the submitter.
+    #[inline]
+    pub fn publish(&self, driver: Driver<'_>, sequence: u64) {
+        self.submitted.store(sequence, Release); // pairs with the Acquire in `executed` and `Events::record`
+        if sequence.is_multiple_of(MARK_EVERY_COUNT) {
+            self.mark(driver, sequence);
+        }
+    }
+
+    /// A mark that fails is no failure of the launch: it is known by other means, and a lost device is seen there.
+    fn mark(&self, driver: Driver<'_>, sequence: u64) {
+        if self.word[1] != 0 {
+            // SAFETY: a word of pinned memory that is never freed.
+            if unsafe { driver.stream_write_value(self.stream, self.word[1], sequence) }.is_ok() {
+                self.marked.store(sequence, Relaxed);
+            }
+        }
+        if sequence.is_multiple_of(SLEEP_EVERY_COUNT) {
+            _ = self.record(driver, &mut self.events.lock(), Kind::Sleep);
+        }
+    }
+
+    fn record(
+        &self,
+        driver: Driver<'_>,
+        events: &mut MutexGuard<'_, Events<Event>>,
+        kind: Kind,
+    ) -> Result<Event, DeviceError> {
+        events.recycle(self.executed());
+        let make = || driver.event_create(kind == Kind::Sleep);
+        events.record(kind, &self.submitted, make, |event| driver.event_record(event, self.stream))
+    }
+
+    /// Puts another stream behind this queue's number, unless that is complete. Takes no lock that is held while anybody
+    /// waits.
+    pub fn hold_up(&self, driver: Driver<'_>, other: Stream, sequence: u64) -> Result<(), DeviceError> {
+        if self.executed() >= sequence {
+            return Ok(());
+        }
+        let mut events = self.events.lock();
+        let event = match events.covering(sequence) {
+            Some(event) => event,
+            None => self.record(driver, &mut events, Kind::Stream)?,
+        };
+        // Under the lock, so that nobody records it anew before.
+        driver.stream_wait_event(other, event)
+    }
+
+    /// Makes sure that somebody who asks will see everything complete that is on the queue now.
+    pub fn flush(&self, driver: Driver<'_>) -> Result<(), DeviceError> {
+        let submitted = self.submitted.load(Acquire);
+        if self.executed() >= submitted {
+            return Ok(());
+        }
+        let mut events = self.events.lock();
+        self.look(driver, &mut events)?;
+        if self.executed() < submitted && !events.can_sleep(submitted) {
+            self.record(driver, &mut events, Kind::Sleep)?;
+        }
+        Ok(())
+    }
+
+    /// Learns from the oldest events what has been executed.
+    fn look(&self, driver: Driver<'_>, events: &mut Events<Event>) -> Result<(), DeviceError> {
+        events.recycle(self.executed());
+        while let Some((covers, event)) = events.oldest()
+            && covers > self.executed()
+            && driver.event_query(event)?
+        {
+            self.raise(covers);
+            events.recycle(covers);
+        }
+        Ok(())
+    }
+
+    /// What is complete, downloads included. Calls the driver only now and then, and never waits for it.
+    pub fn poll(&self, driver: Driver<'_>) -> Result<u64, DeviceError> {
+        let submitted = self.submitted.load(Acquire);
+        if self.executed() < submitted
+            && self.asked.fetch_add(1, Relaxed) % ASK_EVERY_COUNT == ASK_EVERY_COUNT - 1
+            && let Some(mut events) = self.events.try_lock()
+        {
+            self.look(driver, &mut events)?;
+            let executed = self.executed();
+            let is_covered = events.newest().max(self.marked.load(Relaxed)) > executed;
+            if executed < submitted && !is_covered {
+                self.record(driver, &mut events, Kind::Stream)?;
+            }
+        }
+        Ok(self.transfers.complete(self.executed(), false))
+    }
+
+    /// Blocks until a number, which is submitted, is complete. Holds no lock meanwhile.
+    pub fn synchronize(&self, driver: Driver<'_>, sequence: u64) -> Result<(), DeviceError> {
+        // A launch that was refused is on no stream.
+        let sequence = sequence.min(self.submitted.load(Acquire));
+        let mut turns = 0;
+        while self.executed() < sequence {
+            let mut events = self.events.lock();
+            let (covers, event) = match events.hold(sequence) {
+                Some(held) => held,
+                None => {
+                    self.record(driver, &mut events, Kind::Sleep)?;
+                    continue;
+                }
+            };
+            drop(events);
+            let over = self.wait(driver, event, sequence, &mut turns);
+            self.events.lock().let_go(event);
+            if over? {
+                self.raise(covers);
+            }
+        }
+        self.transfers.complete(self.executed(), true);
+        Ok(())
+    }
+
+    /// Polls for a while, then sleeps. Is the event over? (If not, the number is complete by a mark.)
+    fn wait(
+        &self,
+        driver: Driver<'_>,
+        event: Event,
+        sequence: u64,
+        turns: &mut u32,
+    ) -> Result<bool, DeviceError> {
+        while *turns < POLL_COUNT {
+            if self.executed() >= sequence {
+                return Ok(false);
+            }
+            if driver.event_query(event)? {
+                return Ok(true);
+            }
+            pause(turns);
+        }
+        driver.event_synchronize(event)?;
+        Ok(true)
+    }
+
+    /// The error of a complete launch.
+    pub fn take_error(&self, sequence: u64) -> Option<KernelError> {
+        self.errors.lock().take(sequence, |record| self.record_at(record))
+    }
+
+    /// A record of a launch that is complete.
+    pub fn record_at(&self, record: usize) -> Record {
+        // SAFETY: inside the pinned memory of the ring, which is never freed; the device wrote it before the launch was
+        // complete, and writes it again only for a later launch of the record, which isn't given out meanwhile.
+        unsafe { ptr::read_volatile((self.records[1] as *const Record).add(record)) }
+    }
+}

@@ -1,0 +1,137 @@
+//! Kernels that only tests want: one that takes its time, so that races have room, and one that loses the device.
+
+use crate::{Shared, driver::Function};
+use raddle_hal::{DeviceError, QueueId};
+use raddle_sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering::*},
+};
+use std::sync::OnceLock;
+
+/// Launches that take longer than they need, at random.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Spin {
+    /// How probably a launch has to wait, and, independently, how probably it lasts.
+    pub probability: f64,
+    /// For how long at most.
+    pub ns_max: u64,
+    /// Names what is drawn.
+    pub seed: u64,
+}
+
+const SPIN: &str = r#"
+extern "C" __global__ void spin(unsigned long long ns) {
+    unsigned long long start, now;
+    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(start));
+    do {
+        asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
+    } while (now - start < ns);
+}"#;
+
+const TRAP: &str = r#"
+extern "C" __global__ void trap() {
+    asm volatile("trap;");
+}"#;
+
+/// The kernels, once they are wanted.
+#[derive(Default)]
+pub struct Stress {
+    spin: OnceLock<Function>,
+    trap: OnceLock<Function>,
+    drawn: AtomicU64,
+}
+
+/// splitmix64: the n-th number of a seed.
+fn draw(seed: u64, n: u64) -> u64 {
+    let mut bits = seed.wrapping_add(n.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    bits = (bits ^ bits >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    bits = (bits ^ bits >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    bits ^ bits >> 31
+}
+
+impl Spin {
+    /// For how long the n-th draw spins; 0 mostly.
+    fn ns(&self, n: u64) -> u64 {
+        let bits = draw(self.seed, n);
+        let chance = (bits >> 40) as f64 / (1_u64 << 24) as f64;
+        if chance < self.probability { bits % self.ns_max.max(1) } else { 0 }
+    }
+}
+
+impl Shared {
+    fn stress_kernel(
+        &self,
+        place: &OnceLock<Function>,
+        name: &'static str,
+        source: &str,
+    ) -> Result<Function, DeviceError> {
+        if let Some(function) = place.get() {
+            return Ok(*function);
+        }
+        let image = self.compiler.image(name, source)?;
+        let entry = std::ffi::CString::new(name).expect("names have no zeros");
+        let (_, function) = self.context.enter()?.module_load(&image, &entry)?;
+        Ok(*place.get_or_init(|| function))
+    }
+
+    /// Loads what [`Spin`] needs, before it is needed under a lock.
+    pub(crate) fn load_spin(&self) -> Result<Function, DeviceError> {
+        self.stress_kernel(&self.stress.spin, "spin", SPIN)
+    }
+
+    pub(crate) fn spin(&self, queue: QueueId, ns: u64) -> Result<(), DeviceError> {
+        let function = self.load_spin()?;
+        // SAFETY: the parameter is one number, and the kernel touches no memory.
+        unsafe {
+            let stream = self.queue(queue).stream;
+            self.context.enter()?.launch_kernel(function, [[1; 3]; 2], 0, stream, &ns.to_ne_bytes())
+        }
+    }
+
+    /// Spins if the options say so and chance will have it.
+    #[inline]
+    pub(crate) fn perhaps_spin(&self, queue: QueueId) -> Result<(), DeviceError> {
+        let Some(spin) = &self.options.spin else { return Ok(()) };
+        match spin.ns(self.stress.drawn.fetch_add(1, Relaxed)) {
+            0 => Ok(()),
+            ns => self.spin(queue, ns),
+        }
+    }
+}
+
+/// A handle for tests, beside the device that has been handed on.
+#[derive(Clone)]
+pub struct Control(pub(crate) Arc<Shared>);
+
+impl Control {
+    /// Puts a kernel on an open queue that loses the device.
+    pub fn plant_trap(&self, queue: QueueId) -> Result<(), DeviceError> {
+        let function = self.0.stress_kernel(&self.0.stress.trap, "trap", TRAP)?;
+        // SAFETY: the kernel has no parameters, and touches no memory.
+        unsafe {
+            let stream = self.0.queue(queue).stream;
+            self.0.context.enter()?.launch_kernel(function, [[1; 3]; 2], 0, stream, &[])
+        }
+    }
+
+    /// Keeps an open queue busy.
+    pub fn spin(&self, queue: QueueId, ns: u64) -> Result<(), DeviceError> {
+        self.0.spin(queue, ns)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_many_spin_as_were_asked_for() {
+        let spin = Spin { probability: 0.25, ns_max: 1000, seed: 7 };
+        let drawn: Vec<u64> = (0..10_000).map(|n| spin.ns(n)).collect();
+        let spinning = drawn.iter().filter(|ns| **ns > 0).count();
+        assert!((2300..2700).contains(&spinning), "{spinning}");
+        assert!(drawn.iter().all(|ns| *ns < 1000));
+        let again: Vec<u64> = (0..10_000).map(|n| spin.ns(n)).collect();
+        assert_eq!(drawn, again);
+    }
+}

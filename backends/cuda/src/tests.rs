@@ -1,0 +1,32 @@
+//! What needs no GPU; the rest is in `conformance`.
+
+use crate::{Cuda, Device, driver};
+use raddle_hal::DeviceError;
+use raddle_sync::faults::{self, Fault, Planted};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+static TURN: Mutex<()> = Mutex::new(());
+
+/// Tests that plant a fault, and those that it would break, run one by one.
+pub fn quiet() -> MutexGuard<'static, ()> {
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Plants a fault for a test.
+pub fn plant(fault: Fault) -> (Planted, MutexGuard<'static, ()>) {
+    let turn = quiet();
+    (faults::plant(fault), turn)
+}
+
+#[test]
+fn a_device_that_is_not_there_is_told() {
+    let error = match Cuda::new(1_000) {
+        Ok(cuda) => panic!("{} opens", cuda.info().name),
+        Err(error) => error,
+    };
+    if driver::open::is_present() {
+        assert!(matches!(error, DeviceError::NoDevice { .. } | DeviceError::Driver { .. }), "{error}");
+    } else {
+        assert!(error.to_string().starts_with("the CUDA driver (libcuda.so) can't be loaded; "), "{error}");
+    }
+}

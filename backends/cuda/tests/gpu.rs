@@ -1,0 +1,293 @@
+//! The device by its contract, on the first GPU: copies, fills, waits and progress, with kernels that take their time; the
+//! loss of the device in a process of its own. Where there is no GPU each test is ignored.
+
+use libtest_mimic::{Arguments, Trial};
+use raddle_cuda::{Control, Cuda, CudaOptions, DiskCache, Spin, device_count};
+use raddle_hal::*;
+use std::{
+    collections::HashMap,
+    process::{Command, ExitCode},
+    sync::{
+        Mutex,
+        atomic::{AtomicUsize, Ordering::*},
+    },
+    time::{Duration, Instant},
+};
+
+const Q: [QueueId; 4] = [QueueId(0), QueueId(1), QueueId(2), QueueId(40)];
+/// Long enough to be seen, for the host and for other queues.
+const LONG_NS: u64 = 20_000_000;
+
+/// A device with its queues and their numbers.
+struct Gpu {
+    cuda: Cuda,
+    control: Control,
+    sequences: HashMap<QueueId, Mutex<u64>>,
+}
+
+impl Gpu {
+    fn new(options: CudaOptions) -> Gpu {
+        let cuda = Cuda::with_options(0, options).unwrap();
+        for queue in Q {
+            let priority = if queue.0 == 40 { Priority::High } else { Priority::Normal };
+            cuda.open_queue(queue, priority).unwrap();
+        }
+        let control = cuda.control();
+        Gpu { cuda, control, sequences: Q.map(|queue| (queue, Mutex::new(0))).into() }
+    }
+
+    fn try_submit(&self, queue: QueueId, waits: &[Wait], launch: &Launch<'_>) -> Result<u64, DeviceError> {
+        // SAFETY: the test keeps what it names alive until the device has been synchronized.
+        unsafe { self.cuda.prepare(launch) }?;
+        let mut sequence = self.sequences[&queue].lock().unwrap();
+        // SAFETY: numbers grow by one under the lock; waits name what has been submitted; the rest is the test's.
+        unsafe { self.cuda.submit(queue, *sequence + 1, waits, launch) }?;
+        *sequence += 1;
+        Ok(*sequence)
+    }
+
+    fn submit(&self, queue: QueueId, waits: &[Wait], launch: &Launch<'_>) -> u64 {
+        self.try_submit(queue, waits, launch).unwrap()
+    }
+
+    fn download(&self, queue: QueueId, waits: &[Wait], slab: Slab, bytes: &mut [u8]) -> u64 {
+        self.submit(queue, waits, &Launch::Download { from: start(slab), to: host(bytes) })
+    }
+}
+
+fn start(slab: Slab) -> Address {
+    Address { handle: slab.handle, offset_bytes: 0 }
+}
+
+fn host(bytes: &mut [u8]) -> HostBytes {
+    HostBytes { address: bytes.as_mut_ptr() as usize, size_bytes: bytes.len() }
+}
+
+fn fill(slab: Slab, value: u8) -> Launch<'static> {
+    Launch::FillBytes { to: start(slab), size_bytes: slab.size_bytes, value }
+}
+
+fn plain() -> Gpu {
+    Gpu::new(CudaOptions { disk_cache: DiskCache::Off, ..CudaOptions::default() })
+}
+
+fn bytes_go_there_and_back() {
+    let gpu = plain();
+    for size_bytes in [1, 4096, 5000, 3 << 20, 65 << 20] {
+        let mut bytes: Vec<u8> = (0..size_bytes).map(|at| (at * 7 % 251) as u8).collect();
+        let slab = gpu.cuda.allocate_slab(size_bytes).unwrap();
+        gpu.submit(Q[0], &[], &Launch::Upload { from: host(&mut bytes), to: start(slab) });
+        let expected = bytes.clone();
+        bytes.fill(0); // the source has been read
+        let mut back = vec![0; size_bytes];
+        let sequence = gpu.download(Q[0], &[], slab, &mut back);
+        gpu.cuda.synchronize(Q[0], sequence).unwrap();
+        assert!(back == expected, "{size_bytes} bytes");
+        assert_eq!(gpu.cuda.completed(Q[0]), sequence);
+        // SAFETY: everything is complete.
+        unsafe { gpu.cuda.release_slab(slab) };
+    }
+}
+
+fn completion_is_seen_without_waiting() {
+    let gpu = plain();
+    let slab = gpu.cuda.allocate_slab(1 << 20).unwrap();
+    for count in [1, 3, 8, 9, 200] {
+        gpu.control.spin(Q[1], LONG_NS).unwrap();
+        (0..count).for_each(|value| _ = gpu.submit(Q[1], &[], &fill(slab, value as u8)));
+        let mut back = vec![0xff; 1 << 20];
+        let start = Instant::now();
+        let sequence = gpu.download(Q[1], &[], slab, &mut back);
+        assert!(start.elapsed() < Duration::from_nanos(LONG_NS) / 2, "submit waits: {:?}", start.elapsed());
+        assert!(gpu.cuda.completed(Q[1]) < sequence);
+        let mut last = 0;
+        loop {
+            let completed = gpu.cuda.completed(Q[1]);
+            assert!(completed >= last, "it falls");
+            last = completed;
+            if completed == sequence {
+                break;
+            }
+            assert!(start.elapsed() < Duration::from_secs(10), "never seen: {completed} of {sequence}");
+        }
+        assert!(back.iter().all(|byte| *byte == count as u8 - 1), "its bytes are there when it is complete");
+    }
+    let sequence = gpu.submit(Q[1], &[], &Launch::Nothing);
+    gpu.cuda.flush(Q[1]);
+    while gpu.cuda.completed(Q[1]) < sequence {}
+}
+
+fn waits_order_queues() {
+    let gpu = plain();
+    let slab = gpu.cuda.allocate_slab(1 << 16).unwrap();
+    for value in 1..=50 {
+        let (writer, reader) = (Q[value as usize % 4], Q[(value as usize + 1) % 4]);
+        gpu.control.spin(writer, 2_000_000).unwrap();
+        let sequence = gpu.submit(writer, &[], &fill(slab, value));
+        let mut back = vec![0; 1 << 16];
+        let sequence = gpu.download(reader, &[Wait { queue: writer, sequence }], slab, &mut back);
+        gpu.cuda.synchronize(reader, sequence).unwrap();
+        assert!(back.iter().all(|byte| *byte == value), "value {value}: {}", back[0]);
+        // The next writer waits for nobody: everything is complete.
+    }
+}
+
+/// What has happened to a slab.
+#[derive(Default)]
+struct Marks {
+    write: Option<Wait>,
+    reads: Vec<Wait>,
+    value: u8,
+}
+
+/// Threads fill slabs and read them back, each slab under the rule of readers and writers that the runtime has.
+fn random_programs_keep_the_order_of_their_waits() {
+    const THREADS: u64 = 8;
+    const OPS: u64 = 2000;
+    const SIZE_BYTES: usize = 16 << 10;
+    let spin = Spin { probability: 0.2, ns_max: 100_000, seed: 11 };
+    let gpu =
+        Gpu::new(CudaOptions { spin: Some(spin), disk_cache: DiskCache::Off, ..CudaOptions::default() });
+    let slabs: Vec<(Slab, Mutex<Marks>)> =
+        (0..6).map(|_| (gpu.cuda.allocate_slab(SIZE_BYTES).unwrap(), Mutex::new(Marks::default()))).collect();
+    for (slab, marks) in &slabs {
+        let sequence = gpu.submit(Q[0], &[], &fill(*slab, 0));
+        marks.lock().unwrap().write = Some(Wait { queue: Q[0], sequence });
+    }
+    let reads = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let (gpu, slabs, reads) = (&gpu, &slabs, &reads);
+            scope.spawn(move || {
+                let mut state = thread + 1;
+                let mut below = |limit: u64| {
+                    state ^= state << 13;
+                    state ^= state >> 7;
+                    state ^= state << 17;
+                    state % limit
+                };
+                for op in 0..OPS {
+                    let queue = Q[below(4) as usize];
+                    let (slab, marks) = &slabs[below(6) as usize];
+                    let others = |waits: &mut dyn Iterator<Item = Wait>| -> Vec<Wait> {
+                        waits.filter(|wait| wait.queue != queue).collect()
+                    };
+                    let mut marks = marks.lock().unwrap();
+                    if below(3) == 0 {
+                        let waits = others(&mut marks.write.into_iter().chain(marks.reads.drain(..)));
+                        marks.value = marks.value.wrapping_add(1);
+                        let sequence = gpu.submit(queue, &waits, &fill(*slab, marks.value));
+                        marks.write = Some(Wait { queue, sequence });
+                    } else {
+                        let expected = marks.value;
+                        let waits = others(&mut marks.write.into_iter());
+                        let mut back = vec![0xee; SIZE_BYTES];
+                        let sequence = gpu.download(queue, &waits, *slab, &mut back);
+                        marks.reads.push(Wait { queue, sequence });
+                        drop(marks);
+                        if op % 2 == 0 {
+                            gpu.cuda.synchronize(queue, sequence).unwrap();
+                        } else {
+                            while gpu.cuda.completed(queue) < sequence {
+                                std::thread::yield_now();
+                            }
+                        }
+                        assert!(back.iter().all(|byte| *byte == expected), "thread {thread}, op {op}");
+                        reads.fetch_add(1, Relaxed);
+                    }
+                }
+            });
+        }
+    });
+    assert!(reads.load(Relaxed) > 1000);
+}
+
+fn memory_has_a_limit() {
+    let options = CudaOptions { memory_limit_bytes: Some(10 << 20), ..CudaOptions::default() };
+    let gpu = Gpu::new(CudaOptions { disk_cache: DiskCache::Off, ..options });
+    let slab = gpu.cuda.allocate_slab(6 << 20).unwrap();
+    assert_eq!(gpu.cuda.allocate_slab(6 << 20), Err(DeviceError::OutOfMemory { size_bytes: 6 << 20 }));
+    // SAFETY: nothing was launched.
+    unsafe { gpu.cuda.release_slab(slab) };
+    gpu.cuda.allocate_slab(10 << 20).unwrap();
+    let huge = 1 << 42;
+    assert_eq!(plain().cuda.allocate_slab(huge), Err(DeviceError::OutOfMemory { size_bytes: huge }));
+}
+
+fn half_a_queue_is_waited_for_and_not_its_end() {
+    let gpu = plain();
+    let slab = gpu.cuda.allocate_slab(4096).unwrap();
+    (0..128).for_each(|_| _ = gpu.submit(Q[0], &[], &fill(slab, 1)));
+    gpu.control.spin(Q[0], 10 * LONG_NS).unwrap();
+    (128..256).for_each(|_| _ = gpu.submit(Q[0], &[], &fill(slab, 1)));
+    let start = Instant::now();
+    gpu.cuda.synchronize(Q[0], 128).unwrap();
+    assert!(start.elapsed() < Duration::from_nanos(5 * LONG_NS), "{:?}", start.elapsed());
+    gpu.cuda.synchronize(Q[0], 256).unwrap();
+    assert!(start.elapsed() > Duration::from_nanos(5 * LONG_NS), "{:?}", start.elapsed());
+}
+
+/// In a process of its own: the context of this one must stay whole.
+fn a_trap_loses_the_device_and_nothing_hangs() {
+    let output = Command::new(std::env::current_exe().unwrap()).env(TRAP, "1").output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{text}");
+}
+
+const TRAP: &str = "RADDLE_TEST_TRAP";
+
+fn trap() {
+    let gpu = plain();
+    let slab = gpu.cuda.allocate_slab(4096).unwrap();
+    let before = gpu.submit(Q[0], &[], &fill(slab, 1));
+    gpu.cuda.synchronize(Q[0], before).unwrap();
+    gpu.control.plant_trap(Q[0]).unwrap();
+    let mut back = vec![0; 4096];
+    let waits = [Wait { queue: Q[0], sequence: gpu.submit(Q[0], &[], &fill(slab, 2)) }];
+    // The error may be met by any call from now on.
+    let doomed = gpu.try_submit(Q[1], &waits, &Launch::Download { from: start(slab), to: host(&mut back) });
+    let error = match doomed {
+        Ok(sequence) => gpu.cuda.synchronize(Q[1], sequence).unwrap_err(),
+        Err(error) => error,
+    };
+    let DeviceError::Lost { suspects, .. } = &error else { panic!("{error}") };
+    assert!(suspects.contains(&waits[0]), "{error}");
+    eprintln!("{error}");
+    for queue in Q {
+        assert_eq!(gpu.cuda.completed(queue), *gpu.sequences[&queue].lock().unwrap(), "all is complete");
+        gpu.cuda.flush(queue);
+    }
+    assert!(matches!(gpu.try_submit(Q[2], &[], &Launch::Nothing), Err(DeviceError::Lost { .. })));
+    assert!(matches!(gpu.cuda.allocate_slab(1), Err(DeviceError::Lost { .. })));
+    assert_eq!(gpu.cuda.take_kernel_error(Q[0], 1), None);
+    // SAFETY: everything counts as complete.
+    unsafe { gpu.cuda.release_slab(slab) };
+}
+
+fn main() -> ExitCode {
+    if std::env::var_os(TRAP).is_some() {
+        trap();
+        return ExitCode::SUCCESS;
+    }
+    let absent = device_count() == Ok(0);
+    if absent {
+        println!("skipped: no CUDA device");
+    }
+    let test = |name: &str, body: fn()| {
+        Trial::test(name, move || {
+            body();
+            Ok(())
+        })
+        .with_ignored_flag(absent)
+    };
+    let tests = vec![
+        test("bytes_go_there_and_back", bytes_go_there_and_back),
+        test("completion_is_seen_without_waiting", completion_is_seen_without_waiting),
+        test("waits_order_queues", waits_order_queues),
+        test("random_programs_keep_the_order_of_their_waits", random_programs_keep_the_order_of_their_waits),
+        test("memory_has_a_limit", memory_has_a_limit),
+        test("half_a_queue_is_waited_for_and_not_its_end", half_a_queue_is_waited_for_and_not_its_end),
+        test("a_trap_loses_the_device_and_nothing_hangs", a_trap_loses_the_device_and_nothing_hangs),
+    ];
+    libtest_mimic::run(&Arguments::from_args(), tests).exit_code()
+}
