@@ -60,7 +60,7 @@ pub struct Adam {
 
 optimizer!(Adam, AdamOptions);
 
-/// Inputs p, g, m, v; parameters β₁, 1 − β₁, β₂, 1 − β₂, the step's size, √(1 − β₂ᵗ), eps, and the decay: what is left of
+/// Inputs p, g, m, v; parameters β₁, 1 − β₁, β₂, 1 − β₂, the step's size, 1 / √(1 − β₂ᵗ), eps, and the decay: what is left of
 /// the weight (AdamW), or what of it goes into the gradient.
 fn program(decoupled: bool) -> &'static Arc<Program> {
     static PROGRAMS: LazyLock<[Arc<Program>; 2]> = LazyLock::new(|| {
@@ -70,7 +70,7 @@ fn program(decoupled: bool) -> &'static Arc<Program> {
                     let (p, g) = if decoupled { (p * decay, g) } else { (p, g + decay * p) };
                     let m = keep_m * m + take_m * g;
                     let v = keep_v * v + take_v * (g * g);
-                    [p - size * m / (v.sqrt() / root + eps), m, v]
+                    [p - size * m / (v.sqrt() * root + eps), m, v]
                 },
             ))
         })
@@ -105,7 +105,7 @@ impl Adam {
             let AdamOptions { lr, beta1, beta2, eps, weight_decay, decoupled } = *options;
             let t = step as f64;
             let size = lr / (1.0 - beta1.powf(t));
-            let root = (1.0 - beta2.powf(t)).sqrt();
+            let root = 1.0 / (1.0 - beta2.powf(t)).sqrt();
             let decay = if decoupled { 1.0 - lr * weight_decay } else { weight_decay };
             let params = [beta1, 1.0 - beta1, beta2, 1.0 - beta2, size, root, eps, decay];
             Launch { program: program(decoupled), params: params.map(Scalar::Float).to_vec() }

@@ -238,15 +238,27 @@ impl StreamInner {
     /// Submits, after the device has prepared what it may have to.
     #[inline]
     fn launch(&'static self, op: &'static str, launch: &Launch<'_>, touches: &mut [Touch<'_>]) -> Result<()> {
-        if self.device.prepares { self.prepared(op, launch, touches) } else { self.submit(op, launch, touches, &[]) }
+        if self.device.prepares {
+            self.prepared(op, launch, touches)
+        } else {
+            self.submit(op, launch, touches, &[])
+        }
     }
 
-    fn prepared(&'static self, op: &'static str, launch: &Launch<'_>, touches: &mut [Touch<'_>]) -> Result<()> {
+    fn prepared(
+        &'static self,
+        op: &'static str,
+        launch: &Launch<'_>,
+        touches: &mut [Touch<'_>],
+    ) -> Result<()> {
         // First of all, so that nothing comes between preparing and submitting.
         self.wait_for_room()?;
         // SAFETY: the launch is one that is submitted next; who uploads holds the source until then.
-        let scratch_bytes = unsafe { self.device.hal.prepare(launch) }.map_err(|error| self.device.error(error))?;
-        let Launch::Kernel { kernel, operands } = *launch else { return self.enqueue(op, launch, touches, &[]) };
+        let scratch_bytes =
+            unsafe { self.device.hal.prepare(launch) }.map_err(|error| self.device.error(error))?;
+        let Launch::Kernel { kernel, operands } = *launch else {
+            return self.enqueue(op, launch, touches, &[]);
+        };
         if scratch_bytes == 0 {
             return self.enqueue(op, launch, touches, &[]);
         }

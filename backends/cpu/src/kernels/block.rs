@@ -2,7 +2,11 @@
 //!
 //! A block is `rows` rows of `columns` elements; in packed memory the columns lie side by side.
 
-use super::loops::by_size;
+use super::{level::Level, loops::by_size};
+use std::ops::Range;
+
+/// Size of a cache line.
+pub const LINE_BYTES: usize = 64;
 
 /// A strided block: where its first element lies, and its steps, in bytes.
 #[derive(Clone, Copy, Debug)]
@@ -98,7 +102,6 @@ pub unsafe fn unpack(from: *const u8, block: &Block) {
 /// Asks for the cache lines of a block that is packed or unpacked soon. Rows far apart are beyond what the hardware
 /// foresees, and each lies on a page of its own: on a virtual machine a transposing copy is nearly twice as fast so.
 pub fn prefetch(block: &Block) {
-    const LINE: usize = 64;
     let (runs, stride, size_bytes) = if block.column_stride == block.size_bytes {
         (block.rows, block.row_stride, block.columns * block.size_bytes)
     } else if block.row_stride == block.size_bytes {
@@ -108,17 +111,35 @@ pub fn prefetch(block: &Block) {
     };
     for run in 0..runs {
         let start = block.start + run * stride;
-        for line in (start / LINE * LINE..start + size_bytes).step_by(LINE) {
-            #[cfg(target_arch = "x86_64")]
-            // SAFETY: a prefetch reads nothing, whatever the address.
-            unsafe {
-                use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-                _mm_prefetch::<_MM_HINT_T0>(line as *const i8);
+        prefetch_bytes(start / LINE_BYTES * LINE_BYTES..start + size_bytes, Cache::Second);
+    }
+}
+
+/// Where prefetched lines go.
+#[derive(Clone, Copy)]
+pub enum Cache {
+    /// They are read straight on.
+    First,
+    /// They lie a power of two apart, and would share few places in the first.
+    Second,
+}
+
+/// Asks for the cache lines of a range, in steps of their size from its start.
+#[inline(always)]
+pub fn prefetch_bytes(range: Range<usize>, to: Cache) {
+    #[cfg(target_arch = "x86_64")]
+    for line in range.step_by(LINE_BYTES) {
+        use std::arch::x86_64::{_MM_HINT_T0, _MM_HINT_T1, _mm_prefetch};
+        // SAFETY: a prefetch reads nothing, whatever the address.
+        unsafe {
+            match to {
+                Cache::First => _mm_prefetch::<_MM_HINT_T0>(line as *const i8),
+                Cache::Second => _mm_prefetch::<_MM_HINT_T1>(line as *const i8),
             }
-            #[cfg(not(target_arch = "x86_64"))]
-            let _ = line;
         }
     }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (range, to);
 }
 
 /// A matrix in memory; strides in elements.
@@ -131,8 +152,17 @@ pub struct Matrix<T> {
 }
 
 impl<T> Matrix<T> {
+    #[cfg(target_arch = "x86_64")]
+    fn cast<U>(self) -> Matrix<U> {
+        Matrix { start: self.start.cast(), stride: self.stride }
+    }
+    #[inline(always)]
     fn at(&self, i: usize, j: usize) -> *mut T {
         self.start.wrapping_add(i * self.stride + j)
+    }
+    #[inline(always)]
+    fn part(&self, i: usize, j: usize) -> Matrix<T> {
+        Matrix { start: self.at(i, j), stride: self.stride }
     }
 }
 
@@ -220,6 +250,74 @@ square!(u32, 4);
 #[cfg(not(target_arch = "x86_64"))]
 square!(u64, 2);
 
+/// Squares of one AVX-512 vector a side, for elements of one size; interleaved in the same way.
+#[cfg(target_arch = "x86_64")]
+macro_rules! wide_square {
+    ($wide:ident, $t:ident, $side:literal, $permute:ident) => {
+        #[derive(Clone, Copy)]
+        struct $wide(#[expect(dead_code, reason = "stands for an element")] $t);
+
+        impl Square for $wide {
+            const SIDE: usize = $side;
+            #[inline(always)]
+            unsafe fn transpose(from: Matrix<$wide>, to: Matrix<$wide>) {
+                use std::arch::x86_64::{_mm512_loadu_si512, _mm512_storeu_si512, $permute};
+                const fn interleaved(start: $t) -> [$t; $side] {
+                    let (mut places, mut i) = ([0; $side], 0);
+                    while i < $side {
+                        places[i] = start + i as $t / 2 + i as $t % 2 * $side;
+                        i += 1;
+                    }
+                    places
+                }
+                const LOW: [$t; $side] = interleaved(0);
+                const HIGH: [$t; $side] = interleaved($side / 2);
+                // SAFETY: as of this function; only `wide_transpose` names it, where AVX-512 is.
+                unsafe {
+                    // No closures: they wouldn't be compiled for AVX-512.
+                    let low = _mm512_loadu_si512(LOW.as_ptr().cast());
+                    let high = _mm512_loadu_si512(HIGH.as_ptr().cast());
+                    let mut lines = [low; $side];
+                    for i in 0..$side {
+                        lines[i] = _mm512_loadu_si512(from.at(i, 0).cast());
+                    }
+                    for _ in 0..($side as u32).ilog2() {
+                        let before = lines;
+                        for i in 0..$side / 2 {
+                            lines[2 * i] = $permute(before[i], low, before[i + $side / 2]);
+                            lines[2 * i + 1] = $permute(before[i], high, before[i + $side / 2]);
+                        }
+                    }
+                    for j in 0..$side {
+                        _mm512_storeu_si512(to.at(j, 0).cast(), lines[j]);
+                    }
+                }
+            }
+        }
+    };
+}
+#[cfg(target_arch = "x86_64")]
+wide_square!(Wide4, u32, 16, _mm512_permutex2var_epi32);
+#[cfg(target_arch = "x86_64")]
+wide_square!(Wide8, u64, 8, _mm512_permutex2var_epi64);
+
+/// [`transpose_body`] where AVX-512 is.
+///
+/// # Safety
+/// - As of [`transpose`]; the machine has AVX-512.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f")]
+unsafe fn wide_transpose<T: Square>(
+    from: Matrix<T>,
+    to: Matrix<T>,
+    rows: usize,
+    columns: usize,
+    along_from: bool,
+) {
+    // SAFETY: as of this function.
+    unsafe { transpose_body(from, to, rows, columns, along_from) }
+}
+
 /// `to[j][i] = from[i][j]` for `i` below `rows`, `j` below `columns`. With `along_from` it walks along a few rows of
 /// `from` at a time, else along a few of `to`: along those whose stride is large, since lines a large power of two apart
 /// share few places in a cache.
@@ -233,14 +331,37 @@ pub unsafe fn transpose<T: Square>(
     columns: usize,
     along_from: bool,
 ) {
-    let part = |matrix: Matrix<T>, i, j| Matrix { start: matrix.at(i, j), stride: matrix.stride };
-    let whole = |count: usize| count / T::SIDE * T::SIDE;
-    // SAFETY: all indices are below `rows` and `columns`.
-    let square = |i: usize, j: usize| unsafe { T::transpose(part(from, i, j), part(to, j, i)) };
-    let (outer, inner) = if along_from { (rows, columns) } else { (columns, rows) };
-    for a in (0..whole(outer)).step_by(T::SIDE) {
-        for b in (0..whole(inner)).step_by(T::SIDE) {
-            if along_from { square(a, b) } else { square(b, a) }
+    #[cfg(target_arch = "x86_64")]
+    if Level::best() == Level::V4 && size_of::<T>() >= 4 {
+        // SAFETY: as of this function; the level is this machine's, and an element is as large as its stand-in.
+        return unsafe {
+            match size_of::<T>() {
+                4 => wide_transpose::<Wide4>(from.cast(), to.cast(), rows, columns, along_from),
+                _ => wide_transpose::<Wide8>(from.cast(), to.cast(), rows, columns, along_from),
+            }
+        };
+    }
+    // SAFETY: as of this function.
+    unsafe { transpose_body(from, to, rows, columns, along_from) }
+}
+
+/// # Safety
+/// - As of [`transpose`].
+#[inline(always)]
+unsafe fn transpose_body<T: Square>(
+    from: Matrix<T>,
+    to: Matrix<T>,
+    rows: usize,
+    columns: usize,
+    along_from: bool,
+) {
+    let (whole_rows, whole_columns) = (rows / T::SIDE * T::SIDE, columns / T::SIDE * T::SIDE);
+    let (outer, inner) = if along_from { (whole_rows, whole_columns) } else { (whole_columns, whole_rows) };
+    for a in (0..outer).step_by(T::SIDE) {
+        for b in (0..inner).step_by(T::SIDE) {
+            let (i, j) = if along_from { (a, b) } else { (b, a) };
+            // SAFETY: the squares lie within `rows` and `columns`.
+            unsafe { T::transpose(from.part(i, j), to.part(j, i)) };
         }
     }
     let rest = |rows: std::ops::Range<usize>, columns: std::ops::Range<usize>| {
@@ -251,6 +372,6 @@ pub unsafe fn transpose<T: Square>(
             }
         }
     };
-    rest(whole(rows)..rows, 0..columns);
-    rest(0..whole(rows), whole(columns)..columns);
+    rest(whole_rows..rows, 0..columns);
+    rest(0..whole_rows, whole_columns..columns);
 }

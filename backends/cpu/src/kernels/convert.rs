@@ -121,7 +121,7 @@ pub fn convert(from: DType, to: DType, level: Level) -> LoopFn {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 

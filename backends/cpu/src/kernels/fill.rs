@@ -238,6 +238,6 @@ pub unsafe fn triangle(out: &View, input: &View, upper: bool, diagonal: i64, thr
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 #[path = "fill_tests.rs"]
 mod tests;

@@ -25,9 +25,9 @@ mod scan;
 mod softmax;
 mod sort;
 mod sparse;
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod structured_tests;
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod testing;
 mod view;
 

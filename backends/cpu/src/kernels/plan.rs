@@ -13,9 +13,9 @@
 
 use super::convert::convert;
 use super::level::{Level, LoopFn};
-use super::loops::{self, Single};
+use super::loops::{self, Pair, Single};
 use raddle_base::{DType, Element, Scalar};
-use raddle_op::{Id, Inst, Program};
+use raddle_op::{Binary, Id, Inst, Program};
 
 /// Names a piece of memory: an index into the pointers of a block.
 pub type Slot = u32;
@@ -73,6 +73,11 @@ struct Value {
     last_use: usize,
     /// Its register isn't given out again: an output is stored from it at the end.
     pinned: bool,
+    /// How often it is read, or stored.
+    uses: u32,
+    /// A product that is computed by the loop of the sum that needs it: its factors, the one that is a single element
+    /// first.
+    factors: Option<[Id; 2]>,
 }
 
 /// While a plan is made, registers and uniform values are numbered from here, since neither count is known yet.
@@ -139,15 +144,26 @@ impl Plan {
             spread: None,
             last_use: position,
             pinned: false,
+            uses: 0,
+            factors: None,
         }));
         for (position, inst) in program.insts().iter().enumerate() {
-            inst.operands().for_each(|id| self.values[id.0 as usize].last_use = position);
+            for id in inst.operands() {
+                let value = &mut self.values[id.0 as usize];
+                (value.last_use, value.uses) = (position, value.uses + 1);
+            }
+        }
+        program.outputs().iter().for_each(|id| self.values[id.0 as usize].uses += 1);
+        if compute.is_float() {
+            self.find_pairs(program);
         }
         for (position, inst) in program.insts().iter().enumerate() {
             self.instruction(&context, position, *inst, params);
             self.store_what_can_be(&context, position);
             for id in inst.operands().chain([Id(position as u16)]) {
                 self.release(id.0 as usize, position);
+                let factors = self.values[id.0 as usize].factors;
+                factors.into_iter().flatten().for_each(|id| self.release(id.0 as usize, position));
             }
         }
         for output in 0..context.output_count() {
@@ -157,6 +173,44 @@ impl Plan {
             }
         }
         self.renumber(program.input_count() + program.outputs().len());
+    }
+
+    /// Products that only one sum needs live as long as that: what they are made of is read there.
+    fn find_pairs(&mut self, program: &Program) {
+        let insts = program.insts();
+        for (position, inst) in insts.iter().enumerate() {
+            let Inst::Binary(Binary::Add | Binary::Sub, a, b) = *inst else { continue };
+            let product = [a, b].into_iter().find(|id| {
+                self.values[id.0 as usize].uses == 1
+                    && matches!(insts[id.0 as usize], Inst::Binary(Binary::Mul, ..))
+            });
+            let Some(product) = product else { continue };
+            let Inst::Binary(_, x, y) = insts[product.0 as usize] else { unreachable!("it is a product") };
+            for id in [x, y] {
+                let value = &mut self.values[id.0 as usize];
+                value.last_use = value.last_use.max(position);
+            }
+            self.values[product.0 as usize].factors = Some([x, y]);
+        }
+    }
+
+    /// The loop of a sum or a difference that computes the product in it as well.
+    fn pair(&self, context: &Context<'_>, inst: Inst) -> Option<(LoopFn, [Slot; 3])> {
+        let Inst::Binary(op @ (Binary::Add | Binary::Sub), a, b) = inst else { return None };
+        let value = |id: Id| &self.values[id.0 as usize];
+        let (factors, other, is_first) = match (value(a).factors, value(b).factors) {
+            (Some(factors), _) => (factors, b, true),
+            (None, Some(factors)) => (factors, a, false),
+            (None, None) => return None,
+        };
+        let pair = match (op, is_first) {
+            (Binary::Add, _) => Pair::Add,
+            (_, true) => Pair::Sub,
+            (_, false) => Pair::From,
+        };
+        let [x, y] = factors.map(value);
+        let run = loops::paired(pair, context.compute, x.uniform, value(other).uniform, context.level);
+        Some((run, [x.slot, y.slot, value(other).slot]))
     }
 
     /// The pointers that blocks use: how many.
@@ -249,6 +303,17 @@ impl Plan {
             _ => {}
         }
         self.values[position].uniform = inst.operands().all(|id| self.values[id.0 as usize].uniform);
+        if let Some([x, y]) = self.values[position].factors {
+            match (self.values[x.0 as usize].uniform, self.values[y.0 as usize].uniform) {
+                // What is computed once for all doesn't wait.
+                (true, true) => self.values[position].factors = None,
+                (false, true) => return self.values[position].factors = Some([y, x]),
+                _ => return,
+            }
+        }
+        if let Some((run, operands)) = self.pair(context, inst) {
+            return self.emit(context, position, run, operands);
+        }
         let single =
             |plan: &Plan, id: Id| plan.values[id.0 as usize].uniform && !plan.values[position].uniform;
         let slot = |plan: &Plan, id: Id| plan.values[id.0 as usize].slot;

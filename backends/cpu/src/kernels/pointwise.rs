@@ -6,7 +6,7 @@
 //! belongs in strided outputs is written there. So DRAM is read and written once, by whole lines, whatever the program
 //! and the strides, and an element's result can't depend on how the work was cut (T8).
 
-use super::block::{Block, pack, prefetch, unpack};
+use super::block::{Block, Cache, LINE_BYTES, pack, prefetch, prefetch_bytes, unpack};
 use super::level::{Level, LoopFn};
 use super::loops::{self, Single};
 use super::plan::{Class, Plan, Step, scalar_bits};
@@ -249,6 +249,9 @@ struct Launch {
     register_count: usize,
     register_bytes: usize,
     uniform_inputs: bool,
+    /// Bit `i` is set if operand `i` is read or written straight on; how much of it to prefetch in a step.
+    ahead: u64,
+    ahead_bytes: usize,
 }
 
 thread_local! {
@@ -316,6 +319,11 @@ impl Launch {
                 Access::Packed(self.register_count - 1)
             });
         }
+        let direct = |index: &usize| self.accesses[*index] == Access::Direct && !self.classes[*index].uniform;
+        self.ahead = (0..self.accesses.len().min(64)).filter(direct).map(|index| 1 << index).sum();
+        self.ahead_bytes = (self.columns * self.geometry.operands[0].size_bytes)
+            .div_ceil(self.plan.steps.len().max(1))
+            .next_multiple_of(LINE_BYTES);
         // One loop over packed memory needs no blocks but those of the threads.
         if self.register_count == 0 && row_axis.is_none() && self.plan.steps.len() <= 1 {
             self.columns = self.geometry.sizes[0].min(PART_COUNT);
@@ -459,7 +467,7 @@ impl Launch {
                         run_steps(&self.plan.uniform_steps, pointers, 1);
                         run_steps(&self.plan.spread_steps, pointers, self.columns * self.rows);
                     }
-                    run_steps(&self.plan.steps, pointers, columns * rows);
+                    self.run_block(pointers, columns * rows, column_block + 1 < self.across);
                 }
                 for (index, access) in self.accesses[..self.outputs].iter().enumerate() {
                     if let Access::Packed(number) = *access
@@ -494,6 +502,36 @@ impl Launch {
                 next.start += step * operand.strides[axis];
                 prefetch(&next);
             }
+        }
+    }
+
+    /// Runs the loops of a block. Between them it prefetches, bit by bit, the next block of what is read straight on: while
+    /// loops run over what is in cache, memory would idle.
+    ///
+    /// # Safety
+    /// - The pointers are those of the slots, with room for `count` elements each.
+    unsafe fn run_block(&self, pointers: &[*mut u8], count: usize, more: bool) {
+        let steps = &self.plan.steps;
+        if self.row_axis.is_some() || !more {
+            // SAFETY: as of this function.
+            return unsafe { run_steps(steps, pointers, count) };
+        }
+        let next = || {
+            let direct = |operand: &usize| self.ahead >> operand & 1 == 1;
+            (0..self.accesses.len()).filter(direct).map(|operand| {
+                let slot =
+                    if operand < self.outputs { self.inputs + operand } else { operand - self.outputs };
+                let size_bytes = self.columns * self.geometry.operands[operand].size_bytes;
+                (pointers[slot] as usize + size_bytes, size_bytes)
+            })
+        };
+        for (index, step) in steps.iter().enumerate() {
+            for (start, size_bytes) in next() {
+                let (from, to) = (index * self.ahead_bytes, (index + 1) * self.ahead_bytes);
+                prefetch_bytes(start + from..start + to.min(size_bytes), Cache::First);
+            }
+            // SAFETY: as of this function.
+            unsafe { run_steps(std::slice::from_ref(step), pointers, count) };
         }
     }
 
@@ -567,6 +605,6 @@ impl Scratch {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 #[path = "pointwise_tests.rs"]
 mod tests;

@@ -269,6 +269,28 @@ fn random_programs_agree_with_the_interpreter() {
 }
 
 #[test]
+fn a_product_and_a_sum_in_one_loop_are_rounded_as_two() {
+    let programs = [
+        Program::record_many(|[a, b, c], []| [a * b + c]),
+        Program::record_many(|[a, b, c], []| [c + a * b]),
+        Program::record_many(|[a, b, c], []| [a * b - c]),
+        Program::record_many(|[a, b, c], []| [c - a * b]),
+        Program::record_many(|[a, b], [k]| [k * a + b * b, k * a]),
+        Program::record_many(|[a, b], [k]| [(a - k * b) + b * k]),
+        Program::record_many(|[a], [k]| [a * k - 1.0]),
+    ];
+    for level in Level::all() {
+        for seed in 0..400 {
+            let rng = &mut Rng(seed);
+            let compute = rng.pick(&[DType::F32, DType::F64]);
+            let shape = rng.shape();
+            let program = &programs[rng.below(programs.len())];
+            check(rng, level, program, compute, shape, Threads(1));
+        }
+    }
+}
+
+#[test]
 fn large_operands_are_cut_into_parts_and_tiles() {
     for (seed, shape) in [[300, 257].as_slice(), &[70_001], &[65, 3, 401], &[40_000, 3], &[2, 128, 130, 3]]
         .into_iter()

@@ -286,6 +286,6 @@ impl Stream {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 #[path = "random_tests.rs"]
 mod tests;

@@ -11,5 +11,5 @@ pub mod f32;
 #[path = "f64.rs"]
 pub mod f64;
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests;
