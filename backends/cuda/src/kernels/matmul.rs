@@ -91,7 +91,7 @@ fn few_rows(
 ) -> bool {
     let [batch, m, n] = [0, 1, 2].map(|axis| out.shape[axis]);
     let k = a.shape[2];
-    if batch != 1 || m > FEW_ROWS_MAX || a.strides[2] != 1 && k != 1 {
+    if batch != 1 || m > FEW_ROWS_MAX {
         return false;
     }
     let turned = b.strides[1] == 1 || k == 1;
@@ -99,6 +99,8 @@ fn few_rows(
     if !turned && b.strides[2] != 1 && n != 1 {
         return false;
     }
+    // A few rows are copied in no time.
+    let a = &if a.strides[2] == 1 || k == 1 { *a } else { builder.packed(a) };
     let size_bytes = out.dtype.size_bytes();
     let (most, length) = if turned { (16 / size_bytes, k) } else { ((4 / size_bytes).max(1), n) };
     let a_row = if m == 1 { 0 } else { a.strides[1] };

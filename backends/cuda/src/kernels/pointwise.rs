@@ -120,7 +120,8 @@ pub fn plan(
     operands: &[Operand],
 ) {
     let (outputs, count) = (program.outputs().len(), program.outputs().len() + program.input_count());
-    let mut pending = Pending { params: &params[..program.param_count()], compute, batches: SmallVec::new() };
+    let params = &params[..program.param_count()];
+    let mut pending = Pending { params, compute, alone: groups == 1, batches: SmallVec::new() };
     debug_assert_eq!(operands.len(), groups * count, "cuda: operands of a pointwise launch");
     for group in operands.chunks_exact(count) {
         let shape = group[0].shape();
@@ -151,7 +152,8 @@ pub fn program(
     arrays: &[Array],
 ) {
     let outputs = program.outputs().len();
-    let mut pending = Pending { params: &params[..program.param_count()], compute, batches: SmallVec::new() };
+    let params = &params[..program.param_count()];
+    let mut pending = Pending { params, compute, alone: true, batches: SmallVec::new() };
     if !arrays[0].shape.contains(&0) {
         let work = work_of(program, compute, arrays[0].dtype, arrays[arrays.len() - 1].dtype);
         pending.group(builder, work, outputs, arrays);
@@ -193,6 +195,8 @@ struct Batch {
 struct Pending<'a> {
     params: &'a [Scalar],
     compute: DType,
+    /// There is one group: it needs to wait for no other.
+    alone: bool,
     batches: SmallVec<[Batch; 1]>,
 }
 
@@ -241,6 +245,9 @@ impl Pending<'_> {
             operands: kinds,
         };
         let places = operands.map(|(place, ..)| place).collect();
+        if self.alone {
+            return self.launch_flat(builder, key, &[(places, count)]);
+        }
         let Some(batch) = self.batches.iter_mut().find(|batch| batch.key == key) else {
             return self.batches.push(Batch { key, groups: SmallVec::from_iter([(places, count)]) });
         };
@@ -340,26 +347,30 @@ impl Pending<'_> {
         }
     }
 
-    /// Launches the flat groups.
+    /// Launches the flat groups that wait.
     fn flush(&mut self, builder: &mut Builder) {
-        for Batch { mut key, groups } in std::mem::take(&mut self.batches) {
-            let room = room_for(groups.len(), group_count_max(&key, self.params.len()));
-            key.path = Path::Flat { groups: room as u8 };
-            let tile = THREADS * key.vector as usize * key.unroll as usize;
-            let mut args = Args::default();
-            let mut blocks = 0;
-            for (places, count) in &groups {
-                places.iter().for_each(|&place| _ = args.place(place));
-                args.push((*count as u64).to_ne_bytes()).push((blocks as u64).to_ne_bytes());
-                blocks += count.div_ceil(tile);
-            }
-            for _ in groups.len()..room {
-                (0..key.operands.len() + 1).for_each(|_| _ = args.push([0; 8]));
-                args.push(u64::MAX.to_ne_bytes());
-            }
-            self.push_params(&mut args);
-            builder.launch_key(KernelKey(Source::Pointwise(key)), blocks, THREADS as u32, args);
+        for Batch { key, groups } in std::mem::take(&mut self.batches) {
+            self.launch_flat(builder, key, &groups);
         }
+    }
+
+    fn launch_flat(&self, builder: &mut Builder, mut key: Key, groups: &[(SmallVec<[Place; 8]>, usize)]) {
+        let room = room_for(groups.len(), group_count_max(&key, self.params.len()));
+        key.path = Path::Flat { groups: room as u8 };
+        let tile = THREADS * key.vector as usize * key.unroll as usize;
+        let mut args = Args::default();
+        let mut blocks = 0;
+        for (places, count) in groups {
+            places.iter().for_each(|&place| _ = args.place(place));
+            args.push((*count as u64).to_ne_bytes()).push((blocks as u64).to_ne_bytes());
+            blocks += count.div_ceil(tile);
+        }
+        for _ in groups.len()..room {
+            (0..key.operands.len() + 1).for_each(|_| _ = args.push([0; 8]));
+            args.push(u64::MAX.to_ne_bytes());
+        }
+        self.push_params(&mut args);
+        builder.launch_key(KernelKey(Source::Pointwise(key)), blocks, THREADS as u32, args);
     }
 }
 

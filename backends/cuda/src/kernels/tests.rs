@@ -192,3 +192,30 @@ fn every_source_defines_its_entry() {
         assert!(!source.contains("#include"), "{name}");
     }
 }
+
+#[test]
+fn few_rows_take_all_that_follows_along() {
+    let y = packed(DType::F32, &[1, 4, 16]);
+    let x = strided(DType::F32, &[1, 4, 64], &[0, 1, 4]);
+    let inputs = [x, packed(DType::F32, &[1, 64, 16]), strided(DType::F32, &[1, 4, 16], &[0, 0, 1])];
+    let plan = planned(&matmul(true, Activation::Gelu), &[y], &inputs);
+    // The left side is packed first.
+    assert_eq!(
+        kernels(&plan).iter().map(|step| step.key.entry()).collect::<Vec<_>>(),
+        ["pointwise", "few_rows"]
+    );
+}
+
+/// Not a benchmark, which would need a quiet machine: `cargo test --release -- --ignored --nocapture planning`.
+#[test]
+#[ignore = "prints times"]
+fn planning_takes() {
+    let x = packed(DType::F32, &[256]);
+    let operands = [Operand::Out(x), Operand::In(x), Operand::In(x)];
+    let kernel = pointwise(Pointwise::add, DType::F32, 1);
+    let start = std::time::Instant::now();
+    for _ in 0..1_000_000 {
+        std::hint::black_box(plan(std::hint::black_box(&kernel), &operands, Card { sm_count: 132 }));
+    }
+    println!("planning: {} ns", start.elapsed().as_nanos() / 1_000_000);
+}
