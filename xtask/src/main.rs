@@ -9,6 +9,7 @@
 //! | `soak` | `soak` |
 //! | `faults` | `faults`, `faults demo` |
 //! | `kernels` | `kernels` |
+//! | `gpu` | `gpu` |
 //!
 //! Exit codes: 0 good, 1 something is wrong with the code, 2 wrong use.
 
@@ -17,6 +18,7 @@
 mod check;
 mod command;
 mod faults;
+mod gpu;
 mod kernels;
 mod layers;
 mod models;
@@ -39,6 +41,7 @@ Usage: cargo xtask COMMAND [OPTIONS]
   faults          plants every fault and shows that a check catches it
   faults demo     the demo with a planted fault: wrong answers are expected
   kernels         compiles the CUDA kernels, without a GPU
+  gpu             gathers in one folder what a machine with a GPU is to run
 
 `cargo xtask COMMAND --help` tells the options, with an example.
 ";
@@ -121,7 +124,7 @@ fn run(mut words: Vec<String>) -> Outcome {
         name = "faults demo".into();
     }
     type Command = (&'static str, &'static str, fn(Options) -> Outcome);
-    let commands: [Command; 7] = [
+    let commands: [Command; 8] = [
         ("check", check::HELP, check::run),
         ("loom", models::HELP, models::run),
         ("tsan", tsan::HELP, tsan::run),
@@ -129,6 +132,7 @@ fn run(mut words: Vec<String>) -> Outcome {
         ("faults", faults::HELP, faults::run),
         ("faults demo", faults::HELP_DEMO, faults::demo),
         ("kernels", kernels::HELP, kernels::run),
+        ("gpu", gpu::HELP, gpu::run),
     ];
     let Some((_, help, command)) = commands.iter().find(|(known, ..)| *known == name) else {
         let known: Vec<_> = commands.iter().map(|(known, ..)| *known).collect();
