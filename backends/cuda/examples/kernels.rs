@@ -3,12 +3,13 @@
 //! Writes `{nvrtc, archs, kernels, failed: [{name, arch, log}]}` to the file after `--json`, or to standard output.
 
 use cudarc::nvrtc::{result, sys};
+use raddle_sync::{Arc, thread};
 use std::ffi::CString;
 use std::io::Write;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 const ARCHS: [&str; 2] = ["sm_80", "sm_90"];
+/// Enough for the machines of CI (guess).
+const THREAD_COUNT: usize = 8;
 
 fn compile(source: &str, arch: &str) -> Result<usize, String> {
     let source = CString::new(source).map_err(|error| error.to_string())?;
@@ -72,25 +73,24 @@ fn main() -> std::process::ExitCode {
             std::fs::write(path, key.source()).expect("the folder can be written");
         }
     }
-    let next = AtomicUsize::new(0);
-    let failures = Mutex::new(Vec::new());
-    let threads = std::thread::available_parallelism().map_or(1, |count| count.get());
-    std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                // Relaxed: the numbers are only told apart.
-                while let Some((name, key)) = kernels.get(next.fetch_add(1, Ordering::Relaxed)) {
+    let kernels = Arc::new(kernels);
+    let workers: Vec<_> = (0..THREAD_COUNT)
+        .map(|worker| {
+            let kernels = kernels.clone();
+            thread::spawn(move || {
+                let mut failures = Vec::new();
+                for (name, key) in kernels.iter().skip(worker).step_by(THREAD_COUNT) {
                     let source = key.source();
                     for arch in ARCHS {
-                        if let Err(log) = compile(&source, arch) {
-                            failures.lock().expect("nobody panics with it").push((name, arch, log));
-                        }
+                        failures.extend(compile(&source, arch).err().map(|log| (name.clone(), arch, log)));
                     }
                 }
-            });
-        }
-    });
-    let failures = failures.into_inner().expect("nobody panics with it");
+                failures
+            })
+        })
+        .collect();
+    let failures: Vec<_> =
+        workers.into_iter().flat_map(|worker| worker.join().expect("compiling doesn't panic")).collect();
     let failed: Vec<String> = failures
         .iter()
         .map(|(name, arch, log)| {
