@@ -63,6 +63,7 @@ struct Side {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Shape {
     dtype: DType,
+    result: DType,
     batch: usize,
     m: usize,
     n: usize,
@@ -91,6 +92,7 @@ impl Shape {
         };
         Shape {
             dtype: step.dtype,
+            result: step.result,
             batch: step.batch,
             m: step.m,
             n: step.n,
@@ -236,10 +238,16 @@ impl Drop for Layouts {
 
 impl Layouts {
     /// Of our [rows, columns], which the library sees as [columns, rows].
-    fn add(&mut self, shape: &Shape, side: Side, [rows, columns]: [usize; 2]) -> Result<(), DeviceError> {
+    fn add(
+        &mut self,
+        shape: &Shape,
+        dtype: DType,
+        side: Side,
+        [rows, columns]: [usize; 2],
+    ) -> Result<(), DeviceError> {
         use sys::cublasLtMatrixLayoutAttribute_t::*;
         let (rows, columns) = if side.transposed { (rows, columns) } else { (columns, rows) };
-        let (element, ..) = types(shape.dtype, false);
+        let (element, ..) = types(dtype, false);
         let layout = result::create_matrix_layout(element, rows as u64, columns as u64, side.leading as i64)
             .map_err(failed("cublasLtMatrixLayoutCreate"))?;
         self.0.push(layout);
@@ -282,10 +290,10 @@ impl Handle {
         let [a, b, c, d] = shape.sides;
         debug_assert!(!c.transposed && !d.transposed, "cuda: results of products are in rows");
         let mut layouts = Layouts(Vec::with_capacity(4));
-        layouts.add(shape, a, [shape.m, shape.k])?;
-        layouts.add(shape, b, [shape.k, shape.n])?;
-        layouts.add(shape, c, [shape.m, shape.n])?;
-        layouts.add(shape, d, [shape.m, shape.n])?;
+        layouts.add(shape, shape.dtype, a, [shape.m, shape.k])?;
+        layouts.add(shape, shape.dtype, b, [shape.k, shape.n])?;
+        layouts.add(shape, shape.result, c, [shape.m, shape.n])?;
+        layouts.add(shape, shape.result, d, [shape.m, shape.n])?;
         // Where the bias lies doesn't matter for the choice, that there is one does.
         let description = Description::new(shape, self.tf32, ALIGNMENT_BYTES_MAX)?;
         let preference = Preference::new(shape)?;

@@ -22,9 +22,6 @@ const SMALL_WORKSPACE_BYTES: usize = 4 << 20;
 /// Multiplications below which a product is small (guess).
 const SMALL_COUNT: usize = 1 << 24;
 
-/// Do products of 16-bit floats leave `f32` for what follows, so that a result is rounded once? Waits for the device's side
-/// to honour [`MatMulStep::result`].
-const WIDE_SUMS: bool = false;
 /// The most rows that the kernel for few rows takes (guess: beyond, tensor cores win).
 const FEW_ROWS_MAX: usize = 8;
 
@@ -65,7 +62,8 @@ pub fn plan(builder: &mut Builder, kernel: &Kernel, operands: &[Operand]) {
         Array { place: zero, dtype: out.dtype, shape: out.shape, strides: Dims::filled(0, 3) }
     } else {
         // The addend may be the output's own view, which then has to stand until it is read.
-        let wide = WIDE_SUMS && out.dtype.size_bytes() == 2;
+        // What follows takes sums of 16-bit floats in `f32`, so that a result is rounded once.
+        let wide = out.dtype.size_bytes() == 2;
         let direct = !wide && addend.is_none() && matrix(&out).is_some_and(|matrix| !matrix.transposed);
         let dtype = if wide { DType::F32 } else { out.dtype };
         let sums = if direct { out } else { builder.scratch_array(dtype, out.shape) };
