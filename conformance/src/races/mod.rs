@@ -15,6 +15,7 @@ use raddle::{
     cuda::{CudaOptions, Spin, device_count},
 };
 use raddle_sync::faults::{self, Fault};
+pub(crate) use scenes::Model;
 use scenes::Scene;
 use std::{
     env,

@@ -149,7 +149,7 @@ fn programs_of_64_threads(ground: &Ground) {
 // ------------------------------------------------------------ threads
 
 /// A small model: two layers, a normalisation between them.
-struct Model {
+pub struct Model {
     first: Tensor,
     scale: Tensor,
     shift: Tensor,
@@ -159,7 +159,7 @@ struct Model {
 const WIDTH: usize = 24;
 
 impl Model {
-    fn new(device: &Device) -> Result<Model> {
+    pub fn new(device: &Device) -> Result<Model> {
         let generator = Generator::new(7);
         let normal = |shape: &[usize]| Tensor::randn(shape, DType::F32, device, &generator);
         Ok(Model {
@@ -171,7 +171,7 @@ impl Model {
     }
 
     /// Of an input that depends on its number alone.
-    fn forward(&self, number: usize, device: &Device) -> Result<Vec<u32>> {
+    pub fn forward(&self, number: usize, device: &Device) -> Result<Vec<u32>> {
         let value = |at: usize| ((at * 31 + number * 17) % 101) as f32 / 50.0 - 1.0;
         let x = Tensor::from_vec((0..3 * WIDTH).map(value).collect(), [3, WIDTH], device)?;
         let hidden = x.matmul(&self.first)?.layer_norm(1, Some(&self.scale), Some(&self.shift), 1e-5)?;
