@@ -30,7 +30,7 @@ const TESTS: [&str; 3] = ["cuda", "failures", "race_suite"];
 /// Programs of conformance that are carried.
 const PROGRAMS: [&str; 2] = ["programs", "soak"];
 /// Lists of the bench on other libraries.
-const PEERS: [&str; 1] = ["benches/peers/torch_cpu.py"];
+const PEERS: [&str; 2] = ["benches/peers/torch_cpu.py", "benches/peers/torch_cuda.py"];
 const SCRIPT: &str = include_str!("../gpu/run.sh");
 
 /// Builds and gathers.

@@ -233,7 +233,7 @@ fn record_once(device: &Device, backlog: &Backlog, others: &[Stream], trial: usi
     let a = filled(device, 4096, value);
     let mut reads = Vec::new();
     for stream in others {
-        if trial % 2 == 0 {
+        if trial.is_multiple_of(2) {
             device.record_stream(a.buffer(), *stream).unwrap();
         }
         let _guard = stream.enter();

@@ -1,7 +1,7 @@
 //! How a row is measured: warm-up, as many ops as fill a tenth of a second, repeats; the median stands.
 
 use crate::output::Outcome;
-use raddle::{Device, Result};
+use raddle::{Device, Result, Stream};
 use std::{sync::Barrier, time::Instant};
 
 const REPEAT_COUNT: usize = 7;
@@ -29,6 +29,11 @@ pub fn alone(device: &Device, mut run: impl FnMut(usize) -> Result<()>) -> Outco
     Ok(repeats.collect::<Result<_>>()?)
 }
 
+/// Waits for what this thread has put on its stream.
+fn done(device: &Device) -> Result<()> {
+    Ok(Stream::current(device)?.synchronize()?)
+}
+
 /// Seconds an op on several threads that start on a barrier: total wall time / total ops. `make` is called on each thread
 /// and returns what `run` is for [`alone`].
 pub fn together<R: FnMut(usize) -> Result<()>>(
@@ -45,6 +50,7 @@ pub fn together<R: FnMut(usize) -> Result<()>>(
         let mut run = make(0)?;
         let start = Instant::now();
         run(count)?;
+        done(device)?;
         let seconds = start.elapsed().as_secs_f64();
         if seconds >= REPEAT_SECONDS / 8.0 || count > 1 << 22 {
             break;
@@ -59,6 +65,7 @@ pub fn together<R: FnMut(usize) -> Result<()>>(
             barrier.wait();
             let start = Instant::now();
             run(count)?;
+            done(device)?;
             barrier.wait();
             seconds.push(start.elapsed().as_secs_f64() / (count * threads) as f64);
         }
