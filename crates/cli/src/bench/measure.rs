@@ -59,24 +59,32 @@ pub fn together<R: FnMut(usize) -> Result<()>>(
     }
     let barrier = Barrier::new(threads);
     let thread = |index: usize| -> Result<Vec<f64>> {
-        let mut run = make(index)?;
+        let mut run = make(index);
         let mut seconds = Vec::new();
+        let mut failed = None;
         for _ in 0..=REPEAT_COUNT {
             barrier.wait();
             let start = Instant::now();
-            run(count)?;
-            done(device)?;
+            // Whoever fails goes on to the barriers, where the others are.
+            if let (Ok(run), None) = (&mut run, &failed) {
+                failed = run(count).and_then(|()| done(device)).err();
+            }
             barrier.wait();
             seconds.push(start.elapsed().as_secs_f64() / (count * threads) as f64);
         }
+        run?;
         seconds.remove(0); // warm-up
-        Ok(seconds)
+        failed.map_or(Ok(seconds), Err)
     };
     let seconds = std::thread::scope(|scope| {
         let others: Vec<_> = (1..threads).map(|index| scope.spawn(move || thread(index))).collect();
         let own = thread(0);
-        others.into_iter().for_each(|other| _ = other.join());
-        own
+        // Of those that failed, one is enough; a panic has said what it is about.
+        others.into_iter().fold(own, |all, other| match other.join() {
+            Ok(Ok(_)) => all,
+            Ok(Err(error)) => Err(error),
+            Err(panic) => std::panic::resume_unwind(panic),
+        })
     })?;
     device.synchronize().map_err(raddle::Error::from)?;
     Ok(seconds)

@@ -62,12 +62,20 @@ pub fn run(arguments: &Arguments) -> Outcome {
     }
     let device = Device::new(&arguments.device)?;
     let quiet = is_stdout(arguments.json.as_deref());
-    let mut rows = Vec::new();
+    let (mut rows, mut failures) = (Vec::new(), Vec::new());
     for spec in &table {
         if !arguments.only.is_empty() && !arguments.only.iter().any(|only| only == spec.name) {
             continue;
         }
-        let seconds = (spec.measure)(&device, spec.threads)?;
+        let seconds = match (spec.measure)(&device, spec.threads) {
+            Ok(seconds) => seconds,
+            // The others are worth having.
+            Err(failure) => {
+                eprintln!("{:<24} {:>3} failed: {failure}", spec.name, spec.threads);
+                failures.push(format!("{}: {failure}", spec.name));
+                continue;
+            }
+        };
         let value = |seconds: f64| match spec.unit.ends_with("/s") {
             true => spec.work / seconds,
             false => spec.work * seconds,
@@ -95,7 +103,11 @@ pub fn run(arguments: &Arguments) -> Outcome {
     }
     let report =
         Report { machine: machine(), device: device.info().description.clone(), commit: commit(), rows };
-    write_json(arguments.json.as_deref(), &report)
+    write_json(arguments.json.as_deref(), &report)?;
+    match failures.first() {
+        None => Ok(()),
+        Some(first) => Err(Failure::Other(format!("bench: {} rows failed; {first}", failures.len()))),
+    }
 }
 
 /// The processor in words.
