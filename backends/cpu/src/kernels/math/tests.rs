@@ -144,10 +144,23 @@ fn powers_and_angles_of_special_values_are_those_of_c() {
 }
 
 #[test]
-fn cosine_of_turns() {
+fn cosine_and_sine_of_turns() {
     for i in 0..1 << 16 {
         let u = i as f32 / (1 << 16) as f32;
-        let exact = (std::f64::consts::TAU * f64::from(u)).cos();
-        assert!((f64::from(own::cos_turns(u)) - exact).abs() < 1.5e-7, "{u}");
+        let (sine, cosine) = (std::f64::consts::TAU * f64::from(u)).sin_cos();
+        let (x, y) = own::turns(u);
+        assert!((f64::from(x) - cosine).abs() < 1.5e-7 && (f64::from(y) - sine).abs() < 1.5e-7, "{u}");
     }
+}
+
+#[test]
+fn the_logarithm_for_drawing_is_as_good_as_it_says() {
+    let mut worst = 0.0f64;
+    for i in 1..=1 << 24 {
+        let x = i as f32 / (1 << 24) as f32;
+        let (found, exact) = (own::log_normal(x), f64::from(x).ln());
+        let unit = f64::from(f32::from_bits(1 + (exact.abs() as f32).to_bits()) - exact.abs() as f32);
+        worst = worst.max((f64::from(found) - exact).abs() / unit);
+    }
+    assert!(worst < 1.2 && own::log_normal(1.0) == 0.0, "{worst}");
 }
