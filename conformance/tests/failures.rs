@@ -43,7 +43,7 @@ impl From<optim::Error> for StepError {
 }
 
 /// Less than the allocator would like to have at once: it then asks the device for each large block by itself.
-const ROOM_BYTES: usize = 31 << 20;
+const ROOM_BYTES: usize = 256 << 20;
 /// Widths such that weights, gradients, moments and activations are large blocks.
 const INPUTS: usize = 256;
 const FEATURES: usize = 512;
@@ -111,9 +111,7 @@ fn no_memory_at_each_point_of_a_step(device: &Device) {
         match &first {
             Ok(first) => {
                 assert_eq!(*first, losses[0], "the same bits with just enough memory");
-                // Sums of a GPU's scatter are in no order.
-                let next = training.step().unwrap();
-                assert!((next / losses[1] - 1.0).abs() < 1e-5, "{next}, expected {}", losses[1]);
+                assert_eq!(training.step().unwrap(), losses[1]);
             }
             Err(error) => {
                 points.insert(asked_and_allocated(error));

@@ -45,7 +45,7 @@ pub const TABLE: &[Scene] = scenes! {
     programs_in_turns on LATE, faults [], on cuda [free_without_fence, no_wait_after_read, no_wait_after_write];
     programs_of_8_threads on ALL, faults [], on cuda [];
     programs_of_64_threads on ALL, faults [], on cuda [];
-    forward_of_8_threads_50_times on ALL, faults [], on cuda [download_early];
+    forward_of_8_threads_50_times on ALL, faults [], on cuda [];
     forward_of_31_threads_100_times on ALL, faults [], on cuda [];
     forward_of_64_threads_200_times on ALL, faults [], on cuda [];
     record_basic on ALL, faults [free_without_fence], on cuda [free_without_fence];
