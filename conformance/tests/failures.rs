@@ -43,7 +43,7 @@ impl From<optim::Error> for StepError {
 }
 
 /// Less than the allocator would like to have at once: it then asks the device for each large block by itself.
-const ROOM_BYTES: usize = 256 << 20;
+const ROOM_BYTES: usize = 31 << 20;
 /// Widths such that weights, gradients, moments and activations are large blocks.
 const INPUTS: usize = 256;
 const FEATURES: usize = 512;

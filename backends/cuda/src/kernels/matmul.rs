@@ -20,7 +20,7 @@ const WORKSPACE_BYTES: usize = 32 << 20;
 /// For small products.
 const SMALL_WORKSPACE_BYTES: usize = 4 << 20;
 /// Multiplications below which a product is small (guess).
-const SMALL_COUNT: usize = 1 << 24;
+const SMALL_COUNT: usize = 1 << 30;
 
 /// The most rows that the kernel for few rows takes (guess: beyond, tensor cores win).
 const FEW_ROWS_MAX: usize = 8;
