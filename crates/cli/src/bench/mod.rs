@@ -1,6 +1,7 @@
 //! `raddle bench`: what ops cost on this machine, through the public API. `benches/README.md` says what each row does;
 //! `benches/peers` measures the same list on PyTorch.
 
+mod graphs;
 mod measure;
 mod rows;
 
@@ -46,8 +47,13 @@ struct Report {
     rows: Vec<Row>,
 }
 
+/// All rows, in order.
+fn specs() -> impl Iterator<Item = &'static rows::Spec> {
+    rows::TABLE.iter().chain(graphs::TABLE)
+}
+
 pub fn run(arguments: &Arguments) -> Outcome {
-    let mut names: Vec<&str> = rows::TABLE.iter().map(|row| row.name).collect();
+    let mut names: Vec<&str> = specs().map(|row| row.name).collect();
     names.dedup();
     if arguments.list {
         println!("{}", names.join("\n"));
@@ -60,7 +66,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
     let device = Device::new(&arguments.device)?;
     let quiet = is_stdout(arguments.json.as_deref());
     let mut rows = Vec::new();
-    for spec in rows::TABLE {
+    for spec in specs() {
         if !arguments.only.is_empty() && !arguments.only.iter().any(|only| only == spec.name) {
             continue;
         }
