@@ -43,6 +43,7 @@ faults!(
     free_without_fence,
     one_read_mark,
     no_wait_after_read,
+    no_wait_after_write,
     current_clock,
     release_in_flight,
     event_born_complete,

@@ -19,7 +19,7 @@ help() {
 Usage: run.sh [PART...]
 
   doctor      what is installed and whether the device works
-  tests       conformance, threads, out of memory, the demo
+  tests       conformance, no memory and a lost device, the demo
   races       the race suite
   sanitizer   compute-sanitizer over a subset of conformance, where it is installed
   soak        many threads for SOAK_MINUTES
@@ -152,8 +152,7 @@ run_doctor() {
 
 run_tests() {
     target cuda
-    target cuda_threads
-    target out_of_memory
+    target failures
     step demo "$limit" "${ours[@]}" "$here/raddle" demo --device "$device" --json "$out/demo.json"
 }
 

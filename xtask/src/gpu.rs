@@ -26,9 +26,9 @@ Example: cargo xtask gpu && target/gpu/run.sh --help
 ";
 
 /// Test targets of conformance that are carried.
-const TESTS: [&str; 2] = ["cuda", "cuda_threads"];
+const TESTS: [&str; 3] = ["cuda", "failures", "race_suite"];
 /// Programs of conformance that are carried.
-const PROGRAMS: [&str; 1] = ["programs"];
+const PROGRAMS: [&str; 2] = ["programs", "soak"];
 /// Lists of the bench on other libraries.
 const PEERS: [&str; 1] = ["benches/peers/torch_cpu.py"];
 const SCRIPT: &str = include_str!("../gpu/run.sh");

@@ -36,8 +36,8 @@ Usage: cargo xtask COMMAND [OPTIONS]
 
   check           tidy, layers, fmt, clippy, docs, tests; stops at the first failure
   loom            the models of what threads share, every interleaving within bounds
-  tsan            stress programs and a short demo under ThreadSanitizer
-  soak            random programs until the time is up
+  tsan            the race suite and a short demo under ThreadSanitizer
+  soak            random programs, or many threads on a device, until the time is up
   faults          plants every fault and shows that a check catches it
   faults demo     the demo with a planted fault: wrong answers are expected
   kernels         compiles the CUDA kernels, without a GPU

@@ -1,7 +1,9 @@
-//! `cargo xtask soak`: random programs on the simulator, compared with running them in sequence, until the time is up.
+//! `cargo xtask soak`: random programs on the simulator, compared with running them in sequence, until the time is up; or
+//! many threads on one device, whose memory must stay flat.
 
 use crate::{Failure, Options, Outcome, command, failed};
 use std::{
+    path::PathBuf,
     process::Command,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
@@ -16,8 +18,11 @@ Usage: cargo xtask soak --minutes M [OPTIONS]
   --first SEED   where to start (default: the clock, so that every run sees new ones)
   --batch N      seeds a process (default 250)
   --large        also the ignored tests, which need gigabytes
+  --device NAME  instead: threads on this device, each result checked, memory flat; one line at the end
+  --threads N    so many, with --device (default 32)
 
 Example: cargo xtask soak --minutes 30
+         cargo xtask soak --minutes 8 --device cuda:0
 ";
 
 /// A batch that takes longer than this hangs: it takes seconds.
@@ -25,8 +30,17 @@ const BATCH_TIME_MAX: Duration = Duration::from_secs(600);
 
 /// Builds the programs and says how to run them. `flags` go to the compiler, with a target folder of their own.
 pub fn build(kind: Option<&str>, flags: &str) -> Result<impl Fn(u64, u64) -> Command + use<>, Failure> {
+    let path = build_program("programs", kind, flags)?;
+    Ok(move |first: u64, count: u64| {
+        let mut command = command::program(&path);
+        command.args(["--first", &first.to_string(), "--count", &count.to_string()]);
+        command
+    })
+}
+
+fn build_program(name: &str, kind: Option<&str>, flags: &str) -> Result<PathBuf, Failure> {
     let mut cargo = command::cargo();
-    cargo.args(["build", "--release", "-p", "raddle-conformance", "--bin", "programs"]);
+    cargo.args(["build", "--release", "-p", "raddle-conformance", "--bin", name]);
     let folder = match kind {
         None => command::target_dir("release"),
         Some(kind) => {
@@ -36,12 +50,15 @@ pub fn build(kind: Option<&str>, flags: &str) -> Result<impl Fn(u64, u64) -> Com
         }
     };
     command::stream(&mut cargo)?;
-    let path = folder.join("programs");
-    Ok(move |first: u64, count: u64| {
-        let mut command = command::program(&path);
-        command.args(["--first", &first.to_string(), "--count", &count.to_string()]);
-        command
-    })
+    Ok(folder.join(name))
+}
+
+/// Threads on one device.
+fn on_device(device: &str, minutes: u64, threads: u64) -> Outcome {
+    let mut soak = command::program(build_program("soak", None, "")?);
+    let numbers = [minutes, threads].map(|number| number.to_string());
+    soak.args(["--device", device, "--minutes", &numbers[0], "--threads", &numbers[1]]);
+    command::stream(&mut soak)
 }
 
 /// Runs until the time is up. All failing batches are told; the run goes on after one.
@@ -52,7 +69,12 @@ pub fn run(mut options: Options) -> Outcome {
     let mut first = options.number("--first", clock * 1000)?;
     let batch = options.number("--batch", 250)?.max(1);
     let large = options.flag("--large");
+    let device = options.text("--device")?;
+    let threads = options.number("--threads", 32)?;
     options.finish()?;
+    if let Some(device) = device {
+        return on_device(&device, minutes, threads);
+    }
 
     let programs = build(None, "")?;
     let log = command::target_dir("soak");

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 /// One launch of the hal.
 #[derive(Debug, Default)]
 pub struct Plan {
-    /// Memory that the steps share among themselves; its address is filled in later (see [`Args::scratch`]).
+    /// Memory that the steps share among themselves; its address is filled in later.
     pub scratch_bytes: usize,
     /// In order.
     pub steps: SmallVec<[Step; 2]>,

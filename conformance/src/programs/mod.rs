@@ -8,6 +8,8 @@
 //!   of another, on the same memory; on the simulator a seed replays exactly.
 //! - `in_threads`: threads for real. Between two hand-overs a family belongs to one thread, which may change it, or to
 //!   nobody, and then all may read it; so the result is defined, and everything else is left to chance.
+//!
+//! [`run`] opens the devices as a seed has it; [`on_device`] plays on one that is there, a GPU say.
 
 mod family;
 mod step;
@@ -24,6 +26,8 @@ use step::Player;
 
 /// The most ops of a program.
 const OP_COUNT_MAX: usize = 200;
+/// The most threads of a program, unless more are asked for.
+const THREAD_COUNT_MAX: usize = 8;
 
 /// How a program goes wrong.
 #[derive(Debug)]
@@ -51,6 +55,10 @@ pub enum Kind {
     SimThreads,
     /// `in_threads` on the CPU.
     CpuThreads,
+    /// `in_turns` on a device that is there.
+    DeviceTurns,
+    /// `in_threads` on a device that is there.
+    DeviceThreads,
 }
 
 /// What a step stops a program with.
@@ -110,7 +118,7 @@ pub fn run_observed(seed: u64, kind: Kind, observe: impl FnOnce(&Device)) -> std
     };
     let result = match kind {
         Kind::Turns => in_turns(&device, &mut random),
-        _ => in_threads(&device, &mut random),
+        _ => in_threads(&device, &mut random, THREAD_COUNT_MAX),
     };
     match result {
         Ok(()) => {}
@@ -127,6 +135,23 @@ pub fn run_observed(seed: u64, kind: Kind, observe: impl FnOnce(&Device)) -> std
         Ok(false) => Err(wrong("memory is still held after everything was dropped".into())),
         Err(error) => Err(wrong(format!("close: {error}"))),
     }
+}
+
+/// Plays a program on a device that nobody else uses meanwhile: in turns, or on up to so many threads, if that is above 1.
+pub fn on_device(device: &Device, seed: u64, thread_count_max: usize) -> std::result::Result<(), Wrong> {
+    let kind = if thread_count_max > 1 { Kind::DeviceThreads } else { Kind::DeviceTurns };
+    let mut random = Random::new(seed ^ (kind as u64 + 1) << 60);
+    let result = match kind {
+        Kind::DeviceTurns => in_turns(device, &mut random),
+        _ => in_threads(device, &mut random, thread_count_max),
+    };
+    device.set_memory_limit(usize::MAX);
+    let what = match result {
+        Ok(()) => return Ok(()),
+        Err(Stop::Lost) => "the device is lost".into(),
+        Err(Stop::Wrong(what)) => what,
+    };
+    Err(Wrong { seed, kind, what })
 }
 
 /// Faults on demand, in some of the programs each.
@@ -205,11 +230,17 @@ impl Hand {
 }
 
 /// Threads for real; they meet between rounds, and what they own is dealt anew.
-fn in_threads(device: &Device, random: &mut Random) -> std::result::Result<(), Stop> {
-    let count = 2 + random.below(7);
+fn in_threads(
+    device: &Device,
+    random: &mut Random,
+    thread_count_max: usize,
+) -> std::result::Result<(), Stop> {
+    let count = 2 + random.below(thread_count_max - 1);
     let size = size(random);
     let rounds = 2 + random.below(4);
     let most = if size == LARGE { OP_COUNT_MAX / 3 } else { OP_COUNT_MAX };
+    // As many for each thread, however many there are.
+    let most = most * thread_count_max / THREAD_COUNT_MAX;
     let ops = 1 + random.below(most / (count * rounds) + 1);
     let mut streams = streams(device, count, random)?;
     if random.one_of(3) {

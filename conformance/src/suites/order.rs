@@ -469,7 +469,7 @@ fn stack(device: &Device) {
             what: "stack",
             oracle: &oracle,
             fresh: &|x| Ok(vec![Tensor::stack(x, axis as isize)?]),
-            into: None,
+            into: Some(&|x, out| Tensor::stack_out(x, axis as isize, out[0])),
         }
         .run(&inputs, device);
     }

@@ -12,7 +12,7 @@ use raddle::{Activation, DType, Device, Tensor};
 
 /// All cases.
 pub fn cases() -> Vec<Case> {
-    crate::cases!("product": matmul, matmul_shapes, bmm_and_mm, addmm, linear, sparse_linear, without_inner_elements, errors)
+    crate::cases!("product": matmul, matmul_shapes, integers, bmm_and_mm, addmm, linear, sparse_linear, without_inner_elements, errors)
 }
 
 fn drawn(dtype: DType, shape: &[usize], random: &mut Random) -> Array {
@@ -100,6 +100,59 @@ fn matmul_shapes(device: &Device) {
     }
 }
 
+/// Sums that wrap around, exactly. The rows of the last case don't fit one step.
+fn integers(device: &Device) {
+    let mut random = Random::named("integers");
+    for (dtype, limit) in [(DType::I64, i64::MAX), (DType::I32, i64::from(i32::MAX)), (DType::U8, 255)] {
+        let bits = 8 * dtype.size_bytes() as u32;
+        let wrapped = |value: i64| match dtype {
+            DType::U8 => value & 255,
+            _ => value << (64 - bits) >> (64 - bits),
+        };
+        for (batch, m, k, n) in [(1, 3, 5, 2), (2, 1, 4, 3), (1, 2, 0, 3), (1, 70, 300, 220)] {
+            let mut draw = |count: usize| -> Vec<i64> {
+                (0..count).map(|_| wrapped((random.bits() as i64).wrapping_rem(limit))).collect()
+            };
+            let (a, b, c) = (draw(batch * m * k), draw(batch * k * n), draw(n));
+            let tensor = |values: &[i64], shape: &[usize]| {
+                let wide = Tensor::from_slice(values, shape, device).unwrap();
+                wide.to_dtype(dtype).unwrap()
+            };
+            let sum = |place: usize| {
+                let (matrix, row, column) = (place / (m * n), place / n % m, place % n);
+                (0..k).fold(0i64, |sum, i| {
+                    let (x, y) = (a[(matrix * m + row) * k + i], b[(matrix * k + i) * n + column]);
+                    sum.wrapping_add(x.wrapping_mul(y))
+                })
+            };
+            let expected: Vec<i64> = (0..batch * m * n).map(|place| wrapped(sum(place))).collect();
+            let values = |found: &Tensor| found.to_dtype(DType::I64).unwrap().to_vec::<i64>().unwrap();
+            let (a, b, c) = (tensor(&a, &[batch, m, k]), tensor(&b, &[batch, k, n]), tensor(&c, &[n]));
+            let product = a.matmul(&b).unwrap();
+            assert_eq!((product.dtype(), values(&product)), (dtype, expected.clone()), "{dtype} {m} {k} {n}");
+            if batch > 1 {
+                continue;
+            }
+            let (a, b) = (a.select(0, 0).unwrap(), b.select(0, 0).unwrap());
+            let bias = values(&c);
+            let with_bias = |factor: i64, of_bias: i64| -> Vec<i64> {
+                let element = |(place, x): (usize, &i64)| {
+                    wrapped(x.wrapping_mul(factor).wrapping_add(bias[place % n].wrapping_mul(of_bias)))
+                };
+                expected.iter().enumerate().map(element).collect()
+            };
+            let weight = b.t().unwrap();
+            assert_eq!(values(&a.linear(&weight, Some(&c)).unwrap()), with_bias(1, 1), "linear of {dtype}");
+            assert_eq!(values(&c.addmm(&a, &b, 2.0, 3.0).unwrap()), with_bias(3, 2), "addmm of {dtype}");
+        }
+        let two = Tensor::full([2, 2], 2, dtype, device).unwrap();
+        assert_eq!(
+            two.addmm(&two, &two, 0.5, 1.0).unwrap_err().to_string(),
+            "addmm: beta is out of range, expected an integer, as the tensors are, found 0.5"
+        );
+    }
+}
+
 fn bmm_and_mm(device: &Device) {
     let mut random = Random::named("bmm");
     for dtype in FLOATS {
@@ -123,7 +176,11 @@ fn bmm_and_mm(device: &Device) {
             what: &format!("bmm, mm, dot of {dtype}"),
             oracle: &oracle,
             fresh: &|x| Ok(vec![x[0].bmm(x[1])?, x[2].mm(x[3])?, x[4].dot(x[5])?]),
-            into: None,
+            into: Some(&|x, out| {
+                x[0].bmm_out(x[1], out[0])?;
+                x[2].mm_out(x[3], out[1])?;
+                x[4].matmul_out(x[5], out[2])
+            }),
         }
         .run(&inputs, device);
     }
@@ -228,7 +285,15 @@ fn linear(device: &Device) {
                 fresh: &|x| {
                     Ok(vec![x[0].linear_with(x[1], Some(x[2]), activation)?, x[0].linear(x[1], None)?])
                 },
-                into: None,
+                into: Some(&|x, out| {
+                    x[0].linear_out(x[1], Some(x[2]), out[0])?;
+                    match activation {
+                        Activation::None => {}
+                        // 16-bit floats would be rounded twice.
+                        activation => _ = out[0].copy_(&x[0].linear_with(x[1], Some(x[2]), activation)?)?,
+                    }
+                    x[0].linear_out(x[1], None, out[1])
+                }),
             }
             .run(&inputs, device);
         }
@@ -322,9 +387,10 @@ fn errors(device: &Device) {
             "matmul: inner sizes differ, lhs [2, 3] axis 1 is 3, rhs [4, 5] axis 0 is 4",
         ),
         (f32(&[2, 3]).matmul(&zeros(&[3, 2], DType::F64)), "matmul: dtypes differ, lhs is f32, rhs is f64"),
+        (zeros(&[2, 3], DType::I64).matmul(&f32(&[3, 2])), "matmul: dtypes differ, lhs is i64, rhs is f32"),
         (
-            zeros(&[2, 3], DType::I64).matmul(&f32(&[3, 2])),
-            "matmul: lhs has the wrong dtype, expected a float, found i64",
+            zeros(&[2, 3], DType::Bool).matmul(&zeros(&[3, 2], DType::Bool)),
+            "matmul: lhs has the wrong dtype, expected a number, found bool",
         ),
         (f32(&[2, 3]).bmm(&f32(&[3, 2])), "bmm: lhs has the wrong number of axes, expected 3, found 2"),
         (f32(&[2, 3]).mm(&f32(&[3])), "mm: rhs has the wrong number of axes, expected 2, found 1"),

@@ -191,7 +191,10 @@ fn std_and_norms(device: &Device) {
                 what: &format!("std with correction {correction} and {p}-norm of {dtype}"),
                 oracle: &oracle,
                 fresh: &|x| Ok(vec![x[0].std(0, correction, false)?, x[0].norm_p(p, 0, false)?]),
-                into: None,
+                into: Some(&|x, out| {
+                    x[0].std_out(0, correction, false, out[0])?;
+                    out[1].copy_(&x[0].norm_p(p, 0, false)?).map(|_| ())
+                }),
             }
             .run(&[x], device);
         }
@@ -274,7 +277,10 @@ fn argument_of_all(device: &Device) {
                 what: &format!("argmax and argmin of all of {dtype}"),
                 oracle: &oracle,
                 fresh: &|x| Ok(vec![x[0].argmax(.., false)?, x[0].argmin(.., true)?]),
-                into: None,
+                into: Some(&|x, out| {
+                    x[0].argmax_out(.., false, out[0])?;
+                    x[0].argmin_out(.., true, out[1])
+                }),
             }
             .run(&[x], device);
         }

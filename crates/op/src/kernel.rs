@@ -72,15 +72,13 @@ pub enum ScatterMode {
     Add,
 }
 
-/// Element `i` (in row-major order of the output's shape) is computed from block `counter + i / 4` of Philox4x32-10
-/// and word `i % 4`; 64-bit draws and `f64` use word pairs, so element `i` uses block `counter + i / 2`. See
-/// `Kernel::Random` for how words become numbers.
+/// What numbers are drawn; see [`Kernel::Random`] for how.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[expect(missing_docs, reason = "the parameters are named in the formulas")]
 pub enum Distribution {
     /// `low + (high − low) · u`, `u` in [0, 1); never `high`.
     Uniform { low: f64, high: f64 },
-    /// Box–Muller of the element's word pair.
+    /// Box–Muller.
     Normal { mean: f64, std: f64 },
     /// `−ln(1 − u) / rate`.
     Exponential { rate: f64 },
@@ -115,10 +113,13 @@ pub enum Kernel {
     /// Out: any float (integers for `Integer`, anything for `Bernoulli`). With a probability operand (In, float, the
     /// output's shape) `Bernoulli` takes `p` from it.
     ///
-    /// The element's 64 bits: `w` = words (2i, 2i+1) of the stream, that is words `2(i % 2)` and `2(i % 2) + 1` of block
-    /// `counter + i / 2`, the first word low. `u` = upper 53 bits of `w` / 2^53 (for `f64`), upper 24 bits / 2^24 (for all
-    /// other floats). Normal: `r = √(−2 ln(1 − u₁))`, `θ = 2π u₂` with `u₁`, `u₂` the upper 24 bits of the low and the high
-    /// word (for `f64`: `u₁` = low word and `u₂` = high word / 2^32, half a step added), value `r cos θ`.
+    /// Element `i` (in row-major order of the output's shape) is made from Philox4x32-10:
+    ///
+    /// - Of `f64`, and for `Integer`, from two words: `w` = words `2(i % 2)` (low) and `2(i % 2) + 1` (high) of block
+    ///   `counter + i / 2`. `u` = upper 53 bits of `w` / 2^53. Normal: `r = √(−2 ln(1 − u₁))`, `θ = 2π u₂`, value `r cos θ`,
+    ///   with `u₁` = low word and `u₂` = high word / 2^32, half a step added.
+    /// - Of all others from one: word `i % 4` of block `counter + i / 4`. `u` = its upper 24 bits / 2^24. Normal: elements
+    ///   `2j` and `2j + 1` share their words, `u₁` and `u₂` made as `u`, and are `r cos θ` and `r sin θ`.
     Random {
         /// The distribution.
         distribution: Distribution,

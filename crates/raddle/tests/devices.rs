@@ -15,7 +15,10 @@ fn the_cpu_is_one_and_simulators_are_many() {
 fn unknown_names_list_the_known_ones() {
     for name in ["gpu", "cuda:", "cuda:x", "cuda:-1", "sim", "sim:", "sim:x", "cpu:0", ""] {
         let text = Device::new(name).unwrap_err().to_string();
-        assert_eq!(text, format!("device: unknown name {name:?}, expected one of: cpu, cuda:ORDINAL, sim:SEED"));
+        assert_eq!(
+            text,
+            format!("device: unknown name {name:?}, expected one of: cpu, cuda:ORDINAL, sim:SEED")
+        );
     }
 }
 

@@ -24,6 +24,7 @@ use raddle_sync::{
     atomic::{AtomicU64, AtomicUsize, Ordering::*},
     fault,
 };
+use std::collections::VecDeque;
 
 /// Blocks are multiples of it: large enough for any device's alignment.
 const UNIT_BYTES: usize = 256;
@@ -36,6 +37,9 @@ const SLAB_BLOCK_COUNT: usize = if cfg!(loom) { 1 } else { 16 }; // guess
 const SLAB_BYTES_MIN: usize = if cfg!(loom) { UNIT_BYTES } else { 1 << 16 }; // guess
 /// Blocks that go from the centre to a magazine at once.
 const BATCH_COUNT: usize = 16; // guess
+/// Blocks of a class in the centre, as a multiple of what a magazine keeps, past which a wait for one in flight is better than
+/// growth.
+const PENDING_RATIO_MAX: usize = 8; // guess
 /// A magazine's counts are added to the device's once they come to so many bytes: `allocated` may lag by this for each
 /// thread, and threads don't meet at a counter.
 const COUNT_BYTES_MAX: i64 = 1 << 16;
@@ -65,10 +69,10 @@ struct SmallSlab {
     block_count: usize,
 }
 
-/// Free blocks of one class, of all threads.
+/// Free blocks of one class, of all threads. The oldest come first: their uses are the likeliest to be over.
 #[derive(Default)]
 struct Shelf {
-    blocks: Vec<FreeBlock>,
+    blocks: VecDeque<FreeBlock>,
     slabs: Vec<Option<SmallSlab>>,
 }
 
@@ -214,10 +218,11 @@ impl DeviceInner {
     ) -> Result<FreeBlock> {
         let class = class_of(asked_bytes) as usize;
         let size_bytes = class_size_bytes(class);
-        let mut batch: Vec<FreeBlock> = {
+        let (mut batch, is_full) = {
             let mut shelf = self.allocator.centre[class].lock();
-            let keep = shelf.blocks.len().saturating_sub(BATCH_COUNT.min(keep_count_max(class) / 2).max(1));
-            shelf.blocks.split_off(keep)
+            let is_full = shelf.blocks.len() > PENDING_RATIO_MAX * keep_count_max(class);
+            let count = BATCH_COUNT.min(keep_count_max(class) / 2).max(1).min(shelf.blocks.len());
+            (shelf.blocks.drain(..count).collect::<Vec<FreeBlock>>(), is_full)
         };
         let ready = |block: &mut FreeBlock| {
             block.get_mut().marks.uses(slot, |tick| self.is_complete(tick)) != Uses::Pending
@@ -225,7 +230,9 @@ impl DeviceInner {
         let found = batch.iter_mut().position(ready);
         let block = match found {
             Some(position) => batch.swap_remove(position),
-            // Everything at hand is in flight: new memory, unless the device has none.
+            // Everything at hand is in flight, and there is much of it: whoever uses the block first waits.
+            None if is_full => batch.swap_remove(0),
+            // New memory, unless the device has none.
             None => match self.carve(class, &mut batch) {
                 Ok(block) => block,
                 Err(DeviceError::OutOfMemory { .. }) => {
@@ -252,18 +259,18 @@ impl DeviceInner {
 
     fn put_centre(&self, class: usize, batch: &mut Vec<FreeBlock>) {
         if !batch.is_empty() {
-            self.allocator.centre[class].lock().blocks.append(batch);
+            self.allocator.centre[class].lock().blocks.extend(batch.drain(..));
         }
     }
 
     /// Takes all small blocks of the centre, for a model.
     #[cfg(all(test, loom))]
     pub(crate) fn take_all(&self, into: &mut Vec<FreeBlock>) {
-        self.allocator.centre.iter().for_each(|shelf| into.append(&mut shelf.lock().blocks));
+        self.allocator.centre.iter().for_each(|shelf| into.extend(shelf.lock().blocks.drain(..)));
     }
 
     fn take_centre(&self, class: usize) -> Option<FreeBlock> {
-        self.allocator.centre[class].lock().blocks.pop()
+        self.allocator.centre[class].lock().blocks.pop_front()
     }
 
     /// Cuts a new slab into blocks of a class; one is returned, the others go to `batch`.
@@ -405,7 +412,7 @@ impl DeviceInner {
 
     pub(crate) fn to_centre(&self, blocks: Vec<FreeBlock>) {
         for block in blocks {
-            self.allocator.centre[block.get().class as usize].lock().blocks.push(block);
+            self.allocator.centre[block.get().class as usize].lock().blocks.push_back(block);
         }
     }
 

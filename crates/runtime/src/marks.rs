@@ -215,7 +215,9 @@ impl Marks {
             }
             _ => self.claim_read_home(order),
         };
-        order.behind(Tick(self.write.load(Relaxed)));
+        if !fault!(no_wait_after_write) {
+            order.behind(Tick(self.write.load(Relaxed)));
+        }
         Claim::Read(mark)
     }
 

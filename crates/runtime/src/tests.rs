@@ -304,6 +304,31 @@ fn small_blocks_come_back_when_memory_is_short() {
     oracle.check().unwrap();
 }
 
+/// A thread that only allocates and one that only frees, both far ahead of the device: the centre is full of what is in
+/// flight, the last freed on top.
+#[test]
+fn memory_that_another_thread_frees_in_flight_is_bounded() {
+    let _turn = turn();
+    let (device, oracle, a, b) = pair();
+    let (sender, receiver) = std::sync::mpsc::sync_channel::<Buffer>(0);
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            for buffer in receiver {
+                op(b, &[&buffer], &[]).unwrap();
+            }
+        });
+        let _guard = a.enter();
+        for _ in 0..600 {
+            let buffer = device.allocate(4096).unwrap();
+            op(a, &[], &[&buffer]).unwrap();
+            sender.send(buffer).unwrap();
+        }
+        drop(sender);
+    });
+    assert!(device.memory_stats().slab_allocations < 8, "{:?}", device.memory_stats());
+    oracle.check().unwrap();
+}
+
 #[test]
 fn fresh_streams_leave_no_memory_behind() {
     let _turn = turn();

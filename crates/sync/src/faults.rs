@@ -37,6 +37,8 @@ faults! {
     one_read_mark breaks "T2";
     /// A write waits for the last write only.
     no_wait_after_read breaks "T2";
+    /// A read doesn't wait for the last write.
+    no_wait_after_write breaks "T2";
     /// A wait brings what the producer knows now, not what it knew at the awaited tick.
     current_clock breaks "T2";
     /// An operand's memory goes back to the device although a launch that names it is in flight.

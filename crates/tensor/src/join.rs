@@ -41,19 +41,30 @@ impl Tensor {
 
     /// The tensors, which have one shape, along a new axis.
     pub fn stack(tensors: &[&Tensor], axis: isize) -> Result<Tensor> {
-        let op = "stack";
-        if let Some((first, rest)) = tensors.split_first() {
-            check_rank(op, first, 1)?;
-            if let Some(other) = rest.iter().find(|other| other.shape() != first.shape()) {
-                return Err(shape_error(op, "a tensor", first.shape(), other.shape()));
-            }
-        }
-        let parts: Vec<Tensor> =
-            tensors.iter().map(|tensor| tensor.unsqueeze(axis)).collect::<Result<_>>()?;
-        let axis =
-            if axis < 0 { axis + tensors.first().map_or(0, |first| first.rank() as isize + 1) } else { axis };
+        let (parts, axis) = stack_parts(tensors, axis)?;
         Tensor::cat(&parts.iter().collect::<Vec<_>>(), axis)
     }
+
+    /// [`stack`](Tensor::stack) into `out`.
+    pub fn stack_out(tensors: &[&Tensor], axis: isize, out: &Tensor) -> Result<()> {
+        let (parts, axis) = stack_parts(tensors, axis)?;
+        Tensor::cat_out(&parts.iter().collect::<Vec<_>>(), axis, out)
+    }
+}
+
+/// The tensors with the new axis, and which axis it is.
+fn stack_parts(tensors: &[&Tensor], axis: isize) -> Result<(Vec<Tensor>, isize)> {
+    let op = "stack";
+    if let Some((first, rest)) = tensors.split_first() {
+        check_rank(op, first, 1)?;
+        if let Some(other) = rest.iter().find(|other| other.shape() != first.shape()) {
+            return Err(shape_error(op, "a tensor", first.shape(), other.shape()));
+        }
+    }
+    let parts = tensors.iter().map(|tensor| tensor.unsqueeze(axis)).collect::<Result<_>>()?;
+    let axis =
+        if axis < 0 { axis + tensors.first().map_or(0, |first| first.rank() as isize + 1) } else { axis };
+    Ok((parts, axis))
 }
 
 /// PyTorch's old exception: an empty tensor of one axis goes with anything.

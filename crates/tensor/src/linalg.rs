@@ -34,9 +34,12 @@ impl Default for MatMulOptions<'_> {
     }
 }
 
+/// Integers and floats; what is wanted of the dtype of one is wanted of both.
 fn check_operands(op: &'static str, lhs: &Tensor, rhs: &Tensor) -> Result<()> {
     check_device(op, lhs, &[rhs])?;
-    check_float(op, "lhs", lhs)?;
+    if lhs.dtype() == DType::Bool {
+        return Err(Error::DType { op, what: "lhs", expected: "a number", found: DType::Bool });
+    }
     if lhs.dtype() != rhs.dtype() {
         return Err(Error::DTypesDiffer { op, lhs: lhs.dtype(), rhs: rhs.dtype() });
     }
@@ -74,6 +77,11 @@ fn launch(
     }
     // A factor of 0 means that the addend doesn't count, not even its NaN.
     let addend = options.addend.filter(|(beta, _)| *beta != 0.0);
+    if !out.dtype().is_float() {
+        let alias = |(tensor, layout): Seen<'_>| tensor.detach().alias(layout);
+        let operands = [(lhs, lhs_layout), (rhs, rhs_layout), (out, out_layout)].map(alias);
+        return launch_integers(op, &operands, options, addend);
+    }
     if lhs_layout.shape()[2] == 0 {
         return without_product(&out.detach().alias(out_layout), options, addend);
     }
@@ -94,6 +102,57 @@ fn launch(
     operands.push(rhs.read(&rhs_layout));
     operands.extend(bias.iter().chain(&addend).map(|(tensor, layout)| tensor.read(layout)));
     Ok(out.device().submit_named(op, &kernel, &operands)?)
+}
+
+/// Integers have no kernel of their own: products, summed, a few rows at a time. All wraps around.
+fn launch_integers(
+    op: &'static str,
+    [lhs, rhs, out]: &[Tensor; 3],
+    options: &MatMulOptions<'_>,
+    addend: Option<(f64, &Tensor)>,
+) -> Result<()> {
+    const PRODUCT_COUNT_MAX: usize = 1 << 22; // guess: some tens of MiB of products
+    let integer = |what: &'static str, factor: f64| match factor.fract() {
+        0.0 => Ok(factor as i64),
+        _ => Err(Error::Argument {
+            op,
+            what,
+            expected: "an integer, as the tensors are",
+            found: Scalar::Float(factor),
+        }),
+    };
+    let (alpha, beta) =
+        (integer("alpha", options.alpha)?, integer("beta", addend.map_or(0.0, |(beta, _)| beta))?);
+    if options.activation == Activation::Gelu {
+        return Err(Error::DType { op, what: "the input of gelu", expected: "a float", found: out.dtype() });
+    }
+    let _silence = Silence::new();
+    let addend = addend.map(|(_, addend)| addend.detach().expand(out.shape())).transpose()?;
+    let [batch, m, n] = [0, 1, 2].map(|axis| out.shape()[axis]);
+    let rows = (PRODUCT_COUNT_MAX / (lhs.shape()[2] * n).max(1)).clamp(1, m);
+    for index in 0..batch as isize {
+        let right = rhs.select(0, index)?.unsqueeze(0)?;
+        for first in (0..m).step_by(rows) {
+            let part = |tensor: &Tensor| tensor.select(0, index)?.narrow(0, first, rows.min(m - first));
+            let out = part(out)?;
+            let products = part(lhs)?.unsqueeze(2)?.mul(&right)?;
+            let mut sums = products.sum(1, false)?.to_dtype(out.dtype())?;
+            if alpha != 1 {
+                sums.mul_(alpha)?;
+            }
+            if let Some(bias) = options.bias {
+                sums.add_(&bias.detach())?;
+            }
+            if options.activation == Activation::Relu {
+                sums.relu_()?;
+            }
+            if let Some(addend) = &addend {
+                sums = sums.add(&part(addend)?.mul(beta)?)?;
+            }
+            out.copy_(&sums)?;
+        }
+    }
+    Ok(())
 }
 
 /// What is left where the inner axis is empty: `act(bias) + beta · c`.
@@ -196,7 +255,8 @@ impl Folded {
 impl Tensor {
     /// The product of matrices, `[.., m, k] × [.., k, n] → [.., m, n]`; the axes in front are broadcast. A vector on the left
     /// is a row, one on the right a column, and the axis of size 1 isn't in the result (two vectors: their inner product).
-    /// Floats of one dtype; 16-bit floats are summed in `f32`.
+    /// Numbers of one dtype; 16-bit floats are summed in `f32`, integers wrap around (and are no faster than their products
+    /// and sums written out).
     ///
     /// Errors: `matmul: inner sizes differ, lhs [2, 3] axis 1 is 3, rhs [4, 5] axis 0 is 4`, among others.
     pub fn matmul(&self, rhs: &Tensor) -> Result<Tensor> {
@@ -231,6 +291,17 @@ impl Tensor {
 
     /// The product of stacks of matrices, `[b, m, k] × [b, k, n] → [b, m, n]`, without broadcasting.
     pub fn bmm(&self, rhs: &Tensor) -> Result<Tensor> {
+        self.check_bmm(rhs)?;
+        self.matmul(rhs)
+    }
+
+    /// [`bmm`](Tensor::bmm) into `out`.
+    pub fn bmm_out(&self, rhs: &Tensor, out: &Tensor) -> Result<()> {
+        self.check_bmm(rhs)?;
+        self.matmul_out(rhs, out)
+    }
+
+    fn check_bmm(&self, rhs: &Tensor) -> Result<()> {
         let op = "bmm";
         check_rank(op, "lhs", self, 3)?;
         check_rank(op, "rhs", rhs, 3)?;
@@ -240,7 +311,7 @@ impl Tensor {
             expected[0] = self.shape()[0];
             return Err(shape_error(op, "rhs", &expected, rhs.shape()));
         }
-        self.matmul(rhs)
+        Ok(())
     }
 
     /// The product of two matrices, `[m, k] × [k, n] → [m, n]`.
@@ -248,6 +319,13 @@ impl Tensor {
         check_rank("mm", "lhs", self, 2)?;
         check_rank("mm", "rhs", rhs, 2)?;
         self.matmul(rhs)
+    }
+
+    /// [`mm`](Tensor::mm) into `out`.
+    pub fn mm_out(&self, rhs: &Tensor, out: &Tensor) -> Result<()> {
+        check_rank("mm", "lhs", self, 2)?;
+        check_rank("mm", "rhs", rhs, 2)?;
+        self.matmul_out(rhs, out)
     }
 
     /// `beta · self + alpha · a b`, with `a` [m, k], `b` [k, n], and `self` broadcast to [m, n]. With `beta` 0 what `self`
@@ -323,6 +401,33 @@ impl Tensor {
         activation: Activation,
     ) -> Result<Tensor> {
         let op = "linear";
+        let shape = self.check_linear(weight, bias)?;
+        let out = Tensor::allocate(op, Layout::contiguous(shape), self.dtype(), &self.device())?;
+        self.linear_launch(weight, bias, activation, &out)?;
+        let mut inputs = TensorRefs::from_slice(&[self, weight]);
+        inputs.extend(bias);
+        record::fresh(&inputs, &[&out], || Call::Linear { bias: bias.is_some(), activation })?;
+        Ok(out)
+    }
+
+    /// [`linear`](Tensor::linear) into `out`, of any strides.
+    pub fn linear_out(&self, weight: &Tensor, bias: Option<&Tensor>, out: &Tensor) -> Result<()> {
+        let op = "linear";
+        let shape = self.check_linear(weight, bias)?;
+        check_dtype(op, "the output", self.dtype(), out)?;
+        check_out(op, out, &shape, &self.device())?;
+        let mut inputs = TensorRefs::from_slice(&[self, weight]);
+        inputs.extend(bias);
+        check_disjoint(op, out, &inputs)?;
+        let activation = Activation::None;
+        let call = || Call::Linear { bias: bias.is_some(), activation };
+        record::written(Mode::Out, &inputs, &[out], call, || {
+            self.linear_launch(weight, bias, activation, out)
+        })
+    }
+
+    fn check_linear(&self, weight: &Tensor, bias: Option<&Tensor>) -> Result<Dims> {
+        let op = "linear";
         check_operands(op, self, weight)?;
         check_rank(op, "weight", weight, 2)?;
         if self.rank() == 0 {
@@ -336,21 +441,30 @@ impl Tensor {
         check_bias(op, self, bias, n)?;
         let mut shape = *self.shape();
         shape[self.rank() - 1] = n;
-        let out = Tensor::allocate(op, Layout::contiguous(shape), self.dtype(), &self.device())?;
-        let rows = shape[..shape.len() - 1].iter().product();
+        Ok(shape)
+    }
+
+    fn linear_launch(
+        &self,
+        weight: &Tensor,
+        bias: Option<&Tensor>,
+        activation: Activation,
+        out: &Tensor,
+    ) -> Result<()> {
+        let op = "linear";
+        let (n, k) = (weight.shape()[0], weight.shape()[1]);
+        let rows = out.shape()[..out.rank() - 1].iter().product();
+        let Ok(layout) = out.layout().view(&Dims::from_iter([1, rows, n])) else {
+            // The axes of the output can't be merged: through a temporary, copied back whole.
+            let layout = Layout::contiguous(*out.shape());
+            let made = Tensor::allocate(op, layout, self.dtype(), &self.device())?;
+            self.linear_launch(weight, bias, activation, &made)?;
+            return made.copy_into_fresh(out);
+        };
         let (lhs, lhs_layout) = see(self, [1, rows, k])?;
         let options = MatMulOptions { bias, activation, ..MatMulOptions::default() };
-        launch(
-            op,
-            (&lhs, lhs_layout),
-            (weight, weight.layout().transpose(0, 1)?.unsqueeze(0)?),
-            (&out, Layout::contiguous(Dims::from_iter([1, rows, n]))),
-            &options,
-        )?;
-        let mut inputs = TensorRefs::from_slice(&[self, weight]);
-        inputs.extend(bias);
-        record::fresh(&inputs, &[&out], || Call::Linear { bias: bias.is_some(), activation })?;
-        Ok(out)
+        let weight = (weight, weight.layout().transpose(0, 1)?.unsqueeze(0)?);
+        launch(op, (&lhs, lhs_layout), weight, (out, layout), &options)
     }
 
     /// [`linear`](Tensor::linear) of rows that are mostly zero, given by their few entries: `self` [b, k] holds values and
@@ -360,6 +474,7 @@ impl Tensor {
     /// Errors at the result's first use: an index that isn't a column of `weight`.
     pub fn sparse_linear(&self, index: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
         let op = "sparse_linear";
+        check_float(op, "values", self)?;
         check_operands(op, self, weight)?;
         check_device(op, self, &[index])?;
         check_rank(op, "values", self, 2)?;
@@ -404,6 +519,7 @@ impl Tensor {
         weight: &Tensor,
     ) -> Result<(Tensor, Tensor)> {
         let op = "sparse_linear_backward";
+        check_float(op, "the gradient", self)?;
         check_operands(op, self, weight)?;
         check_device(op, self, &[values, index])?;
         check_dtype(op, "values", self.dtype(), values)?;

@@ -253,8 +253,10 @@ impl Tensor {
             &[self],
             || Call::Overwrite,
             || {
-                // Two elements a block, see `Kernel::Random`.
-                let blocks = self.element_count().div_ceil(2) as u64;
+                // See `Kernel::Random`.
+                let double =
+                    self.dtype() == DType::F64 || matches!(distribution, Distribution::Integer { .. });
+                let blocks = self.element_count().div_ceil(if double { 2 } else { 4 }) as u64;
                 if blocks == 0 {
                     return Ok(());
                 }

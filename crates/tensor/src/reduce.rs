@@ -188,6 +188,12 @@ impl Tensor {
         self.var(axes, correction, keepdim)?.sqrt()
     }
 
+    /// [`std`](Tensor::std) into `out`.
+    pub fn std_out(&self, axes: impl Axes, correction: f64, keepdim: bool, out: &Tensor) -> Result<()> {
+        self.var_out(axes, correction, keepdim, out)?;
+        out.sqrt_().map(|_| ())
+    }
+
     /// The p-norm (Σ |x|ᵖ)^(1/p), of floats, for a positive `p` (infinity: the largest |x|).
     pub fn norm_p(&self, p: f64, axes: impl Axes, keepdim: bool) -> Result<Tensor> {
         check_float("norm", "the tensor", self)?;
@@ -274,6 +280,30 @@ impl Tensor {
     /// Where the smallest element stands (i64) along an axis; with `..`, in the row-major order of all elements.
     pub fn argmin(&self, axes: impl Axes, keepdim: bool) -> Result<Tensor> {
         self.arg_reduce("argmin", false, axes, keepdim)
+    }
+
+    /// [`argmax`](Tensor::argmax) into `out`.
+    pub fn argmax_out(&self, axes: impl Axes, keepdim: bool, out: &Tensor) -> Result<()> {
+        self.arg_reduce_out("argmax", true, axes, keepdim, out)
+    }
+    /// [`argmin`](Tensor::argmin) into `out`.
+    pub fn argmin_out(&self, axes: impl Axes, keepdim: bool, out: &Tensor) -> Result<()> {
+        self.arg_reduce_out("argmin", false, axes, keepdim, out)
+    }
+
+    fn arg_reduce_out(
+        &self,
+        op: &'static str,
+        largest: bool,
+        axes: impl Axes,
+        keepdim: bool,
+        out: &Tensor,
+    ) -> Result<()> {
+        let made = self.arg_reduce(op, largest, axes, keepdim)?;
+        check_dtype(op, "the output", DType::I64, out)?;
+        check_out(op, out, made.shape(), &self.device())?;
+        check_disjoint(op, out, &[self])?;
+        out.copy_(&made).map(|_| ())
     }
 
     fn arg_reduce(&self, op: &'static str, largest: bool, axes: impl Axes, keepdim: bool) -> Result<Tensor> {

@@ -10,11 +10,11 @@ use raddle_hal::View;
 use raddle_op::Distribution;
 use std::{mem::MaybeUninit, ops::Range};
 
-/// A block makes the words of two elements.
-const BLOCK_COUNT: usize = CHUNK_COUNT / 2;
+/// The most blocks of a chunk: of two elements each.
+const BLOCK_COUNT_MAX: usize = CHUNK_COUNT / 2;
 
 /// The words of a chunk: word `w` of its block `b` is `words[w][b]`.
-type Words = [[u32; BLOCK_COUNT]; 4];
+type Words = [[MaybeUninit<u32>; BLOCK_COUNT_MAX]; 4];
 
 /// One block. The four words live in the lower halves of 64 bits, with leftovers above them: so a lane of a vector holds
 /// what the widening multiplication takes and gives, and nothing has to be shuffled.
@@ -32,41 +32,55 @@ fn philox(counter: u64, key: u64) -> [u32; 4] {
 }
 
 leveled! {
-    /// Writes the words of the blocks from `counter` on.
-    unsafe fn draw(words: &mut MaybeUninit<Words>, counter: u64, key: u64) = draw_body;
+    /// Writes the words of `count` blocks from `counter` on.
+    unsafe fn draw(words: &mut Words, count: usize, counter: u64, key: u64) = draw_body;
 }
 
 #[inline(always)]
-unsafe fn draw_body(words: &mut MaybeUninit<Words>, counter: u64, key: u64) {
-    let words = words.as_mut_ptr().cast::<u32>();
-    for index in 0..BLOCK_COUNT {
-        let block = philox(counter.wrapping_add(index as u64), key);
-        for (word, value) in block.into_iter().enumerate() {
-            // SAFETY: inside of the four lists of words.
-            unsafe { words.add(word * BLOCK_COUNT + index).write(value) };
-        }
+unsafe fn draw_body(words: &mut Words, count: usize, counter: u64, key: u64) {
+    let words = words.each_mut().map(|words| &mut words[..count]);
+    let [a, b, c, d] = words;
+    for index in 0..count {
+        [a[index], b[index], c[index], d[index]] =
+            philox(counter.wrapping_add(index as u64), key).map(MaybeUninit::new);
     }
 }
 
-/// How an element is made from its 64 bits, low and high word.
+/// How elements are made from words.
 trait Map: Copy + Sync {
     /// What is made.
     type Value: Element;
-    /// Makes it.
-    fn map(self, low: u32, high: u32) -> Self::Value;
+    /// Elements that a block makes: 2 of two words each, or 4 of one.
+    const IN_A_BLOCK: usize;
+    /// Makes an element from its low and its high word; where a block makes 2.
+    fn one(self, _low: u32, _high: u32) -> Self::Value {
+        unreachable!("a block makes 4")
+    }
+    /// Makes two elements from one word each; where a block makes 4.
+    fn two(self, _first: u32, _second: u32) -> [Self::Value; 2] {
+        unreachable!("a block makes 2")
+    }
 }
 
 leveled! {
-    /// Writes the elements of a chunk, two a block.
+    /// Writes the elements of a chunk. Its words have been drawn.
     unsafe fn map<M: Map>(map: M, words: &Words, to: &mut [MaybeUninit<M::Value>; CHUNK_COUNT]) = map_body;
 }
 
 #[inline(always)]
 unsafe fn map_body<M: Map>(map: M, words: &Words, to: &mut [MaybeUninit<M::Value>; CHUNK_COUNT]) {
-    let [a, b, c, d] = words;
-    for (index, pair) in to.as_chunks_mut::<2>().0.iter_mut().enumerate() {
-        pair[0].write(map.map(a[index], b[index]));
-        pair[1].write(map.map(c[index], d[index]));
+    // SAFETY: as of this function.
+    let [a, b, c, d] = words.each_ref().map(|words| |index: usize| unsafe { words[index].assume_init() });
+    if M::IN_A_BLOCK == 2 {
+        for (index, elements) in to.as_chunks_mut::<2>().0.iter_mut().enumerate() {
+            elements[0].write(map.one(a(index), b(index)));
+            elements[1].write(map.one(c(index), d(index)));
+        }
+    } else {
+        for (index, elements) in to.as_chunks_mut::<4>().0.iter_mut().enumerate() {
+            let ([x, y], [z, w]) = (map.two(a(index), b(index)), map.two(c(index), d(index)));
+            *elements = [x, y, z, w].map(MaybeUninit::new);
+        }
     }
 }
 
@@ -87,15 +101,16 @@ fn bits(low: u32, high: u32) -> u64 {
     u64::from(low) | u64::from(high) << 32
 }
 
-/// Defines a distribution's map: its parameters, and the element made from the low and the high word.
+/// Defines a distribution's map: its parameters, and what it makes from two words.
 macro_rules! maps {
-    ($($name:ident { $($field:ident),* } -> $t:ident, |$low:ident, $high:ident| $body:expr;)*) => { $(
+    ($($name:ident { $($field:ident),* } -> $t:ident, $count:literal a block, $method:ident -> $made:ty, |$a:ident, $b:ident| $body:expr;)*) => { $(
         #[derive(Clone, Copy)]
         struct $name { $($field: $t),* }
         impl Map for $name {
             type Value = $t;
+            const IN_A_BLOCK: usize = $count;
             #[inline(always)]
-            fn map(self, $low: u32, $high: u32) -> $t {
+            fn $method(self, $a: u32, $b: u32) -> $made {
                 let $name { $($field),* } = self;
                 $body
             }
@@ -103,20 +118,25 @@ macro_rules! maps {
     )* };
 }
 maps! {
-    UniformF32 { low, range, last } -> f32, |_low, high| (low + range * unit_f32(high)).min(last);
-    UniformF64 { low, range, last } -> f64, |lower, high| (low + range * unit_f64(lower, high)).min(last);
-    NormalF32 { mean, std } -> f32, |low, high| {
-        let radius = (-2.0 * math::f32::log_normal(1.0 - unit_f32(low))).sqrt();
-        mean + std * (radius * math::f32::cos_turns(unit_f32(high)))
+    UniformF32 { low, range, last } -> f32, 4 a block, two -> [f32; 2], |a, b| {
+        [a, b].map(|word| (low + range * unit_f32(word)).min(last))
     };
-    NormalF64 { mean, std } -> f64, |low, high| {
+    UniformF64 { low, range, last } -> f64, 2 a block, one -> f64, |lower, high| (low + range * unit_f64(lower, high)).min(last);
+    NormalF32 { mean, std } -> f32, 4 a block, two -> [f32; 2], |a, b| {
+        let radius = (-2.0 * math::f32::log_normal(1.0 - unit_f32(a))).sqrt();
+        let (cosine, sine) = math::f32::turns(unit_f32(b));
+        [mean + std * (radius * cosine), mean + std * (radius * sine)]
+    };
+    NormalF64 { mean, std } -> f64, 2 a block, one -> f64, |low, high| {
         let unit = |word| (f64::from(word) + 0.5) * (1.0 / 4_294_967_296.0);
         mean + std * ((-2.0 * (1.0 - unit(low)).ln()).sqrt() * (std::f64::consts::TAU * unit(high)).cos())
     };
-    ExponentialF32 { rate } -> f32, |_low, high| (0.0 - math::f32::log_normal(1.0 - unit_f32(high))) / rate;
-    ExponentialF64 { rate } -> f64, |low, high| (0.0 - (1.0 - unit_f64(low, high)).ln()) / rate;
-    UnitF32 {} -> f32, |_low, high| unit_f32(high);
-    UnitF64 {} -> f64, |low, high| unit_f64(low, high);
+    ExponentialF32 { rate } -> f32, 4 a block, two -> [f32; 2], |a, b| {
+        [a, b].map(|word| (0.0 - math::f32::log_normal(1.0 - unit_f32(word))) / rate)
+    };
+    ExponentialF64 { rate } -> f64, 2 a block, one -> f64, |low, high| (0.0 - (1.0 - unit_f64(low, high)).ln()) / rate;
+    UnitF32 {} -> f32, 4 a block, two -> [f32; 2], |a, b| [a, b].map(unit_f32);
+    UnitF64 {} -> f64, 2 a block, one -> f64, |low, high| unit_f64(low, high);
 }
 
 /// `low + (w · range) / 2^64`; a range of 0 stands for 2^64.
@@ -127,8 +147,9 @@ struct Integer {
 }
 impl Map for Integer {
     type Value = i64;
+    const IN_A_BLOCK: usize = 2;
     #[inline(always)]
-    fn map(self, low: u32, high: u32) -> i64 {
+    fn one(self, low: u32, high: u32) -> i64 {
         let bits = bits(low, high);
         let scaled = ((u128::from(bits) * u128::from(self.range)) >> 64) as u64;
         self.low.wrapping_add(if self.range == 0 { bits } else { scaled } as i64)
@@ -224,12 +245,12 @@ struct Stream {
 impl Stream {
     /// Writes the elements of a chunk whose first position is a multiple of its length.
     fn chunk<M: Map>(self, first: usize, of: M, to: &mut [MaybeUninit<M::Value>; CHUNK_COUNT]) {
-        let mut words = MaybeUninit::uninit();
-        let (level, counter) = (Level::best(), self.counter.wrapping_add(first as u64 / 2));
-        // SAFETY: the level is this machine's; `draw` writes all words.
+        let mut words = [[MaybeUninit::uninit(); BLOCK_COUNT_MAX]; 4];
+        let (level, counter) = (Level::best(), self.counter.wrapping_add((first / M::IN_A_BLOCK) as u64));
+        // SAFETY: the level is this machine's; the words of all blocks are drawn before they are mapped.
         unsafe {
-            draw(level, &mut words, counter, self.key);
-            map::<M>(level, of, words.assume_init_ref(), to);
+            draw(level, &mut words, CHUNK_COUNT / M::IN_A_BLOCK, counter, self.key);
+            map::<M>(level, of, &words, to);
         }
     }
 

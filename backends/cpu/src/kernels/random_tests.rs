@@ -27,24 +27,31 @@ fn philox_gives_the_known_answers_of_its_authors() {
 
 #[test]
 fn elements_follow_the_documented_formulas() {
-    let bits = |i: usize| {
-        let words = philox((u64::MAX - 3).wrapping_add(i as u64 / 2), 0x1234_5678_9abc_def0);
+    let block = |index: usize| philox((u64::MAX - 3).wrapping_add(index as u64), 0x1234_5678_9abc_def0);
+    let pair = |i: usize| {
+        let words = block(i / 2);
         u64::from(words[i % 2 * 2]) | u64::from(words[i % 2 * 2 + 1]) << 32
     };
+    let unit = |i: usize| (block(i / 4)[i % 4] >> 8) as f64 / 2f64.powi(24);
     let count = 1500;
     let out = |dtype| Tensor::packed(dtype, vector(count));
     let uniform = run(Distribution::Uniform { low: -1.0, high: 3.0 }, &mut out(DType::F64), None);
+    let narrow = run(Distribution::Uniform { low: -1.0, high: 3.0 }, &mut out(DType::F32), None);
     let normal = run(Distribution::Normal { mean: 1.0, std: 2.0 }, &mut out(DType::F32), None);
     let integer = run(Distribution::Integer { low: -3, high: 4 }, &mut out(DType::I64), None);
     let exponential = run(Distribution::Exponential { rate: 2.0 }, &mut out(DType::F32), None);
+    let coin = run(Distribution::Bernoulli { p: 0.25 }, &mut out(DType::U8), None);
     for i in 0..count {
-        let w = bits(i);
+        let w = pair(i);
         assert_eq!(uniform[i].to_f64(), -1.0 + 4.0 * ((w >> 11) as f64 / 2f64.powi(53)));
-        let (u1, u2) = ((w as u32 >> 8) as f64 / 2f64.powi(24), (w >> 40) as f64 / 2f64.powi(24));
-        let expected = 1.0 + 2.0 * (-2.0 * (1.0 - u1).ln()).sqrt() * (std::f64::consts::TAU * u2).cos();
-        assert!((normal[i].to_f64() - expected).abs() < 2e-6, "{i}: {:?} {expected}", normal[i]);
         assert_eq!(integer[i].to_i64(), -3 + ((u128::from(w) * 7) >> 64) as i64);
-        assert!((exponential[i].to_f64() + (1.0 - u2).ln() / 2.0).abs() < 1e-6);
+        assert!((narrow[i].to_f64() - (-1.0 + 4.0 * unit(i))).abs() < 3e-7);
+        let (radius, angle) =
+            ((-2.0 * (1.0 - unit(i / 2 * 2)).ln()).sqrt(), std::f64::consts::TAU * unit(i / 2 * 2 + 1));
+        let expected = 1.0 + 2.0 * radius * if i % 2 == 0 { angle.cos() } else { angle.sin() };
+        assert!((normal[i].to_f64() - expected).abs() < 2e-6, "{i}: {:?} {expected}", normal[i]);
+        assert!((exponential[i].to_f64() + (1.0 - unit(i)).ln() / 2.0).abs() < 1e-6);
+        assert_eq!(coin[i].to_i64(), i64::from(unit(i) < 0.25));
     }
 }
 

@@ -4,7 +4,7 @@
 // ELEMENT   of the output; PROBABILITY: of the operand with probabilities, if HAS_PROBABILITY
 // KIND      0 uniform, 1 normal, 2 exponential, 3 Bernoulli, 4 integer; DOUBLE: in f64
 // RANK      0: the output is contiguous, else of the grid
-// V         elements of a thread, side by side if contiguous; even
+// V         elements of a thread, side by side if contiguous; a multiple of 4
 
 struct Params {
     ELEMENT* out;
@@ -52,35 +52,49 @@ INLINE float log_normal(float x) {
     return s * (half_square + r) + k * 9.0580006e-6f - half_square + f + k * 0.69313812f;
 }
 
-// cos 2πu: the quarter, and a polynomial of what is left.
-INLINE float cos_turns(float u) {
+// cos 2πu and sin 2πu: the quarter, and polynomials of what is left.
+INLINE void turns(float u, float& cosine, float& sine) {
     float quarters = 4.0f * u;
     float rounded = quarters + 12582912.0f;
     unsigned n = __float_as_uint(rounded) & 3;
     float f = quarters - (rounded - 12582912.0f);
     float z = f * f, y = z * z;
-    float cosine = ((1.0f + z * -1.2337005f) + y * (0.2536692f + z * -0.02086007f)) + (y * y) * 0.0009036281f;
-    float sine = f * (((1.5707964f + z * -0.6459641f) + y * (0.07969259f + z * -0.0046812664f)) + (y * y) * 0.00015820631f);
-    float value = n & 1 ? sine : cosine;
-    return __uint_as_float(__float_as_uint(value) ^ ((n ^ (n << 1)) & 2) << 30);
+    float c = ((1.0f + z * -1.2337005f) + y * (0.2536692f + z * -0.02086007f)) + (y * y) * 0.0009036281f;
+    float s = f * (((1.5707964f + z * -0.6459641f) + y * (0.07969259f + z * -0.0046812664f)) + (y * y) * 0.00015820631f);
+    cosine = __uint_as_float(__float_as_uint(n & 1 ? s : c) ^ ((n ^ (n << 1)) & 2) << 30);
+    sine = __uint_as_float(__float_as_uint(n & 1 ? c : s) ^ (n & 2) << 30);
 }
 
-INLINE ELEMENT make(const Params& p, unsigned low, unsigned high, unsigned long long probability_at) {
+// Elements of a block: of two words each, or of one.
+constexpr int IN_A_BLOCK = DOUBLE || KIND == 4 ? 2 : 4;
+
+// What a block makes, and an element of it: of Bernoulli the probability at its position decides.
+#if KIND == 3
+typedef double Made;
+INLINE ELEMENT finish(const Params& p, double unit, unsigned long long probability_at) {
+#if HAS_PROBABILITY
+    double probability = convert<double>(p.probability[probability_at]);
+#else
+    double probability = p.a;
+#endif
+    return convert<ELEMENT>((int)(unit < probability));
+}
+#else
+typedef ELEMENT Made;
+INLINE ELEMENT finish(const Params&, ELEMENT made, unsigned long long) { return made; }
+#endif
+
+#if DOUBLE || KIND == 4
+// Of a low and a high word.
+INLINE Made make(const Params& p, unsigned low, unsigned high) {
     unsigned long long bits = low | (unsigned long long)high << 32;
 #if KIND == 4
     unsigned long long range = (unsigned long long)__double_as_longlong(p.b);
     unsigned long long scaled = range == 0 ? bits : __umul64hi(bits, range);
     return convert<ELEMENT>((long long)((unsigned long long)__double_as_longlong(p.a) + scaled));
 #elif KIND == 3
-#if HAS_PROBABILITY
-    double probability = convert<double>(p.probability[probability_at]);
-#else
-    double probability = p.a;
-#endif
-    double unit = DOUBLE ? unit_f64(bits) : (double)unit_f32(high);
-    return convert<ELEMENT>((int)(unit < probability));
-#elif DOUBLE
-#if KIND == 0
+    return unit_f64(bits);
+#elif KIND == 0
     double value = p.a + p.b * unit_f64(bits);
     return convert<ELEMENT>(value < p.c ? value : p.c);
 #elif KIND == 1
@@ -89,18 +103,39 @@ INLINE ELEMENT make(const Params& p, unsigned low, unsigned high, unsigned long 
 #else
     return convert<ELEMENT>((0.0 - log(1.0 - unit_f64(bits))) / p.a);
 #endif
-#else
-#if KIND == 0
-    float value = (float)p.a + (float)p.b * unit_f32(high), last = (float)p.c;
-    return convert<ELEMENT>(value < last ? value : last);
+}
+INLINE void make_block(const Params& p, const Words& words, Made* made) {
+    made[0] = make(p, words.at[0], words.at[1]);
+    made[1] = make(p, words.at[2], words.at[3]);
+}
 #elif KIND == 1
-    float radius = sqrtf(-2.0f * log_normal(1.0f - unit_f32(low)));
-    return convert<ELEMENT>((float)p.a + (float)p.b * (radius * cos_turns(unit_f32(high))));
+INLINE void make_block(const Params& p, const Words& words, Made* made) {
+#pragma unroll
+    for (int i = 0; i < 4; i += 2) {
+        float radius = sqrtf(-2.0f * log_normal(1.0f - unit_f32(words.at[i]))), cosine, sine;
+        turns(unit_f32(words.at[i + 1]), cosine, sine);
+        made[i] = convert<ELEMENT>((float)p.a + (float)p.b * (radius * cosine));
+        made[i + 1] = convert<ELEMENT>((float)p.a + (float)p.b * (radius * sine));
+    }
+}
 #else
-    return convert<ELEMENT>((0.0f - log_normal(1.0f - unit_f32(high))) / (float)p.a);
-#endif
+// Of one word.
+INLINE Made make(const Params& p, unsigned word) {
+    float unit = unit_f32(word);
+#if KIND == 3
+    return (double)unit;
+#elif KIND == 0
+    float value = (float)p.a + (float)p.b * unit, last = (float)p.c;
+    return convert<ELEMENT>(value < last ? value : last);
+#else
+    return convert<ELEMENT>((0.0f - log_normal(1.0f - unit)) / (float)p.a);
 #endif
 }
+INLINE void make_block(const Params& p, const Words& words, Made* made) {
+#pragma unroll
+    for (int i = 0; i < 4; i++) made[i] = make(p, words.at[i]);
+}
+#endif
 
 extern "C" __global__ void __launch_bounds__(256) random(const Params p) {
 #if RANK == 0
@@ -108,11 +143,12 @@ extern "C" __global__ void __launch_bounds__(256) random(const Params p) {
     if (first >= p.count) return;
     ELEMENT made[V];
 #pragma unroll
-    for (int i = 0; i < V; i += 2) {
-        Words words = philox(p.counter + (first + i) / 2, p.key_low, p.key_high);
+    for (int i = 0; i < V; i += IN_A_BLOCK) {
+        Made block[IN_A_BLOCK];
+        make_block(p, philox(p.counter + (first + i) / IN_A_BLOCK, p.key_low, p.key_high), block);
 #pragma unroll
-        for (int j = 0; j < 2; j++) {
-            if (first + i + j < p.count) made[i + j] = make(p, words.at[2 * j], words.at[2 * j + 1], first + i + j);
+        for (int j = 0; j < IN_A_BLOCK; j++) {
+            if (first + i + j < p.count) made[i + j] = finish(p, block[j], first + i + j);
         }
     }
     if (ALIGNED && first + V <= p.count) {
@@ -139,9 +175,15 @@ extern "C" __global__ void __launch_bounds__(256) random(const Params p) {
         index_t offsets[3];
         p.grid.at((index_t)at, offsets);
         const unsigned long long position = offsets[2];
-        Words words = philox(p.counter + position / 2, p.key_low, p.key_high);
-        const bool odd = position & 1;
-        p.out[offsets[0]] = make(p, odd ? words.at[2] : words.at[0], odd ? words.at[3] : words.at[1], offsets[1]);
+        Words words = philox(p.counter + position / IN_A_BLOCK, p.key_low, p.key_high);
+        Made made[IN_A_BLOCK];
+        make_block(p, words, made);
+        Made value = made[0];
+#pragma unroll
+        for (int j = 1; j < IN_A_BLOCK; j++) {
+            if (position % IN_A_BLOCK == j) value = made[j];
+        }
+        p.out[offsets[0]] = finish(p, value, offsets[1]);
     }
 #endif
 }

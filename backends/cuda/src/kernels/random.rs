@@ -48,7 +48,7 @@ pub fn plan(
     let grid = (!contiguous)
         .then(|| Grid::new(&out.shape, &[&out.strides, &other.strides, &position], Order::Memory));
     let wide = grid.as_ref().is_some_and(Grid::is_wide);
-    let vector = if contiguous { (16 / out.dtype.size_bytes()).clamp(2, 8) } else { 2 };
+    let vector = if contiguous { (16 / out.dtype.size_bytes()).clamp(4, 8) } else { 4 };
     let text = Text::new(Unit::Random, wide)
         .element(Name::ELEMENT, out.dtype)
         .element(Name::PROBABILITY, other.dtype)

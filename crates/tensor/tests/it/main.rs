@@ -1,6 +1,7 @@
 //! Rules of this crate, on the CPU: promotion, layouts, overlap, texts of errors, printing, publishing, generators. What
 //! each op computes is checked in `conformance`.
 
+mod catalogue;
 mod errors;
 mod overlap;
 mod print;

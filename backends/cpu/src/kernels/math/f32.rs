@@ -406,9 +406,10 @@ pub fn tan_loop(level: Level) -> LoopFn {
     at::<CircularLoop<Tangent>>(level)
 }
 
-/// `cos(2π u)` for `u` in [0, 1): the nearest quarter turn, then a fit to the sine and cosine of quarter turns.
+/// `cos(2π u)` and `sin(2π u)` for `u` in [0, 1): the nearest quarter turn, then a fit to the sine and cosine of quarter
+/// turns.
 #[inline(always)]
-pub fn cos_turns(u: f32) -> f32 {
+pub fn turns(u: f32) -> (f32, f32) {
     let quarters = 4.0 * u;
     let rounded = quarters + ROUND;
     let n = rounded.to_bits() & 3;
@@ -417,7 +418,8 @@ pub fn cos_turns(u: f32) -> f32 {
     let cosine = polynomial!(z, 1.0, -1.233_700_5, 0.253_669_2, -0.020_860_07, 0.000_903_628_1);
     let sine =
         f * polynomial!(z, 1.570_796_4, -0.645_964_1, 0.079_692_59, -0.004_681_266_4, 0.000_158_206_31);
-    let value = if n & 1 == 0 { cosine } else { sine };
-    // cos, −sin, −cos, sin
-    f32::from_bits(value.to_bits() ^ ((n ^ (n << 1)) & 2) << 30)
+    let (x, y) = if n & 1 == 0 { (cosine, sine) } else { (sine, cosine) };
+    let signed = |value: f32, negative: u32| f32::from_bits(value.to_bits() ^ (negative & 2) << 30);
+    // cos, −sin, −cos, sin; and sin, cos, −sin, −cos
+    (signed(x, n ^ (n << 1)), signed(y, n))
 }

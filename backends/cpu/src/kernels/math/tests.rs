@@ -144,10 +144,11 @@ fn powers_and_angles_of_special_values_are_those_of_c() {
 }
 
 #[test]
-fn cosine_of_turns() {
+fn cosine_and_sine_of_turns() {
     for i in 0..1 << 16 {
         let u = i as f32 / (1 << 16) as f32;
-        let exact = (std::f64::consts::TAU * f64::from(u)).cos();
-        assert!((f64::from(own::cos_turns(u)) - exact).abs() < 1.5e-7, "{u}");
+        let (sine, cosine) = (std::f64::consts::TAU * f64::from(u)).sin_cos();
+        let (x, y) = own::turns(u);
+        assert!((f64::from(x) - cosine).abs() < 1.5e-7 && (f64::from(y) - sine).abs() < 1.5e-7, "{u}");
     }
 }

@@ -1,0 +1,578 @@
+//! The scenes. Results are exact: whatever a race would spoil is compared to the bit.
+
+use super::Ground;
+use crate::programs;
+use raddle::{Arg, DType, Device, Event, Generator, Priority, Result, Stream, Tensor, runtime};
+use raddle_sync::faults::Fault;
+use std::sync::{
+    Barrier,
+    atomic::{AtomicUsize, Ordering::Relaxed},
+    mpsc,
+};
+
+/// A scene.
+pub struct Scene {
+    pub name: &'static str,
+    /// Panics if something is wrong.
+    pub body: fn(&Ground),
+    /// Where it is played.
+    pub places: &'static [&'static str],
+    /// Planted faults that must show in the simulator.
+    pub in_sim: &'static [Fault],
+    /// Planted faults that must show on a GPU.
+    pub on_cuda: &'static [Fault],
+}
+
+const ALL: &[&str] = &["cpu", "sim", "cuda"];
+/// Of faults that only show where work is late, and of limits that would be those of other scenes, too.
+const LATE: &[&str] = &["sim", "cuda"];
+
+macro_rules! scenes {
+    ($($name:ident on $places:ident, faults $sim:tt, on cuda $cuda:tt;)*) => {
+        &[$(Scene {
+            name: stringify!($name),
+            body: $name,
+            places: $places,
+            in_sim: scenes!(@faults $sim),
+            on_cuda: scenes!(@faults $cuda),
+        }),*]
+    };
+    (@faults [$($fault:ident),*]) => { &[$(Fault::$fault),*] };
+}
+
+/// All of them.
+pub const TABLE: &[Scene] = scenes! {
+    programs_in_turns on LATE, faults [], on cuda [free_without_fence, no_wait_after_read, no_wait_after_write];
+    programs_of_8_threads on ALL, faults [], on cuda [];
+    programs_of_64_threads on ALL, faults [], on cuda [];
+    forward_of_8_threads_50_times on ALL, faults [], on cuda [download_early];
+    forward_of_31_threads_100_times on ALL, faults [], on cuda [];
+    forward_of_64_threads_200_times on ALL, faults [], on cuda [];
+    record_basic on ALL, faults [free_without_fence], on cuda [free_without_fence];
+    record_on_several_streams on ALL, faults [free_without_fence], on cuda [free_without_fence];
+    record_passed_between_threads on ALL, faults [], on cuda [];
+    record_nothing on ALL, faults [], on cuda [];
+    record_freed on ALL, faults [], on cuda [];
+    record_of_8_threads_20_times on ALL, faults [free_without_fence], on cuda [free_without_fence];
+    record_covers_what_comes_later on ALL, faults [free_without_fence], on cuda [free_without_fence];
+    allocator_race on ALL, faults [free_without_fence], on cuda [free_without_fence];
+    allocator_race_without_room on LATE, faults [free_without_fence, forget_marks], on cuda [free_without_fence, forget_marks];
+    memory_is_not_reused_while_another_stream_reads on ALL, faults [free_without_fence], on cuda [free_without_fence];
+    fresh_memory_is_first_used_on_another_stream on ALL, faults [free_without_fence], on cuda [free_without_fence];
+    two_readers_then_a_writer on ALL, faults [one_read_mark, no_wait_after_read], on cuda [one_read_mark, no_wait_after_read];
+    an_owner_drops_while_another_thread_reads on ALL, faults [], on cuda [];
+    a_chain_is_handed_over on ALL, faults [no_wait_after_write], on cuda [no_wait_after_write, download_early];
+    weights_are_read_by_32_threads on ALL, faults [], on cuda [];
+    events_are_shared on ALL, faults [event_born_complete], on cuda [event_born_complete];
+    an_event_covers_all_before_it on ALL, faults [event_early], on cuda [event_early];
+    a_stream_of_another_device_is_refused on ALL, faults [], on cuda [];
+    errors_of_kernels_reach_who_depends_on_them on ALL, faults [], on cuda [];
+};
+
+fn filled(device: &Device, size: usize, value: f32) -> Tensor {
+    Tensor::full([size], value, DType::F32, device).unwrap()
+}
+
+fn is_all(tensor: &Tensor, value: f32) -> bool {
+    tensor.to_vec::<f32>().unwrap().iter().all(|&found| found == value)
+}
+
+fn pool(device: &Device, count: usize) -> Vec<Stream> {
+    (0..count).map(|_| Stream::from_pool(device, Priority::Normal).unwrap()).collect()
+}
+
+/// All trials are made, so that what is said tells how often a fault shows.
+fn trials(count: usize, mut is_right: impl FnMut(usize) -> bool) {
+    let wrong = (0..count).filter(|&trial| !is_right(trial)).count();
+    assert!(wrong == 0, "{wrong} of {count} trials are wrong");
+}
+
+/// Runs a body on so many threads to their ends. (A scope alone would not wait for thread-locals, in which free blocks are
+/// kept, and the device couldn't be closed.)
+fn on_threads(count: usize, body: impl Fn(usize) + Sync) {
+    let body = &body;
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..count).map(|thread| scope.spawn(move || body(thread))).collect();
+        threads.into_iter().for_each(|thread| thread.join().expect("a thread panicked, and said why"));
+    });
+}
+
+/// Runs a body beside another thread, which is waited for as in [`on_threads`]. What the body owns is dropped before that:
+/// channels to a thread that panicked are closed, and nobody waits for it.
+fn beside(other: impl FnOnce() + Send, body: impl FnOnce()) {
+    std::thread::scope(|scope| {
+        let other = scope.spawn(other);
+        body();
+        other.join().expect("the other thread panicked, and said why");
+    });
+}
+
+/// Ops that are in front of what the current stream is given next: a window for who overtakes.
+struct Backlog(Tensor);
+
+impl Backlog {
+    fn new(device: &Device) -> Backlog {
+        Backlog(filled(device, 64, 0.0))
+    }
+
+    fn put(&self) {
+        for _ in 0..16 {
+            self.0.add_(1.0).unwrap();
+        }
+    }
+}
+
+// ------------------------------------------------------------ programs
+
+/// Enough for each kind of op to meet each other in each order of streams (guess).
+fn random_programs(ground: &Ground, count: usize, thread_count_max: usize) {
+    let seeds = 0..count as u64;
+    let wrong: Vec<String> = seeds
+        .filter_map(|seed| programs::on_device(&ground.device, seed, thread_count_max).err())
+        .map(|wrong| wrong.to_string())
+        .collect();
+    assert!(wrong.is_empty(), "{} of {count} seeds fail\n{}", wrong.len(), wrong.join("\n"));
+}
+
+fn programs_in_turns(ground: &Ground) {
+    random_programs(ground, ground.count(200, 20), 1);
+}
+
+fn programs_of_8_threads(ground: &Ground) {
+    random_programs(ground, ground.count(50, 5), 8);
+}
+
+fn programs_of_64_threads(ground: &Ground) {
+    random_programs(ground, ground.count(20, 1), 64);
+}
+
+// ------------------------------------------------------------ threads
+
+/// A small model: two layers, a normalisation between them.
+pub struct Model {
+    first: Tensor,
+    scale: Tensor,
+    shift: Tensor,
+    second: Tensor,
+}
+
+const WIDTH: usize = 24;
+
+impl Model {
+    pub fn new(device: &Device) -> Result<Model> {
+        let generator = Generator::new(7);
+        let normal = |shape: &[usize]| Tensor::randn(shape, DType::F32, device, &generator);
+        Ok(Model {
+            first: normal(&[WIDTH, WIDTH])?,
+            scale: normal(&[WIDTH])?,
+            shift: normal(&[WIDTH])?,
+            second: normal(&[WIDTH, 8])?,
+        })
+    }
+
+    /// Of an input that depends on its number alone.
+    pub fn forward(&self, number: usize, device: &Device) -> Result<Vec<u32>> {
+        let value = |at: usize| ((at * 31 + number * 17) % 101) as f32 / 50.0 - 1.0;
+        let x = Tensor::from_vec((0..3 * WIDTH).map(value).collect(), [3, WIDTH], device)?;
+        let hidden = x.matmul(&self.first)?.layer_norm(1, Some(&self.scale), Some(&self.shift), 1e-5)?;
+        let found = hidden.gelu()?.matmul(&self.second)?.softmax(-1)?.to_vec::<f32>()?;
+        Ok(found.into_iter().map(f32::to_bits).collect())
+    }
+}
+
+/// Each thread runs the model on inputs of its own; all must be what one thread computes.
+fn forward(ground: &Ground, threads: usize, iterations: usize) {
+    /// Distinct inputs.
+    const INPUT_COUNT: usize = 16;
+    let device = &ground.device;
+    let model = &Model::new(device).unwrap();
+    let expected: Vec<_> = (0..INPUT_COUNT).map(|number| model.forward(number, device).unwrap()).collect();
+    let wrong = AtomicUsize::new(0);
+    on_threads(threads, |thread| {
+        for iteration in 0..iterations {
+            let number = (thread * 7 + iteration) % INPUT_COUNT;
+            let right = model.forward(number, device).unwrap() == expected[number];
+            wrong.fetch_add(usize::from(!right), Relaxed);
+        }
+    });
+    let (wrong, count) = (wrong.into_inner(), threads * iterations);
+    assert!(wrong == 0, "{wrong} of {count} trials are wrong");
+}
+
+fn forward_of_8_threads_50_times(ground: &Ground) {
+    forward(ground, 8, ground.count(50, 6));
+}
+
+fn forward_of_31_threads_100_times(ground: &Ground) {
+    forward(ground, 31, ground.count(100, 2));
+}
+
+fn forward_of_64_threads_200_times(ground: &Ground) {
+    forward(ground, 64, ground.count(200, 1));
+}
+
+fn weights_are_read_by_32_threads(ground: &Ground) {
+    let device = &ground.device;
+    let weight = &Tensor::arange(0, 1024, 1, DType::F32, device).unwrap();
+    on_threads(32, |thread| {
+        let own = filled(device, 1024, thread as f32);
+        for _ in 0..10 {
+            own.add_(weight).unwrap();
+        }
+        let found = own.to_vec::<f32>().unwrap();
+        assert!((0..1024).all(|at| found[at] == thread as f32 + 10.0 * at as f32), "thread {thread}");
+    });
+}
+
+// ------------------------------------------------------------ record_stream
+
+/// Reads a buffer on other streams while it was made here, marks it, drops it, and reuses its memory at once. In every
+/// second trial the mark comes before the work, which it must cover all the same. Is everything right?
+fn record_once(device: &Device, backlog: &Backlog, others: &[Stream], trial: usize) -> bool {
+    let value = trial as f32;
+    let a = filled(device, 4096, value);
+    let mut reads = Vec::new();
+    for stream in others {
+        if trial % 2 == 0 {
+            device.record_stream(a.buffer(), *stream).unwrap();
+        }
+        let _guard = stream.enter();
+        backlog.put();
+        reads.push(a.mul(2.0).unwrap().add(1.0).unwrap());
+        if trial % 2 == 1 {
+            device.record_stream(a.buffer(), *stream).unwrap();
+        }
+    }
+    drop(a);
+    let b = filled(device, 4096, -5.0);
+    reads.iter().all(|read| is_all(read, 2.0 * value + 1.0)) & is_all(&b, -5.0)
+}
+
+fn record_basic(ground: &Ground) {
+    let (streams, backlog) = (pool(&ground.device, 1), Backlog::new(&ground.device));
+    trials(ground.count(100, 20), |trial| record_once(&ground.device, &backlog, &streams, trial));
+}
+
+fn record_on_several_streams(ground: &Ground) {
+    let (streams, backlog) = (pool(&ground.device, 3), Backlog::new(&ground.device));
+    trials(ground.count(100, 20), |trial| record_once(&ground.device, &backlog, &streams, trial));
+}
+
+/// Made here; used, marked and dropped there.
+fn record_passed_between_threads(ground: &Ground) {
+    let (device, count) = (&ground.device, ground.count(200, 20));
+    let (sender, receiver) = mpsc::channel::<Tensor>();
+    let stream = pool(device, 1)[0];
+    let use_there = move || {
+        trials(count, |trial| {
+            let tensor = receiver.recv().unwrap();
+            let _guard = stream.enter();
+            let sum = tensor.add(1.0).unwrap();
+            device.record_stream(tensor.buffer(), stream).unwrap();
+            drop(tensor);
+            is_all(&sum, trial as f32 + 1.0)
+        });
+    };
+    beside(use_there, move || {
+        for trial in 0..count {
+            sender.send(filled(device, 1000, trial as f32)).unwrap();
+        }
+    });
+}
+
+/// A buffer with nothing in it: a safe no-op.
+fn record_nothing(ground: &Ground) {
+    let stream = pool(&ground.device, 1)[0];
+    let empty = Tensor::zeros([0], DType::F32, &ground.device).unwrap();
+    ground.device.record_stream(empty.buffer(), stream).unwrap();
+    assert!(empty.to_vec::<f32>().unwrap().is_empty());
+}
+
+/// A tensor that is gone, of which only the handle of the memory is left.
+fn record_freed(ground: &Ground) {
+    let stream = pool(&ground.device, 1)[0];
+    let buffer = filled(&ground.device, 10, 1.0).buffer().clone();
+    ground.device.record_stream(&buffer, stream).unwrap();
+    drop(buffer);
+    assert!(is_all(&filled(&ground.device, 10, 2.0), 2.0));
+}
+
+fn record_of_8_threads_20_times(ground: &Ground) {
+    let device = &ground.device;
+    let streams = &pool(device, 3);
+    on_threads(8, |thread| {
+        let (backlog, count) = (Backlog::new(device), ground.count(20, 4));
+        trials(count, |trial| record_once(device, &backlog, streams, thread * count + trial));
+    });
+}
+
+fn a_stream_of_another_device_is_refused(ground: &Ground) {
+    let (device, other) = (&ground.device, Device::new("sim:1001").unwrap());
+    let tensor = filled(device, 4, 1.0);
+    let error = device.record_stream(tensor.buffer(), Stream::default(&other).unwrap()).unwrap_err();
+    assert!(matches!(error, runtime::Error::StreamDevice { .. }), "{error}");
+    let expected = format!("record_stream: expected a stream of {}, found one of sim:1001", device.name());
+    assert_eq!(error.to_string(), expected);
+    assert!(other.close().unwrap());
+}
+
+/// The mark comes first, then work that doesn't name the memory, as a foreign library's wouldn't. Who gets the memory next
+/// is behind all of it.
+fn record_covers_what_comes_later(ground: &Ground) {
+    let device = &ground.device;
+    let (stream, backlog) = (pool(device, 1)[0], Backlog::new(device));
+    let mut reused = 0;
+    let count = ground.count(200, 20);
+    trials(count, |_| {
+        let a = filled(device, 4096, 1.0);
+        let memory = a.buffer().id();
+        device.record_stream(a.buffer(), stream).unwrap();
+        let guard = stream.enter();
+        backlog.put();
+        let last = stream.record();
+        drop((guard, a));
+        // As many as it takes to get the memory again, if it is given out at all before its uses are over.
+        let fresh: Vec<Tensor> = (0..4).map(|_| filled(device, 4096, 2.0)).collect();
+        let Some(again) = fresh.iter().find(|tensor| tensor.buffer().id() == memory) else { return true };
+        reused += 1;
+        again.to_vec::<f32>().unwrap();
+        last.query()
+    });
+    println!("the memory was used again at once in {reused} of {count} trials");
+}
+
+// ------------------------------------------------------------ memory
+
+/// Elements of a batch: its memory comes from where all threads' comes, not from a thread's own store.
+const BATCH: usize = 80 << 10;
+const BATCH_BYTES: usize = BATCH * 4;
+
+/// A thread in the background copies batches to the device on a stream of its own; the foreground, with work in front of
+/// it, drops its last handle to a batch while the kernel that reads it is only enqueued. The next batch must not land in
+/// that memory before the kernel has run. In every second trial the background has the last handle. (The simulator poisons
+/// memory on the stream on which it is freed: behind the reader, if that one frees it. Without marks, too.)
+fn transfer_and_train(ground: &Ground, count: usize) {
+    let device = &ground.device;
+    let (batches, receiver) = mpsc::sync_channel::<Tensor>(0);
+    let (go_on, gone_on) = mpsc::sync_channel::<()>(0);
+    let stream = pool(device, 1)[0];
+    let backlog = Backlog::new(device);
+    let background = move || {
+        let _guard = stream.enter();
+        for trial in 0..=count {
+            let batch = Tensor::from_vec(vec![trial as f32; BATCH], [BATCH], device).unwrap();
+            stream.synchronize().unwrap();
+            let kept = (trial % 2 == 1).then(|| batch.clone());
+            // The next one is made as soon as the last handle of this one is gone.
+            if batches.send(batch).is_err() || gone_on.recv().is_err() {
+                break;
+            }
+            drop(kept);
+        }
+    };
+    beside(background, move || {
+        let mut next = Some(receiver.recv().unwrap());
+        trials(count, |trial| {
+            let batch = next.take().expect("there is one for each trial");
+            backlog.put();
+            let scaled = batch.mul(0.5).unwrap();
+            drop(batch);
+            go_on.send(()).unwrap();
+            // It is on the device before anything is asked of the one before.
+            next = Some(receiver.recv().unwrap());
+            is_all(&scaled, trial as f32 * 0.5)
+        });
+    });
+}
+
+fn allocator_race(ground: &Ground) {
+    transfer_and_train(ground, ground.count(200, 50));
+}
+
+/// The same with room for one batch and its result, so that memory must be given out again while it is in use.
+fn allocator_race_without_room(ground: &Ground) {
+    let device = &ground.device;
+    // Whatever is small gets its memory before the limit.
+    let warm = (filled(device, 64, 0.0), filled(device, BATCH, 0.0));
+    warm.1.to_vec::<f32>().unwrap();
+    drop(warm);
+    device.synchronize().unwrap();
+    let reserved_bytes = device.memory_stats().reserved_bytes;
+    // All of the first slab but two batches.
+    let ballast: Vec<_> = {
+        device.set_memory_limit(reserved_bytes);
+        let blocks = std::iter::from_fn(|| device.allocate(BATCH_BYTES).ok()).collect::<Vec<_>>();
+        let kept = blocks.len().saturating_sub(2);
+        blocks.into_iter().take(kept).collect()
+    };
+    assert!(!ballast.is_empty());
+    transfer_and_train(ground, ground.count(200, 50));
+    device.set_memory_limit(usize::MAX);
+}
+
+fn memory_is_not_reused_while_another_stream_reads(ground: &Ground) {
+    let device = &ground.device;
+    let (streams, backlog) = (pool(device, 3), Backlog::new(device));
+    trials(ground.count(200, 30), |trial| {
+        let value = trial as f32;
+        let shared = filled(device, 4096, value);
+        let read = |stream: &Stream| {
+            let _guard = stream.enter();
+            backlog.put();
+            shared.mul(2.0).unwrap()
+        };
+        let reads: Vec<Tensor> = streams.iter().map(read).collect();
+        drop(shared);
+        let reused = filled(device, 4096, -5.0);
+        is_all(&reused, -5.0) & reads.iter().all(|read| is_all(read, 2.0 * value))
+    });
+}
+
+/// Allocated on the stream that is still reading the memory's former life, which needs no wait there; first used on another,
+/// which does. In every second trial it is that other one that frees it.
+fn fresh_memory_is_first_used_on_another_stream(ground: &Ground) {
+    let device = &ground.device;
+    let (streams, backlog) = (pool(device, 2), Backlog::new(device));
+    trials(ground.count(200, 100), |trial| {
+        let value = trial as f32;
+        let guard = streams[0].enter();
+        let old = filled(device, 4096, value);
+        backlog.put();
+        let read = old.mul(2.0).unwrap();
+        {
+            let _guard = streams[trial % 2].enter();
+            drop(old);
+        }
+        let fresh = Tensor::empty([4096], DType::F32, device).unwrap();
+        drop(guard);
+        let guard = streams[1].enter();
+        fresh.fill_(-5.0).unwrap();
+        drop(guard);
+        // The one that may be too early first.
+        is_all(&fresh, -5.0) & is_all(&read, 2.0 * value)
+    });
+}
+
+fn two_readers_then_a_writer(ground: &Ground) {
+    let device = &ground.device;
+    let (streams, backlog) = (pool(device, 3), Backlog::new(device));
+    trials(ground.count(200, 30), |trial| {
+        let value = trial as f32;
+        // New each time: what a buffer has been through decides how its marks are kept.
+        let shared = filled(device, 777, value);
+        shared.to_vec::<f32>().unwrap();
+        let read = |stream: Stream, late: bool| {
+            let _guard = stream.enter();
+            if late {
+                backlog.put();
+            }
+            shared.mul(3.0).unwrap()
+        };
+        // The first one is late: one mark for all readers would be the second one's.
+        let reads = [read(streams[trial % 3], true), read(streams[(trial + 1) % 3], false)];
+        {
+            let _guard = streams[(trial + 2) % 3].enter();
+            shared.fill_(-1.0).unwrap();
+        }
+        reads.iter().all(|read| is_all(read, 3.0 * value)) & is_all(&shared, -1.0)
+    });
+}
+
+fn an_owner_drops_while_another_thread_reads(ground: &Ground) {
+    let (device, barrier, count) = (&ground.device, &Barrier::new(2), ground.count(200, 20));
+    let (sender, receiver) = mpsc::channel::<Tensor>();
+    let owner = move || {
+        for trial in 0..count {
+            let shared = filled(device, 2048, trial as f32);
+            sender.send(shared.clone()).unwrap();
+            drop(shared);
+            // Memory that would be the shared one's, if it were free already.
+            let noise = filled(device, 2048, -1.0);
+            barrier.wait();
+            drop(noise);
+        }
+    };
+    beside(owner, move || {
+        let backlog = Backlog::new(device);
+        trials(count, |trial| {
+            let shared = receiver.recv().unwrap();
+            backlog.put();
+            let read = shared.add(0.5).unwrap();
+            drop(shared);
+            barrier.wait();
+            is_all(&read, trial as f32 + 0.5)
+        });
+    });
+}
+
+fn a_chain_is_handed_over(ground: &Ground) {
+    let (device, count) = (&ground.device, ground.count(200, 50));
+    let (sender, receiver) = mpsc::sync_channel::<Tensor>(4);
+    let make = move || {
+        for trial in 0..count {
+            let mut chain = filled(device, 512, trial as f32);
+            for _ in 0..40 {
+                chain = chain.add(1.0).unwrap();
+            }
+            if sender.send(chain).is_err() {
+                break;
+            }
+        }
+    };
+    beside(make, move || trials(count, |trial| is_all(&receiver.recv().unwrap(), trial as f32 + 40.0)));
+}
+
+// ------------------------------------------------------------ events and errors
+
+fn events_are_shared(ground: &Ground) {
+    let (device, event) = (&ground.device, &Event::new());
+    assert!(!event.query(), "an event that has recorded nothing isn't complete");
+    on_threads(8, |_| {
+        let (x, count) = (filled(device, 64, 1.0), ground.count(100, 10));
+        for _ in 0..count {
+            x.add_(Arg::from(1.0)).unwrap();
+            event.record(Stream::current(device).unwrap());
+            Stream::current(device).unwrap().wait_event(event).unwrap();
+            event.synchronize().unwrap();
+        }
+        assert!(is_all(&x, 1.0 + count as f32));
+    });
+    assert!(event.query());
+}
+
+fn an_event_covers_all_before_it(ground: &Ground) {
+    let device = &ground.device;
+    let (streams, backlog) = (pool(device, 2), Backlog::new(device));
+    trials(ground.count(200, 30), |_| {
+        let guard = streams[0].enter();
+        backlog.put();
+        let event = streams[0].record();
+        drop(guard);
+        event.synchronize().unwrap();
+        // Nothing was put on the stream since.
+        streams[0].query()
+    });
+}
+
+/// An index out of range is told to who reads what depends on it, and to nobody else, whatever else is in flight.
+fn errors_of_kernels_reach_who_depends_on_them(ground: &Ground) {
+    let device = &ground.device;
+    on_threads(8, |thread| {
+        let source = filled(device, 10, 1.0);
+        for round in 0..ground.count(100, 10) {
+            let bad = (thread + round) % 3 == 0;
+            let index = vec![0, 9, if bad { 10 + round as i64 } else { 3 }];
+            let index = Tensor::from_vec(index, [3], device).unwrap();
+            let dependent = source.gather(0, &index).and_then(|gathered| gathered.add(1.0));
+            let other = source.add(1.0).unwrap();
+            assert!(is_all(&other, 2.0));
+            match dependent.and_then(|dependent| dependent.to_vec::<f32>()) {
+                Ok(found) => assert!(!bad && found == [2.0; 3]),
+                Err(error) => {
+                    let text = format!("index {} (element 2 of the indices) is out of bounds", 10 + round);
+                    assert!(bad && error.to_string().contains(&text), "{error}");
+                }
+            }
+        }
+    });
+}
