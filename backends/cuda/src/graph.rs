@@ -109,8 +109,12 @@ impl Shared {
             }?;
         }
         let Some(records) = &executable.records else { return Ok(None) };
+        self.stage_records(driver, records).map(Some)
+    }
+
+    fn stage_records(&self, driver: Driver<'_>, records: &Records) -> Result<Block, DeviceError> {
         let out_of_memory = DeviceError::Driver { call: "cuMemHostAlloc", code: 2 };
-        self.stage(driver, records.size_bytes())?.ok_or(out_of_memory).map(Some)
+        self.stage(driver, records.size_bytes())?.ok_or(out_of_memory)
     }
 
     /// Puts a graph that was prepared on a queue.
@@ -126,12 +130,15 @@ impl Shared {
         prepared: Option<Prepared>,
     ) -> Result<(), DeviceError> {
         let executable = executable(graph).expect("a graph is prepared before it is submitted");
+        let block = match (&executable.records, prepared) {
+            (None, _) => None,
+            (Some(_), Some(Prepared::Copy(Some(block)))) => Some(block),
+            // The thread-locals are gone.
+            (Some(records), _) => Some(self.stage_records(driver, records)?),
+        };
         // SAFETY: it is destroyed only when no launch of it is in flight; what its nodes touch is as the contract says.
         unsafe { driver.graph_launch(executable.raw, queue.stream) }?;
-        let Some(records) = &executable.records else { return Ok(()) };
-        let Some(Prepared::Copy(Some(block))) = prepared else {
-            unreachable!("a graph is prepared before it is submitted");
-        };
+        let Some((records, block)) = executable.records.as_ref().zip(block) else { return Ok(()) };
         // SAFETY: the block is so large and stays until the copy is complete; the records live as long as the executable.
         unsafe { driver.memcpy_dtoh(block.address, records.address, records.size_bytes(), queue.stream) }?;
         let copies = Copies { block, axis_sizes: records.axis_sizes.clone() };

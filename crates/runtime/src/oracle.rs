@@ -193,7 +193,8 @@ impl raddle_hal::Device for Hal {
         waits: &[Wait],
         launch: &Launch<'_>,
     ) -> std::result::Result<Submitted, DeviceError> {
-        let touch = |operand: &Operand| (range(operand.view().address, operand.view()), operand.is_out());
+        let touch =
+            |operand: &raddle_hal::Operand| (range(operand.view().address, operand.view()), operand.is_out());
         let touches = match launch {
             Launch::Kernel { operands, .. } => operands.iter().map(touch).collect(),
             Launch::Graph { graph, .. } => {

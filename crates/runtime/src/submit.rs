@@ -127,11 +127,17 @@ impl Drop for Enqueued<'_> {
     }
 }
 
+/// So many touches are sorted by insertion (guess).
+const FEW_TOUCHES: usize = 16;
+
 /// In the order of ids, in which they are claimed, and each block once: one that is read and written is written.
-/// Insertion, since there are few.
+/// By insertion if there are few, as there nearly always are.
 #[inline]
 fn sorted<'a, 'b>(touches: &'b mut [Touch<'a>]) -> &'b mut [Touch<'a>] {
     let key = |touch: &Touch<'_>| (touch.block.id, touch.access == Access::Read);
+    if touches.len() > FEW_TOUCHES {
+        touches.sort_unstable_by_key(key);
+    }
     for end in 1..touches.len() {
         let mut place = end;
         while place > 0 && key(&touches[place]) < key(&touches[place - 1]) {
