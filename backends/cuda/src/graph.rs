@@ -170,10 +170,11 @@ impl Shared {
             }),
         };
         let made = self.capture(driver, graph, &mut planned, records.as_ref()).and_then(|(graph, draws)| {
-            // SAFETY: nobody launches it any more if it can't be instantiated.
-            let raw =
-                driver.graph_instantiate(graph).inspect_err(|_| _ = unsafe { driver.graph_destroy(graph) });
-            Ok((raw?, graph, draws))
+            let raw = driver.graph_instantiate(graph).inspect_err(|_| {
+                // SAFETY: nothing was made of it.
+                _ = unsafe { driver.graph_destroy(graph) };
+            })?;
+            Ok((raw, graph, draws))
         });
         match made {
             Ok((raw, graph, draws)) => {
