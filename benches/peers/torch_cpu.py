@@ -2,14 +2,16 @@
 """The list of `raddle bench`, on PyTorch's CPU device.
 
 Same names, units and JSON as `raddle bench --json`; what each row does and how many bytes or operations it counts is in
-benches/README.md. Ops of a few microseconds run in TorchScript loops: those pay neither Python's dispatch nor its lock,
-so they are PyTorch at its best (add_out_256 takes less than half of what the Python loop takes).
+benches/README.md. add_out_256 and add_256 are what a user of PyTorch pays, in a bare Python loop; their twins with
+`_script` run in TorchScript, which pays neither Python's dispatch nor its lock (about a third of the time), and so do all
+rows with threads, which in Python would only measure its lock.
 Large ops write into outputs made before, where PyTorch has such a variant: what is compared is the kernel.
 
 Example: python torch_cpu.py --only gemm_1024 --json -
 """
 
 import argparse
+import itertools
 import json
 import os
 import platform
@@ -228,11 +230,31 @@ def bench_adam():
 
 
 def small_add_out():
+    a, b, out, add = torch.randn(256), torch.randn(256), torch.empty(256), torch.add
+
+    def loop(count):
+        for _ in itertools.repeat(None, count):
+            add(a, b, out=out)
+
+    return loop
+
+
+def small_add():
+    a, b, add = torch.randn(256), torch.randn(256), torch.add
+
+    def loop(count):
+        for _ in itertools.repeat(None, count):
+            add(a, b)
+
+    return loop
+
+
+def small_add_out_script():
     a, b, out = torch.randn(256), torch.randn(256), torch.empty(256)
     return lambda count: add_out_loop(a, b, out, count)
 
 
-def small_add():
+def small_add_script():
     a, b = torch.randn(256), torch.randn(256)
     return lambda count: add_loop(a, b, count)
 
@@ -262,6 +284,8 @@ def table():
 
     yield ("add_out_256", 1, "ns", 1e9, small_add_out)
     yield ("add_256", 1, "ns", 1e9, small_add)
+    yield ("add_out_256_script", 1, "ns", 1e9, small_add_out_script)
+    yield ("add_256_script", 1, "ns", 1e9, small_add_script)
     for threads in THREADS:
         yield ("alloc_free_4k", threads, "ns", 1e9, lambda: lambda: alloc_free_loop)
     for threads in THREADS:

@@ -28,14 +28,14 @@ Example: cargo xtask gpu && target/gpu/run.sh --help
 /// Test targets of conformance that are carried.
 const TESTS: [&str; 3] = ["cuda", "failures", "race_suite"];
 /// Programs of conformance that are carried.
-const PROGRAMS: [&str; 2] = ["programs", "soak"];
+const PROGRAMS: [&str; 1] = ["soak"];
 /// Lists of the bench on other libraries.
-const PEERS: [&str; 1] = ["benches/peers/torch_cpu.py"];
+const PEERS: [&str; 2] = ["benches/peers/torch_cpu.py", "benches/peers/torch_cuda.py"];
 const SCRIPT: &str = include_str!("../gpu/run.sh");
 
 /// Builds and gathers.
 pub fn run(mut options: Options) -> Outcome {
-    let out = options.text("--out")?.map_or_else(|| root().join("target/gpu"), PathBuf::from);
+    let named = options.text("--out")?.map(PathBuf::from);
     let only = options.text("--only")?;
     options.finish()?;
     if let Some(only) = &only
@@ -43,6 +43,12 @@ pub fn run(mut options: Options) -> Outcome {
     {
         return Err(Failure::Usage(format!("--only: expected raddle or tests, found {only:?}")));
     }
+    let own = root().join("target/gpu");
+    if named.is_none() && only.is_none() && own.exists() {
+        // What an earlier build has left isn't carried. A folder that was named isn't ours to empty.
+        fs::remove_dir_all(&own).map_err(|error| io(&own, &error))?;
+    }
+    let out = named.unwrap_or(own);
     let wanted = |part: &str| only.as_deref().is_none_or(|only| only == part);
     fs::create_dir_all(&out).map_err(|error| io(&out, &error))?;
     if wanted("raddle") {

@@ -114,6 +114,22 @@ impl Control {
         }
     }
 
+    /// Puts so many kernels that do nothing on an open queue, by the driver alone, and waits for them: what a launch costs
+    /// without us.
+    pub fn launch_empty(&self, queue: QueueId, count: usize) -> Result<(), DeviceError> {
+        let function = self.0.load_spin()?;
+        let driver = self.0.context.enter()?;
+        let stream = self.0.queue(queue).stream;
+        let nothing = 0_u64.to_ne_bytes();
+        for _ in 0..count {
+            // SAFETY: the parameter is one number, and the kernel touches no memory.
+            unsafe { driver.launch_kernel(function, [[1; 3]; 2], 0, stream, &nothing) }?;
+        }
+        let event = driver.event_create(false)?;
+        driver.event_record(event, stream)?;
+        driver.event_synchronize(event)
+    }
+
     /// Keeps an open queue busy.
     pub fn spin(&self, queue: QueueId, ns: u64) -> Result<(), DeviceError> {
         self.0.spin(queue, ns)

@@ -10,11 +10,12 @@ use std::{
 };
 
 const HELP: &str = "\
-Runs `raddle bench` and benches/peers/torch_cpu.py in turn and prints both side by side. A ratio above 1 means that
-Raddle is better.
+Runs `raddle bench` and benches/peers/torch_cpu.py, or for a GPU torch_cuda.py, in turn and prints both side by side. A
+ratio above 1 means that Raddle is better.
 
 Usage: compare [OPTIONS]
 
+  --device NAME    where both run (default cpu); for the peer, any cuda:N is its current GPU
   --only NAME      only the rows of this name
   --json FILE      also write both reports there, as {raddle, peer}; - is standard output
   --raddle FILE    take Raddle's report from there instead of running it
@@ -32,6 +33,7 @@ enum Failure {
 
 #[derive(Default)]
 struct Options {
+    device: Option<String>,
     only: Option<String>,
     json: Option<PathBuf>,
     raddle: Option<PathBuf>,
@@ -50,6 +52,7 @@ fn options(mut words: impl Iterator<Item = String>) -> Result<Option<Options>, F
         };
         match word.as_str() {
             "--help" | "-h" => return Ok(None),
+            "--device" => options.device = Some(value()?),
             "--only" => options.only = Some(value()?),
             "--json" => options.json = Some(value()?.into()),
             "--raddle" => options.raddle = Some(value()?.into()),
@@ -83,7 +86,7 @@ fn measured(what: &str, command: &mut Command, only: Option<&str>) -> Result<Str
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-fn raddle(only: Option<&str>) -> Result<String, Failure> {
+fn raddle(device: &str, only: Option<&str>) -> Result<String, Failure> {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args([
         "run",
@@ -95,13 +98,25 @@ fn raddle(only: Option<&str>) -> Result<String, Failure> {
         "raddle",
         "--",
         "bench",
+        "--device",
+        device,
         "--json",
         "-",
     ]);
     measured("raddle bench", &mut command, only)
 }
 
-fn peer(python: Option<&Path>, only: Option<&str>) -> Result<String, Failure> {
+/// The script that runs the list of a device.
+fn script(device: &str) -> Result<&'static str, Failure> {
+    match device.split(':').next() {
+        Some("cpu") => Ok("benches/peers/torch_cpu.py"),
+        Some("cuda") => Ok("benches/peers/torch_cuda.py"),
+        _ => Err(Failure::Input(format!("--device: expected cpu or cuda:ORDINAL, found {device:?}"))),
+    }
+}
+
+fn peer(device: &str, python: Option<&Path>, only: Option<&str>) -> Result<String, Failure> {
+    let script = script(device)?;
     let own = root().join("target/peers/torch/bin/python");
     let python = match python {
         Some(python) => python,
@@ -122,12 +137,13 @@ fn peer(python: Option<&Path>, only: Option<&str>) -> Result<String, Failure> {
         Ok(_) => {}
     }
     let mut command = Command::new(python);
-    command.args(["benches/peers/torch_cpu.py", "--json", "-"]);
+    command.args([script, "--json", "-"]);
     measured("PyTorch", &mut command, only)
 }
 
 fn run(options: &Options) -> Result<(), Failure> {
     let only = options.only.as_deref();
+    let device = options.device.as_deref().unwrap_or("cpu");
     let text = |file: &Option<PathBuf>, run: &dyn Fn() -> Result<String, Failure>| match file {
         Some(path) => {
             fs::read_to_string(path).map_err(|error| Failure::Input(format!("{}: {error}", path.display())))
@@ -135,8 +151,8 @@ fn run(options: &Options) -> Result<(), Failure> {
         None => run(),
     };
     // The peer first: without PyTorch it fails at once, and not after minutes of the other.
-    let peer_text = text(&options.peer, &|| peer(options.python.as_deref(), only))?;
-    let raddle_text = text(&options.raddle, &|| raddle(only))?;
+    let peer_text = text(&options.peer, &|| peer(device, options.python.as_deref(), only))?;
+    let raddle_text = text(&options.raddle, &|| raddle(device, only))?;
     let (mut peer, mut raddle) = (parse("the peer", &peer_text)?, parse("raddle", &raddle_text)?);
     if let Some(only) = only {
         for report in [&mut peer, &mut raddle] {

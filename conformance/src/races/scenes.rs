@@ -64,7 +64,7 @@ pub const TABLE: &[Scene] = scenes! {
     a_chain_is_handed_over on ALL, faults [no_wait_after_write], on cuda [no_wait_after_write, download_early];
     weights_are_read_by_32_threads on ALL, faults [], on cuda [];
     events_are_shared on ALL, faults [event_born_complete], on cuda [event_born_complete];
-    an_event_covers_all_before_it on ALL, faults [event_early], on cuda [event_early];
+    an_event_covers_all_before_it on ALL, faults [event_early], on cuda [];
     a_stream_of_another_device_is_refused on ALL, faults [], on cuda [];
     errors_of_kernels_reach_who_depends_on_them on ALL, faults [], on cuda [];
 };
@@ -233,7 +233,7 @@ fn record_once(device: &Device, backlog: &Backlog, others: &[Stream], trial: usi
     let a = filled(device, 4096, value);
     let mut reads = Vec::new();
     for stream in others {
-        if trial % 2 == 0 {
+        if trial.is_multiple_of(2) {
             device.record_stream(a.buffer(), *stream).unwrap();
         }
         let _guard = stream.enter();
@@ -540,6 +540,7 @@ fn events_are_shared(ground: &Ground) {
     assert!(event.query());
 }
 
+/// On a GPU, what the driver is asked to wait for is mostly the newest op, so that an event that covers less doesn't show.
 fn an_event_covers_all_before_it(ground: &Ground) {
     let device = &ground.device;
     let (streams, backlog) = (pool(device, 2), Backlog::new(device));

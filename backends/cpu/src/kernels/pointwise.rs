@@ -18,8 +18,9 @@ use raddle_op::{Id, Inst, Program};
 use raddle_sync::fault;
 use std::{cell::Cell, ops::Range};
 
-/// Elements of a block of straight rows: 4 KiB of `f32`, so that eight registers fit the L1 cache.
-const ROW_COUNT_MAX: usize = 1024;
+/// Elements of a block of straight rows: 2 KiB of `f32`, so that a dozen registers, and as much that is prefetched, fit the
+/// L1 cache.
+const ROW_COUNT_MAX: usize = 512;
 /// Elements of a block that is transposed: squares of 64, four cache lines of `f32` a row.
 const TILE_COUNT_MAX: usize = 4096;
 const TILE_SIDE: usize = 64;
@@ -249,8 +250,8 @@ struct Launch {
     register_count: usize,
     register_bytes: usize,
     uniform_inputs: bool,
-    /// Bit `i` is set if operand `i` is read or written straight on; how much of it to prefetch in a step.
-    ahead: u64,
+    /// What is read or written straight on, by slot and operand, each place once; how much of it to prefetch in a step.
+    ahead: Vec<(usize, usize)>,
     ahead_bytes: usize,
 }
 
@@ -319,8 +320,15 @@ impl Launch {
                 Access::Packed(self.register_count - 1)
             });
         }
-        let direct = |index: &usize| self.accesses[*index] == Access::Direct && !self.classes[*index].uniform;
-        self.ahead = (0..self.accesses.len().min(64)).filter(direct).map(|index| 1 << index).sum();
+        self.ahead.clear();
+        for (index, class) in self.classes.iter().enumerate() {
+            let again = index < self.outputs
+                && self.classes[self.outputs..].iter().any(|input| input.start == class.start);
+            if self.accesses[index] == Access::Direct && !class.uniform && !again {
+                let slot = if index < self.outputs { self.inputs + index } else { index - self.outputs };
+                self.ahead.push((slot, index));
+            }
+        }
         self.ahead_bytes = (self.columns * self.geometry.operands[0].size_bytes)
             .div_ceil(self.plan.steps.len().max(1))
             .next_multiple_of(LINE_BYTES);
@@ -467,7 +475,12 @@ impl Launch {
                         run_steps(&self.plan.uniform_steps, pointers, 1);
                         run_steps(&self.plan.spread_steps, pointers, self.columns * self.rows);
                     }
-                    self.run_block(pointers, columns * rows, column_block + 1 < self.across);
+                    self.run_block(
+                        pointers,
+                        &mut scratch.ahead,
+                        columns * rows,
+                        column_block + 1 < self.across,
+                    );
                 }
                 for (index, access) in self.accesses[..self.outputs].iter().enumerate() {
                     if let Access::Packed(number) = *access
@@ -510,25 +523,29 @@ impl Launch {
     ///
     /// # Safety
     /// - The pointers are those of the slots, with room for `count` elements each.
-    unsafe fn run_block(&self, pointers: &[*mut u8], count: usize, more: bool) {
+    unsafe fn run_block(
+        &self,
+        pointers: &[*mut u8],
+        ahead: &mut Vec<Range<usize>>,
+        count: usize,
+        more: bool,
+    ) {
         let steps = &self.plan.steps;
         if self.row_axis.is_some() || !more {
             // SAFETY: as of this function.
             return unsafe { run_steps(steps, pointers, count) };
         }
-        let next = || {
-            let direct = |operand: &usize| self.ahead >> operand & 1 == 1;
-            (0..self.accesses.len()).filter(direct).map(|operand| {
-                let slot =
-                    if operand < self.outputs { self.inputs + operand } else { operand - self.outputs };
-                let size_bytes = self.columns * self.geometry.operands[operand].size_bytes;
-                (pointers[slot] as usize + size_bytes, size_bytes)
-            })
-        };
-        for (index, step) in steps.iter().enumerate() {
-            for (start, size_bytes) in next() {
-                let (from, to) = (index * self.ahead_bytes, (index + 1) * self.ahead_bytes);
-                prefetch_bytes(start + from..start + to.min(size_bytes), Cache::First);
+        let size_bytes = |index: usize| self.columns * self.geometry.operands[index].size_bytes;
+        ahead.clear();
+        ahead.extend(self.ahead.iter().map(|&(slot, index)| {
+            let start = pointers[slot] as usize + size_bytes(index);
+            start..start + size_bytes(index)
+        }));
+        for step in steps {
+            for lines in ahead.iter_mut() {
+                let end = lines.end.min(lines.start + self.ahead_bytes);
+                prefetch_bytes(lines.start..end, Cache::First);
+                lines.start = end;
             }
             // SAFETY: as of this function.
             unsafe { run_steps(std::slice::from_ref(step), pointers, count) };
@@ -592,6 +609,7 @@ struct Scratch {
     lines: Vec<Line>,
     pointers: Vec<*mut u8>,
     bases: Vec<usize>,
+    ahead: Vec<Range<usize>>,
 }
 
 impl Scratch {

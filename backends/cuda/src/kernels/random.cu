@@ -40,16 +40,17 @@ INLINE Words philox(unsigned long long counter, unsigned k, unsigned l) {
 INLINE float unit_f32(unsigned word) { return (float)(int)(word >> 8) * (1.0f / 16777216.0f); }
 INLINE double unit_f64(unsigned long long bits) { return (double)(long long)(bits >> 11) * (1.0 / 9007199254740992.0); }
 
-// fdlibm's logf, of a normal number.
+// Cephes' logf, of a normal number: no division.
 INLINE float log_normal(float x) {
     unsigned shifted = __float_as_uint(x) + (0x3f800000u - 0x3f3504f3u);
     float k = (float)((int)(shifted >> 23) - 127);
     float f = __uint_as_float((shifted & 0x007fffffu) + 0x3f3504f3u) - 1.0f;
-    float s = f / (2.0f + f);
-    float z = s * s, w = z * z;
-    float r = z * (0.66666663f + w * 0.28498787f) + w * (0.40000972f + w * 0.24279079f);
-    float half_square = 0.5f * f * f;
-    return s * (half_square + r) + k * 9.0580006e-6f - half_square + f + k * 0.69313812f;
+    float z = f * f, w = z * z;
+    float a = (0.3333333f + f * -0.24999994f) + z * (0.20000715f + f * -0.16668058f);
+    float b = (0.14249323f + f * -0.1242014f) + z * (0.11676999f + f * -0.1151461f);
+    float p = (a + w * b) + (w * w) * 0.070376836f;
+    float y = f * z * p - k * 0.00021219444f - 0.5f * z;
+    return f + y + k * 0.6933594f;
 }
 
 // cos 2πu and sin 2πu: the quarter, and polynomials of what is left.

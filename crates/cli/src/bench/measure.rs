@@ -1,7 +1,7 @@
 //! How a row is measured: warm-up, as many ops as fill a tenth of a second, repeats; the median stands.
 
 use crate::output::Outcome;
-use raddle::{Device, Result};
+use raddle::{Device, Result, Stream};
 use std::{sync::Barrier, time::Instant};
 
 const REPEAT_COUNT: usize = 7;
@@ -29,6 +29,11 @@ pub fn alone(device: &Device, mut run: impl FnMut(usize) -> Result<()>) -> Outco
     Ok(repeats.collect::<Result<_>>()?)
 }
 
+/// Waits for what this thread has put on its stream.
+fn done(device: &Device) -> Result<()> {
+    Ok(Stream::current(device)?.synchronize()?)
+}
+
 /// Seconds an op on several threads that start on a barrier: total wall time / total ops. `make` is called on each thread
 /// and returns what `run` is for [`alone`].
 pub fn together<R: FnMut(usize) -> Result<()>>(
@@ -45,6 +50,7 @@ pub fn together<R: FnMut(usize) -> Result<()>>(
         let mut run = make(0)?;
         let start = Instant::now();
         run(count)?;
+        done(device)?;
         let seconds = start.elapsed().as_secs_f64();
         if seconds >= REPEAT_SECONDS / 8.0 || count > 1 << 22 {
             break;
@@ -53,23 +59,32 @@ pub fn together<R: FnMut(usize) -> Result<()>>(
     }
     let barrier = Barrier::new(threads);
     let thread = |index: usize| -> Result<Vec<f64>> {
-        let mut run = make(index)?;
+        let mut run = make(index);
         let mut seconds = Vec::new();
+        let mut failed = None;
         for _ in 0..=REPEAT_COUNT {
             barrier.wait();
             let start = Instant::now();
-            run(count)?;
+            // Whoever fails goes on to the barriers, where the others are.
+            if let (Ok(run), None) = (&mut run, &failed) {
+                failed = run(count).and_then(|()| done(device)).err();
+            }
             barrier.wait();
             seconds.push(start.elapsed().as_secs_f64() / (count * threads) as f64);
         }
+        run?;
         seconds.remove(0); // warm-up
-        Ok(seconds)
+        failed.map_or(Ok(seconds), Err)
     };
     let seconds = std::thread::scope(|scope| {
         let others: Vec<_> = (1..threads).map(|index| scope.spawn(move || thread(index))).collect();
         let own = thread(0);
-        others.into_iter().for_each(|other| _ = other.join());
-        own
+        // Of those that failed, one is enough; a panic has said what it is about.
+        others.into_iter().fold(own, |all, other| match other.join() {
+            Ok(Ok(_)) => all,
+            Ok(Err(error)) => Err(error),
+            Err(panic) => std::panic::resume_unwind(panic),
+        })
     })?;
     device.synchronize().map_err(raddle::Error::from)?;
     Ok(seconds)

@@ -1,6 +1,7 @@
 //! `raddle bench`: what ops cost on this machine, through the public API. `benches/README.md` says what each row does;
 //! `benches/peers` measures the same list on PyTorch.
 
+mod gpu;
 mod graphs;
 mod measure;
 mod rows;
@@ -48,13 +49,15 @@ struct Report {
 }
 
 /// All rows, in order.
-fn specs() -> impl Iterator<Item = &'static rows::Spec> {
-    rows::TABLE.iter().chain(graphs::TABLE)
+fn table(sizes: rows::Sizes) -> Vec<rows::Spec> {
+    rows::table(sizes).into_iter().chain(graphs::table(sizes)).collect()
 }
 
 pub fn run(arguments: &Arguments) -> Outcome {
-    let mut names: Vec<&str> = specs().map(|row| row.name).collect();
-    names.dedup();
+    let table = table(rows::Sizes::of(&arguments.device));
+    let mut names: Vec<&str> = table.iter().map(|row| row.name).collect();
+    let mut seen = std::collections::HashSet::new();
+    names.retain(|name| seen.insert(*name));
     if arguments.list {
         println!("{}", names.join("\n"));
         return Ok(());
@@ -65,12 +68,20 @@ pub fn run(arguments: &Arguments) -> Outcome {
     }
     let device = Device::new(&arguments.device)?;
     let quiet = is_stdout(arguments.json.as_deref());
-    let mut rows = Vec::new();
-    for spec in specs() {
+    let (mut rows, mut failures) = (Vec::new(), Vec::new());
+    for spec in &table {
         if !arguments.only.is_empty() && !arguments.only.iter().any(|only| only == spec.name) {
             continue;
         }
-        let seconds = (spec.measure)(&device, spec.threads)?;
+        let seconds = match (spec.measure)(&device, spec.threads) {
+            Ok(seconds) => seconds,
+            // The others are worth having.
+            Err(failure) => {
+                eprintln!("{:<24} {:>3} failed: {failure}", spec.name, spec.threads);
+                failures.push(format!("{}: {failure}", spec.name));
+                continue;
+            }
+        };
         let value = |seconds: f64| match spec.unit.ends_with("/s") {
             true => spec.work / seconds,
             false => spec.work * seconds,
@@ -98,7 +109,11 @@ pub fn run(arguments: &Arguments) -> Outcome {
     }
     let report =
         Report { machine: machine(), device: device.info().description.clone(), commit: commit(), rows };
-    write_json(arguments.json.as_deref(), &report)
+    write_json(arguments.json.as_deref(), &report)?;
+    match failures.first() {
+        None => Ok(()),
+        Some(first) => Err(Failure::Other(format!("bench: {} rows failed; {first}", failures.len()))),
+    }
 }
 
 /// The processor in words.
@@ -109,9 +124,57 @@ fn machine() -> String {
     format!("{}, {cores} cores", model.map_or(std::env::consts::ARCH, |(_, model)| model))
 }
 
-/// The commit that was built, if the sources are a checkout.
+/// The commit that was built: as RADDLE_COMMIT says, for a program that was carried elsewhere, or that of the checkout.
 fn commit() -> String {
+    if let Ok(commit) = std::env::var("RADDLE_COMMIT") {
+        return commit;
+    }
     let command = std::process::Command::new("git").args(["rev-parse", "--short", "HEAD"]).output();
     let text = command.ok().filter(|output| output.status.success()).map(|output| output.stdout);
     text.and_then(|text| String::from_utf8(text).ok()).map_or("unknown".into(), |text| text.trim().into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rows that the other side can't have.
+    const OWN: [&str; 6] = [
+        "launch",
+        "cross_stream_free",
+        "autoencoder_step_large_full",
+        "autoencoder_step_captured",
+        "autoencoder_step_large_captured",
+        "autoencoder_step_small_captured",
+    ];
+
+    #[test]
+    fn the_peers_have_rows_of_the_same_names() {
+        let peers = [
+            ("cpu", include_str!("../../../../benches/peers/torch_cpu.py")),
+            ("cuda:0", include_str!("../../../../benches/peers/torch_cuda.py")),
+        ];
+        for (device, script) in peers {
+            for row in table(rows::Sizes::of(device)) {
+                // Numbered names are made by a loop over the numbers.
+                let start = row.name.trim_end_matches(|last: char| last.is_ascii_digit());
+                let known = script.contains(&format!("\"{}\"", row.name))
+                    || script.contains(&format!("f\"{start}{{")) && row.name != start;
+                assert!(known || OWN.contains(&row.name), "{device}: the peer has no row {:?}", row.name);
+            }
+        }
+    }
+
+    #[test]
+    fn rows_of_a_gpu_run_on_a_simulator() {
+        let device = Device::new("sim:1").expect("the simulator is there");
+        for row in table(rows::Sizes::of("cuda:0")) {
+            if ["chain_one_stream", "chain_two_streams", "mlp", "mlp_captured"].contains(&row.name)
+                && row.threads < 4
+            {
+                let seconds = (row.measure)(&device, row.threads).expect("the row runs");
+                assert!(seconds.iter().all(|seconds| *seconds > 0.0), "{}", row.name);
+            }
+        }
+    }
 }

@@ -3,12 +3,14 @@
 use super::measure::{alone, together};
 use crate::output::{Failure, Outcome};
 use raddle::{
-    DType::F32,
+    DType::{self, F16, F32},
     Device, Generator, Result, Stream, Tensor,
-    grad::Autograd,
+    grad::{Autograd, clip_grad_norm_},
     nn::{AutoencoderOptions, Module, TopKAutoencoder},
     optim::{Adam, AdamOptions},
 };
+
+type Measure = Box<dyn Fn(&Device, usize) -> Outcome<Vec<f64>>>;
 
 /// What a row measures.
 pub struct Spec {
@@ -17,116 +19,208 @@ pub struct Spec {
     pub unit: &'static str,
     /// What is divided by the seconds for a rate, or multiplied with them for a time.
     pub work: f64,
-    pub measure: fn(&Device, usize) -> Outcome<Vec<f64>>,
+    pub measure: Measure,
 }
 
-/// Bandwidth ops work on a square of this side.
-const SIDE: usize = 4096;
+/// How large things are: what fills a device depends on it.
+#[derive(Clone, Copy)]
+pub struct Sizes {
+    /// Bandwidth ops work on a square of this side.
+    side: usize,
+    /// Parameters of `adam` are squares of this side.
+    adam_side: usize,
+    /// Sides of products.
+    gemm: &'static [usize],
+    /// Is it a GPU, of which more is measured?
+    pub gpu: bool,
+}
+
+impl Sizes {
+    /// For a device.
+    pub fn of(device: &str) -> Sizes {
+        match device.starts_with("cuda") {
+            false => Sizes { side: 4096, adam_side: 2048, gemm: &[256, 512, 1024, 2048], gpu: false },
+            true => Sizes { side: 8192, adam_side: 4096, gemm: &[512, 1024, 2048, 4096], gpu: true },
+        }
+    }
+}
+
 /// `softmax` and `layer_norm` on rows of features.
 const ROWS: usize = 16384;
 const FEATURES: usize = 1024;
-const SQUARE_GB: f64 = (SIDE * SIDE * 4) as f64 / 1e9;
 const ROWS_GB: f64 = (ROWS * FEATURES * 4) as f64 / 1e9;
+/// Permuted views: no axis stays where it was. Of 4 bytes it is 256 MiB, as the square of a GPU.
+const PERMUTED: [usize; 3] = [128, 512, 1024];
+const PERMUTED_GB: f64 = (PERMUTED[0] * PERMUTED[1] * PERMUTED[2] * 4) as f64 / 1e9;
+/// Autoencoders as [`autoencoder`] has them.
+pub const STEP: (usize, usize, usize, usize) = (384, 1536, 256, 32);
+pub const STEP_SMALL: (usize, usize, usize, usize) = (64, 256, 128, 8);
+pub const STEP_LARGE: (usize, usize, usize, usize) = (768, 24576, 4096, 32);
+pub const THREADS: [usize; 5] = [1, 2, 4, 8, 16];
 
-const fn time(name: &'static str, threads: usize, measure: fn(&Device, usize) -> Outcome<Vec<f64>>) -> Spec {
-    Spec { name, threads, unit: "ns", work: 1e9, measure }
+fn time(
+    name: &'static str,
+    threads: usize,
+    measure: impl Fn(&Device, usize) -> Outcome<Vec<f64>> + 'static,
+) -> Spec {
+    Spec { name, threads, unit: "ns", work: 1e9, measure: Box::new(measure) }
 }
-const fn rate(name: &'static str, gigabytes: f64, measure: fn(&Device, usize) -> Outcome<Vec<f64>>) -> Spec {
+fn rate(
+    name: &'static str,
+    gigabytes: f64,
+    measure: impl Fn(&Device) -> Outcome<Vec<f64>> + 'static,
+) -> Spec {
+    let measure = Box::new(move |device: &Device, _| measure(device));
     Spec { name, threads: 1, unit: "GB/s", work: gigabytes, measure }
 }
-const fn flops(
+fn flops(
     name: &'static str,
     (m, k, n): (usize, usize, usize),
-    measure: fn(&Device, usize) -> Outcome<Vec<f64>>,
+    measure: impl Fn(&Device) -> Outcome<Vec<f64>> + 'static,
 ) -> Spec {
+    let measure = Box::new(move |device: &Device, _| measure(device));
     Spec { name, threads: 1, unit: "GFLOP/s", work: 2e-9 * (m * k * n) as f64, measure }
 }
-const fn step(name: &'static str, measure: fn(&Device, usize) -> Outcome<Vec<f64>>) -> Spec {
+pub fn step(name: &'static str, measure: impl Fn(&Device) -> Outcome<Vec<f64>> + 'static) -> Spec {
+    let measure = Box::new(move |device: &Device, _| measure(device));
     Spec { name, threads: 1, unit: "ms", work: 1e3, measure }
+}
+pub fn per_second(
+    name: &'static str,
+    threads: usize,
+    measure: impl Fn(&Device, usize) -> Outcome<Vec<f64>> + 'static,
+) -> Spec {
+    Spec { name, threads, unit: "1/s", work: 1.0, measure: Box::new(measure) }
 }
 
 /// All of them, in the order in which they run.
-pub const TABLE: &[Spec] = &[
-    time("add_out_256", 1, add_out),
-    time("add_256", 1, add),
-    time("alloc_free_4k", 1, alloc_free),
-    time("alloc_free_4k", 2, alloc_free),
-    time("alloc_free_4k", 4, alloc_free),
-    time("alloc_free_4k", 8, alloc_free),
-    time("alloc_free_4k", 16, alloc_free),
-    time("cross_stream_free", 1, cross_stream_free),
-    time("shared_read", 1, shared_read),
-    time("shared_read", 2, shared_read),
-    time("shared_read", 4, shared_read),
-    time("shared_read", 8, shared_read),
-    time("shared_read", 16, shared_read),
-    rate("copy", 2.0 * SQUARE_GB, |device, _| {
-        let (a, b) = (square(device)?, square(device)?);
-        repeat(device, || b.copy_(&a).map(drop))
-    }),
-    rate("addcmul", 4.0 * SQUARE_GB, |device, _| {
-        let (t, a, b) = (square(device)?, square(device)?, square(device)?);
-        repeat(device, || t.addcmul_(&a, &b, 1e-3).map(drop))
-    }),
-    rate("addcmul_transposed", 4.0 * SQUARE_GB, |device, _| {
-        let (t, a, b) = (square(device)?.t()?, square(device)?, square(device)?);
-        repeat(device, || t.addcmul_(&a, &b, 1e-3).map(drop))
-    }),
-    rate("copy_transposed", 2.0 * SQUARE_GB, |device, _| {
-        let (a, b) = (square(device)?.t()?, square(device)?);
-        repeat(device, || b.copy_(&a).map(drop))
-    }),
-    rate("exp", 2.0 * SQUARE_GB, |device, _| {
-        let (a, out) = (square(device)?, square(device)?);
-        repeat(device, || a.exp_out(&out))
-    }),
-    rate("normal_", SQUARE_GB, |device, _| {
-        let (out, generator) = (square(device)?, Generator::new(0));
-        repeat(device, || out.normal_(0.0, 1.0, &generator).map(drop))
-    }),
-    rate("sum", SQUARE_GB, |device, _| {
-        let a = square(device)?;
-        repeat(device, || a.sum(.., false).map(drop))
-    }),
-    rate("sum_axis0", SQUARE_GB + (SIDE * 4) as f64 / 1e9, |device, _| {
-        let (a, out) = (square(device)?, Tensor::empty([SIDE], F32, device)?);
-        repeat(device, || a.sum_out(0, false, &out))
-    }),
-    rate("softmax", 2.0 * ROWS_GB, |device, _| {
-        let (x, out) = (rows(device)?, rows(device)?);
-        repeat(device, || x.softmax_out(-1, &out))
-    }),
-    rate("layer_norm", 2.0 * ROWS_GB, |device, _| {
-        let (x, weight, bias) = (rows(device)?, features(device)?, features(device)?);
-        repeat(device, || x.layer_norm_stats(1, Some(&weight), Some(&bias), 1e-5).map(drop))
-    }),
-    rate("layer_norm_backward", 3.0 * ROWS_GB, |device, _| {
-        let (x, weight, bias) = (rows(device)?, features(device)?, features(device)?);
-        let (_, mean, rstd) = x.layer_norm_stats(1, Some(&weight), Some(&bias), 1e-5)?;
-        let gradient = rows(device)?;
-        repeat(device, || gradient.layer_norm_backward(&x, (&mean, &rstd), 1, Some(&weight), true).map(drop))
-    }),
-    flops("gemm_256", (256, 256, 256), |device, _| gemm(device, 256)),
-    flops("gemm_512", (512, 512, 512), |device, _| gemm(device, 512)),
-    flops("gemm_1024", (1024, 1024, 1024), |device, _| gemm(device, 1024)),
-    flops("gemm_2048", (2048, 2048, 2048), |device, _| gemm(device, 2048)),
-    flops("linear_1", (1, 384, 1536), |device, _| linear(device, 1)),
-    flops("linear_8", (8, 384, 1536), |device, _| linear(device, 8)),
-    flops("linear_128", (128, 384, 1536), |device, _| linear(device, 128)),
-    rate("adam", (7 * 4 * 2048 * 2048 * 4) as f64 / 1e9, adam),
-    step("autoencoder_step", |device, _| autoencoder(device, (384, 1536, 256, 32))),
-    step("autoencoder_step_small", |device, _| autoencoder(device, (64, 256, 128, 8))),
-];
+pub fn table(sizes: Sizes) -> Vec<Spec> {
+    let Sizes { side, adam_side, gemm, gpu } = sizes;
+    let square_gb = (side * side * 4) as f64 / 1e9;
+    let mut table = vec![time("add_out_256", 1, add_out)];
+    if gpu {
+        table.push(time("add_out_256", 8, add_out));
+        table.extend([1, 8].map(|threads| time("launch", threads, super::gpu::launch)));
+        table.push(time("chain_one_stream", 1, |device, _| chain(device, 1)));
+        table.push(time("chain_two_streams", 1, |device, _| chain(device, 2)));
+    }
+    table.push(time("add_256", 1, add));
+    table.extend(THREADS.map(|threads| time("alloc_free_4k", threads, alloc_free)));
+    table.push(time("cross_stream_free", 1, cross_stream_free));
+    table.extend(THREADS.map(|threads| time("shared_read", threads, shared_read)));
+    table.extend(bandwidth(side, square_gb));
+    if gpu {
+        table.extend(permuted());
+    }
+    let gemm_name = |n: usize| match n {
+        256 => "gemm_256",
+        512 => "gemm_512",
+        1024 => "gemm_1024",
+        2048 => "gemm_2048",
+        _ => "gemm_4096",
+    };
+    table.extend(gemm.iter().map(|&n| flops(gemm_name(n), (n, n, n), move |device| product(device, n, F32))));
+    if gpu {
+        let n = 4096;
+        table.push(flops("gemm_4096_f16", (n, n, n), move |device| product(device, n, F16)));
+    }
+    table.push(flops("linear_1", (1, 384, 1536), |device| linear(device, 1)));
+    table.push(flops("linear_8", (8, 384, 1536), |device| linear(device, 8)));
+    table.push(flops("linear_128", (128, 384, 1536), |device| linear(device, 128)));
+    let adam_gb = (7 * 4 * adam_side * adam_side * 4) as f64 / 1e9;
+    table.push(rate("adam", adam_gb, move |device| adam(device, adam_side, false)));
+    if gpu {
+        table.push(rate("adam_transposed", adam_gb, move |device| adam(device, adam_side, true)));
+        table.extend(THREADS.map(|threads| per_second("mlp", threads, super::gpu::mlp)));
+        table.extend([1, 8].map(|threads| per_second("transformer_f16", threads, super::gpu::transformer)));
+    }
+    table.push(step("autoencoder_step", |device| autoencoder(device, STEP, false)));
+    if gpu {
+        table.push(step("autoencoder_step_large", |device| autoencoder(device, STEP_LARGE, false)));
+        table.push(step("autoencoder_step_large_full", |device| autoencoder(device, STEP_LARGE, true)));
+    } else {
+        table.push(step("autoencoder_step_small", |device| autoencoder(device, STEP_SMALL, false)));
+    }
+    table
+}
+
+fn bandwidth(side: usize, square_gb: f64) -> Vec<Spec> {
+    let square = move |device: &Device| normal(device, &[side, side]);
+    vec![
+        rate("copy", 2.0 * square_gb, move |device| {
+            let (a, b) = (square(device)?, square(device)?);
+            repeat(device, || b.copy_(&a).map(drop))
+        }),
+        rate("addcmul", 4.0 * square_gb, move |device| {
+            let (t, a, b) = (square(device)?, square(device)?, square(device)?);
+            repeat(device, || t.addcmul_(&a, &b, 1e-3).map(drop))
+        }),
+        rate("addcmul_transposed", 4.0 * square_gb, move |device| {
+            let (t, a, b) = (square(device)?.t()?, square(device)?, square(device)?);
+            repeat(device, || t.addcmul_(&a, &b, 1e-3).map(drop))
+        }),
+        rate("copy_transposed", 2.0 * square_gb, move |device| {
+            let (a, b) = (square(device)?.t()?, square(device)?);
+            repeat(device, || b.copy_(&a).map(drop))
+        }),
+        rate("exp", 2.0 * square_gb, move |device| {
+            let (a, out) = (square(device)?, square(device)?);
+            repeat(device, || a.exp_out(&out))
+        }),
+        rate("normal_", square_gb, move |device| {
+            let (out, generator) = (square(device)?, Generator::new(0));
+            repeat(device, || out.normal_(0.0, 1.0, &generator).map(drop))
+        }),
+        rate("sum", square_gb, move |device| {
+            let a = square(device)?;
+            repeat(device, || a.sum(.., false).map(drop))
+        }),
+        rate("sum_axis0", square_gb + (side * 4) as f64 / 1e9, move |device| {
+            let (a, out) = (square(device)?, Tensor::empty([side], F32, device)?);
+            repeat(device, || a.sum_out(0, false, &out))
+        }),
+        rate("softmax", 2.0 * ROWS_GB, |device| {
+            let (x, out) = (rows(device)?, rows(device)?);
+            repeat(device, || x.softmax_out(-1, &out))
+        }),
+        rate("layer_norm", 2.0 * ROWS_GB, |device| {
+            let (x, weight, bias) = (rows(device)?, features(device)?, features(device)?);
+            repeat(device, || x.layer_norm_stats(1, Some(&weight), Some(&bias), 1e-5).map(drop))
+        }),
+        rate("layer_norm_backward", 3.0 * ROWS_GB, |device| {
+            let (x, weight, bias) = (rows(device)?, features(device)?, features(device)?);
+            let (_, mean, rstd) = x.layer_norm_stats(1, Some(&weight), Some(&bias), 1e-5)?;
+            let gradient = rows(device)?;
+            repeat(device, || {
+                gradient.layer_norm_backward(&x, (&mean, &rstd), 1, Some(&weight), true).map(drop)
+            })
+        }),
+    ]
+}
+
+/// Views of which no axis is where it was.
+fn permuted() -> Vec<Spec> {
+    let [a, b, c] = PERMUTED;
+    // [b, c, a] in memory, seen as [a, b, c].
+    let seen = move |device: &Device| normal(device, &[b, c, a])?.permute([2, 0, 1]);
+    vec![
+        rate("copy_permuted", 2.0 * PERMUTED_GB, move |device| {
+            let (from, to) = (seen(device)?, normal(device, &PERMUTED)?);
+            repeat(device, || to.copy_(&from).map(drop))
+        }),
+        rate("addcmul_permuted", 4.0 * PERMUTED_GB, move |device| {
+            let (t, a, b) = (seen(device)?, normal(device, &PERMUTED)?, normal(device, &PERMUTED)?);
+            repeat(device, || t.addcmul_(&a, &b, 1e-3).map(drop))
+        }),
+    ]
+}
 
 fn repeat(device: &Device, mut op: impl FnMut() -> Result<()>) -> Outcome<Vec<f64>> {
     alone(device, |count| (0..count).try_for_each(|_| op()))
 }
 
-fn normal(device: &Device, shape: &[usize]) -> Result<Tensor> {
+pub fn normal(device: &Device, shape: &[usize]) -> Result<Tensor> {
     Tensor::randn(shape, F32, device, None)
-}
-fn square(device: &Device) -> Result<Tensor> {
-    normal(device, &[SIDE, SIDE])
 }
 fn rows(device: &Device) -> Result<Tensor> {
     normal(device, &[ROWS, FEATURES])
@@ -135,9 +229,26 @@ fn features(device: &Device) -> Result<Tensor> {
     normal(device, &[FEATURES])
 }
 
-fn add_out(device: &Device, _: usize) -> Outcome<Vec<f64>> {
-    let (a, b, out) = (normal(device, &[256])?, normal(device, &[256])?, normal(device, &[256])?);
-    repeat(device, || a.add_out(&b, &out))
+fn add_out(device: &Device, threads: usize) -> Outcome<Vec<f64>> {
+    together(device, threads, |_| {
+        let (a, b, out) = (normal(device, &[256])?, normal(device, &[256])?, normal(device, &[256])?);
+        Ok(move |count| (0..count).try_for_each(|_| a.add_out(&b, &out)))
+    })
+}
+
+/// Ops that each need the result of the one before, in turn on so many streams.
+fn chain(device: &Device, streams: usize) -> Outcome<Vec<f64>> {
+    let streams: Vec<Stream> = (0..streams)
+        .map(|_| Stream::from_pool(device, raddle::Priority::Normal))
+        .collect::<std::result::Result<_, _>>()
+        .map_err(raddle::Error::from)?;
+    let (one, x) = (normal(device, &[256])?, [normal(device, &[256])?, normal(device, &[256])?]);
+    alone(device, |count| {
+        (0..count).try_for_each(|at| {
+            let _guard = streams[at % streams.len()].enter();
+            x[at % 2].add_out(&one, &x[(at + 1) % 2])
+        })
+    })
 }
 
 fn add(device: &Device, _: usize) -> Outcome<Vec<f64>> {
@@ -173,8 +284,9 @@ fn shared_read(device: &Device, threads: usize) -> Outcome<Vec<f64>> {
     })
 }
 
-fn gemm(device: &Device, n: usize) -> Outcome<Vec<f64>> {
-    let (a, b, out) = (normal(device, &[n, n])?, normal(device, &[n, n])?, normal(device, &[n, n])?);
+fn product(device: &Device, n: usize, dtype: DType) -> Outcome<Vec<f64>> {
+    let square = || Tensor::randn([n, n], dtype, device, None);
+    let (a, b, out) = (square()?, square()?, square()?);
     repeat(device, || a.matmul_out(&b, &out))
 }
 
@@ -206,28 +318,44 @@ fn steps<E: std::fmt::Display>(
     failed.map_or(measured, |error| Err(failure(error)))
 }
 
-/// Four matrices of 2048 × 2048, one launch.
-fn adam(device: &Device, _: usize) -> Outcome<Vec<f64>> {
+/// Four square matrices, one launch. If they are transposed views their gradients are, too.
+fn adam(device: &Device, side: usize, transposed: bool) -> Outcome<Vec<f64>> {
+    let matrix = || match transposed {
+        true => normal(device, &[side, side])?.t(),
+        false => normal(device, &[side, side]),
+    };
     let mut parameters = Vec::new();
     for _ in 0..4 {
-        let parameter = normal(device, &[2048, 2048])?;
+        let parameter = matrix()?.detach();
         parameter.requires_grad_(true).map_err(failure)?;
-        parameter.set_grad(Some(normal(device, &[2048, 2048])?));
+        parameter.set_grad(Some(matrix()?));
         parameters.push(parameter);
     }
     let mut adam = Adam::new(parameters, AdamOptions::default()).map_err(failure)?;
     steps(device, || adam.step())
 }
 
-/// The TopK sparse autoencoder of BACKGROUND.md: encode, keep k, decode those, clip, Adam; widths d and h.
-fn autoencoder(device: &Device, (d, h, batch, k): (usize, usize, usize, usize)) -> Outcome<Vec<f64>> {
+/// The TopK sparse autoencoder of BACKGROUND.md: encode, keep k, decode those, clip, Adam; widths d and h. `full`: with the
+/// auxiliary loss and with columns of norm 1, which the peers don't have.
+fn autoencoder(
+    device: &Device,
+    (d, h, batch, k): (usize, usize, usize, usize),
+    full: bool,
+) -> Outcome<Vec<f64>> {
     let options = AutoencoderOptions::new(d, h, k);
     let mut model = TopKAutoencoder::new(options, F32, device, Some(&Generator::new(0)))?;
-    let parameters = model.parameters().into_iter().map(|(_, tensor)| tensor).collect();
-    let mut adam = Adam::new(parameters, AdamOptions::default()).map_err(failure)?;
+    let parameters: Vec<Tensor> = model.parameters().into_iter().map(|(_, tensor)| tensor).collect();
+    let mut adam = Adam::new(parameters.clone(), AdamOptions::default()).map_err(failure)?;
+    let parameters: Vec<&Tensor> = parameters.iter().collect();
     let x = normal(device, &[batch, d])?;
-    steps(device, || {
-        model.train_step(&x, || adam.step().map_err(|error| StepError(error.to_string()))).map(drop)
+    steps(device, || -> std::result::Result<(), StepError> {
+        let mut update = || adam.step().map_err(|error| StepError(error.to_string()));
+        if full {
+            return model.train_step(&x, update).map(drop);
+        }
+        model.compute_gradients(&x).map_err(raddle::grad::Error::from)?;
+        clip_grad_norm_(&parameters, 1.0)?;
+        update()
     })
 }
 

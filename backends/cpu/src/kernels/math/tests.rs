@@ -152,3 +152,15 @@ fn cosine_and_sine_of_turns() {
         assert!((f64::from(x) - cosine).abs() < 1.5e-7 && (f64::from(y) - sine).abs() < 1.5e-7, "{u}");
     }
 }
+
+#[test]
+fn the_logarithm_for_drawing_is_as_good_as_it_says() {
+    let mut worst = 0.0f64;
+    for i in 1..=1 << 24 {
+        let x = i as f32 / (1 << 24) as f32;
+        let (found, exact) = (own::log_normal(x), f64::from(x).ln());
+        let unit = f64::from(f32::from_bits(1 + (exact.abs() as f32).to_bits()) - exact.abs() as f32);
+        worst = worst.max((f64::from(found) - exact).abs() / unit);
+    }
+    assert!(worst < 1.2 && own::log_normal(1.0) == 0.0, "{worst}");
+}
