@@ -156,7 +156,7 @@ impl Shared {
             Launch::Kernel { operands, .. } => operands.iter().map(|operand| operand.shape().product()).sum(),
             Launch::Upload { from: host, .. } | Launch::Download { to: host, .. } => host.size_bytes,
             Launch::FillBytes { size_bytes, .. } => *size_bytes,
-            Launch::Nothing => 0,
+            Launch::Graph { .. } | Launch::Nothing => 0, // the nodes of a graph are asked for one by one
         };
         if size < PARALLEL_ELEMENTS_MIN {
             return Threads(1);
@@ -173,7 +173,7 @@ impl Shared {
         if self.mode.load(Relaxed) & LOST != 0 {
             return Ok(());
         }
-        let threads = self.threads_for(launch);
+        let threads = |launch: &Launch<'_>| self.threads_for(launch);
         let start_ns = trace::start();
         // SAFETY: the contract is the same.
         let result = catch_unwind(AssertUnwindSafe(|| unsafe { task::perform(launch, threads) }));

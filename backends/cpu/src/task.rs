@@ -1,7 +1,8 @@
 //! A launch: kept by a queue, and executed.
 
 use crate::{kernels, memory, threads::Threads};
-use raddle_hal::{Address, HostBytes, Kernel, KernelError, Launch, Operand};
+use raddle_hal::{Address, Draw, Graph, HostBytes, Kernel, KernelError, Launch, Operand};
+use std::sync::Arc;
 
 /// A launch that owns what `submit` only lent.
 pub enum Task {
@@ -13,6 +14,10 @@ pub enum Task {
     Upload {
         bytes: Box<[u8]>,
         to: Address,
+    },
+    Graph {
+        graph: Arc<Graph>,
+        draws: Box<[Draw]>,
     },
     /// Everything else lends nothing.
     Plain(Launch<'static>),
@@ -36,6 +41,7 @@ impl Task {
                 };
                 Task::Upload { bytes: bytes.into(), to }
             }
+            Launch::Graph { graph, draws } => Task::Graph { graph: graph.clone(), draws: draws.into() },
             Launch::Download { from, to } => Task::Plain(Launch::Download { from, to }),
             Launch::FillBytes { to, size_bytes, value } => {
                 Task::Plain(Launch::FillBytes { to, size_bytes, value })
@@ -52,6 +58,7 @@ impl Task {
                 let from = HostBytes { address: bytes.as_ptr() as usize, size_bytes: bytes.len() };
                 Launch::Upload { from, to: *to }
             }
+            Task::Graph { graph, draws } => Launch::Graph { graph, draws },
             Task::Plain(launch) => *launch,
         }
     }
@@ -61,12 +68,34 @@ fn pointer(address: Address) -> usize {
     address.handle as usize + address.offset_bytes
 }
 
-/// Executes a launch on this thread, and helpers where it may.
+/// Executes a launch on this thread, and helpers where it may; `threads` says how many each kernel of it may use. The error
+/// is that of the first kernel that has one.
 ///
 /// # Safety
 /// - It is as the kernel's doc says; what it names is live.
 /// - Nobody else touches what is written, and nobody writes what is read, until this returns.
-pub unsafe fn perform(launch: &Launch<'_>, threads: Threads) -> Result<(), KernelError> {
+pub unsafe fn perform(
+    launch: &Launch<'_>,
+    threads: impl Fn(&Launch<'_>) -> Threads,
+) -> Result<(), KernelError> {
+    if let Launch::Graph { graph, draws } = *launch {
+        let mut result = Ok(());
+        graph.for_each(draws, |launch| {
+            // SAFETY: the contract is the same; the kernels run one after the other.
+            let own = unsafe { perform_one(launch, threads(launch)) };
+            result = result.and(own);
+        });
+        return result;
+    }
+    // SAFETY: the contract is the same.
+    unsafe { perform_one(launch, threads(launch)) }
+}
+
+/// As [`perform`], of anything but a graph.
+///
+/// # Safety
+/// - As of `perform`.
+unsafe fn perform_one(launch: &Launch<'_>, threads: Threads) -> Result<(), KernelError> {
     // SAFETY, for all: the contract is the same; device and host memory don't overlap.
     match *launch {
         // SAFETY: as above.
@@ -83,6 +112,7 @@ pub unsafe fn perform(launch: &Launch<'_>, threads: Threads) -> Result<(), Kerne
         Launch::FillBytes { to, size_bytes, value } => unsafe {
             memory::fill(pointer(to), size_bytes, value, threads)
         },
+        Launch::Graph { .. } => unreachable!("cpu: no graph is a node of another"),
         Launch::Nothing => {}
     }
     Ok(())

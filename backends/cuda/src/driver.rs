@@ -20,6 +20,8 @@ use std::{
 
 /// `cuFuncLoad` came with it.
 const FUNC_LOAD_VERSION: i32 = 12040;
+/// `cuStreamGetCaptureInfo_v3` came with it.
+const CAPTURE_INFO_VERSION: i32 = 12030;
 
 thread_local! {
     /// The context that was made current here last. Who changes it behind our back changes it back.
@@ -52,6 +54,40 @@ handle! {
 handle! {
     /// A kernel of a loaded module.
     Function(sys::CUfunction)
+}
+handle! {
+    /// A graph that can't be launched.
+    Graph(sys::CUgraph)
+}
+handle! {
+    /// A node of such a graph, and the same of what was made of it.
+    GraphNode(sys::CUgraphNode)
+}
+handle! {
+    /// A graph that can be launched.
+    GraphExec(sys::CUgraphExec)
+}
+
+/// The bytes of a kernel's parameters, as the driver takes them in `extra`.
+struct Extra {
+    size_bytes: usize,
+    args: *mut c_void,
+}
+
+impl Extra {
+    fn new(args: &[u8]) -> Extra {
+        Extra { size_bytes: args.len(), args: args.as_ptr().cast_mut().cast() }
+    }
+    /// Points to `self`.
+    fn list(&mut self) -> [*mut c_void; 5] {
+        [
+            sys::CU_LAUNCH_PARAM_BUFFER_POINTER_AS_INT as usize as *mut c_void,
+            self.args,
+            sys::CU_LAUNCH_PARAM_BUFFER_SIZE_AS_INT as usize as *mut c_void,
+            ptr::from_mut(&mut self.size_bytes).cast(),
+            sys::CU_LAUNCH_PARAM_END_AS_INT as usize as *mut c_void,
+        ]
+    }
 }
 
 impl Stream {
@@ -445,14 +481,8 @@ impl Driver<'_> {
         stream: Stream,
         args: &[u8],
     ) -> Result<(), DeviceError> {
-        let mut size_bytes = args.len();
-        let mut extra: [*mut c_void; 5] = [
-            sys::CU_LAUNCH_PARAM_BUFFER_POINTER_AS_INT as usize as *mut c_void,
-            args.as_ptr().cast_mut().cast(),
-            sys::CU_LAUNCH_PARAM_BUFFER_SIZE_AS_INT as usize as *mut c_void,
-            ptr::from_mut(&mut size_bytes).cast(),
-            sys::CU_LAUNCH_PARAM_END_AS_INT as usize as *mut c_void,
-        ];
+        let mut extra = Extra::new(args);
+        let mut extra = extra.list();
         // SAFETY: by the contract; the parameters are copied before the call returns, and only read.
         let code = unsafe {
             sys::cuLaunchKernel(
@@ -470,6 +500,125 @@ impl Driver<'_> {
             )
         };
         self.check("cuLaunchKernel", code)
+    }
+
+    /// From now on a stream notes what is put on it. Relaxed: whatever any thread calls on anything else is allowed.
+    pub fn stream_begin_capture(self, stream: Stream) -> Result<(), DeviceError> {
+        let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
+        // SAFETY: the handle lives for ever.
+        self.check("cuStreamBeginCapture", unsafe { sys::cuStreamBeginCapture_v2(stream.0, mode) })
+    }
+
+    /// Ends a capture; what was noted. To be called also when the capture has failed.
+    pub fn stream_end_capture(self, stream: Stream) -> Result<Graph, DeviceError> {
+        let mut graph = ptr::null_mut();
+        // SAFETY: the handle lives for ever; it writes one handle.
+        self.check("cuStreamEndCapture", unsafe { sys::cuStreamEndCapture(stream.0, &mut graph) })?;
+        Ok(Graph(graph))
+    }
+
+    /// The node that was noted last on a stream that captures.
+    pub fn stream_last_captured(self, stream: Stream) -> Result<GraphNode, DeviceError> {
+        let version = self.context.driver_version;
+        if version < CAPTURE_INFO_VERSION {
+            let parts = |version: i32| [version as u32 / 1000, version as u32 % 1000 / 10];
+            return Err(DeviceError::OldDriver {
+                found: parts(version),
+                needed: parts(CAPTURE_INFO_VERSION),
+            });
+        }
+        let mut status = sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
+        let (mut nodes, mut edges, mut count) = (ptr::null(), ptr::null(), 0);
+        // SAFETY: the handle lives for ever; it writes a status, two addresses and a number, and may leave out the others.
+        let code = unsafe {
+            sys::cuStreamGetCaptureInfo_v3(
+                stream.0,
+                &mut status,
+                ptr::null_mut(),
+                ptr::null_mut(),
+                &mut nodes,
+                &mut edges,
+                &mut count,
+            )
+        };
+        self.check("cuStreamGetCaptureInfo", code)?;
+        if status != sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_ACTIVE || count != 1 {
+            return Err(DeviceError::Driver { call: "cuStreamGetCaptureInfo", code: count as i64 });
+        }
+        // SAFETY: so many nodes are there, until the next call for this stream.
+        Ok(GraphNode(unsafe { *nodes }))
+    }
+
+    /// Makes a graph that can be launched. The other one stays as it is.
+    pub fn graph_instantiate(self, graph: Graph) -> Result<GraphExec, DeviceError> {
+        let mut executable = ptr::null_mut();
+        // SAFETY: the graph is alive; it writes one handle.
+        let code = unsafe { sys::cuGraphInstantiateWithFlags(&mut executable, graph.0, 0) };
+        self.check("cuGraphInstantiate", code)?;
+        Ok(GraphExec(executable))
+    }
+
+    /// Changes how later launches of an executable graph launch one of its kernels.
+    ///
+    /// # Safety
+    /// - The node is of the graph that the executable was made of, which is alive; nobody else changes or launches it now.
+    /// - As of [`Driver::launch_kernel`].
+    pub unsafe fn graph_exec_set_kernel(
+        self,
+        executable: GraphExec,
+        node: GraphNode,
+        function: Function,
+        [grid, block]: [[u32; 3]; 2],
+        shared_bytes: u32,
+        args: &[u8],
+    ) -> Result<(), DeviceError> {
+        let mut extra = Extra::new(args);
+        let mut extra = extra.list();
+        let params = sys::CUDA_KERNEL_NODE_PARAMS {
+            func: function.0,
+            gridDimX: grid[0],
+            gridDimY: grid[1],
+            gridDimZ: grid[2],
+            blockDimX: block[0],
+            blockDimY: block[1],
+            blockDimZ: block[2],
+            sharedMemBytes: shared_bytes,
+            kernelParams: ptr::null_mut(),
+            extra: extra.as_mut_ptr(),
+            kern: ptr::null_mut(),
+            ctx: ptr::null_mut(),
+        };
+        // SAFETY: by the contract; the parameters are copied before the call returns.
+        let code = unsafe { sys::cuGraphExecKernelNodeSetParams_v2(executable.0, node.0, &params) };
+        self.check("cuGraphExecKernelNodeSetParams", code)
+    }
+
+    /// Launches a graph, behind what is on the stream and behind its own former launches.
+    ///
+    /// # Safety
+    /// - It is alive until the launch is complete; what its nodes reach is as for [`Driver::launch_kernel`].
+    #[inline]
+    pub unsafe fn graph_launch(self, executable: GraphExec, stream: Stream) -> Result<(), DeviceError> {
+        // SAFETY: by the contract.
+        self.check("cuGraphLaunch", unsafe { sys::cuGraphLaunch(executable.0, stream.0) })
+    }
+
+    /// Destroys a graph that can't be launched.
+    ///
+    /// # Safety
+    /// - It is alive, and nobody uses it or its nodes any more.
+    pub unsafe fn graph_destroy(self, graph: Graph) -> Result<(), DeviceError> {
+        // SAFETY: by the contract.
+        self.check("cuGraphDestroy", unsafe { sys::cuGraphDestroy(graph.0) })
+    }
+
+    /// Destroys a graph that can be launched.
+    ///
+    /// # Safety
+    /// - It is alive, no launch of it is in flight, and nobody uses it any more.
+    pub unsafe fn graph_exec_destroy(self, executable: GraphExec) -> Result<(), DeviceError> {
+        // SAFETY: by the contract.
+        self.check("cuGraphExecDestroy", unsafe { sys::cuGraphExecDestroy(executable.0) })
     }
 
     /// Copies to the device in stream order.

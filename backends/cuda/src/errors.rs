@@ -5,10 +5,13 @@
 //! asks reads it there. A record that stayed zero is used again as it is; one that didn't is cleared first, in stream order.
 //!
 //! Bounded: the ring has more records than a queue has launches in flight, so the oldest is complete when the ring is full.
-//! Its error, if nobody has asked yet, is kept among the newest [`FOUND_COUNT_MAX`].
+//! Its error, if nobody has asked yet, is kept among the newest [`FOUND_COUNT_MAX`]. Graphs have records of their own, of
+//! which each launch leaves a copy: as many as there are launches in flight, and those that nobody has looked at since.
 
+use crate::staging::Block;
 use raddle_hal::{Kernel, KernelError, Operand};
-use std::collections::VecDeque;
+use raddle_sync::Arc;
+use std::{collections::VecDeque, ptr};
 
 /// What the kernel writes: is there an error, the index, the position.
 pub type Record = [i64; 3];
@@ -37,19 +40,44 @@ pub struct Given {
     pub is_dirty: bool,
 }
 
+/// The records of one launch of a graph, in the order of its nodes.
+pub struct Copies {
+    /// Where they are once the launch is complete.
+    pub block: Block,
+    /// For each record.
+    pub axis_sizes: Arc<Vec<usize>>,
+}
+
+impl Copies {
+    /// The error of the first node that has one. The launch is complete.
+    fn error(&self) -> Option<KernelError> {
+        self.axis_sizes.iter().enumerate().find_map(|(index, &axis_size)| {
+            // SAFETY: inside the pinned block, which is ours alone; the device wrote it before the launch was complete.
+            let record = unsafe { ptr::read_volatile((self.block.address as *const Record).add(index)) };
+            error(record, axis_size)
+        })
+    }
+}
+
+fn error([is_error, index, position]: Record, axis_size: usize) -> Option<KernelError> {
+    let (position, size) = (position as usize, axis_size);
+    (is_error != 0).then_some(KernelError::IndexOutOfRange { index, position, size })
+}
+
 /// The records of one queue.
-#[derive(Debug)]
 pub struct Errors {
     /// Oldest first.
     used: VecDeque<Used>,
     free: Vec<Given>,
     found: VecDeque<(u64, KernelError)>,
+    /// Of graphs, oldest first.
+    copied: VecDeque<(u64, Copies)>,
 }
 
 impl Errors {
     pub fn new() -> Errors {
         let free = (0..RECORD_COUNT).map(|record| Given { record, is_dirty: false }).collect();
-        Errors { used: VecDeque::new(), free, found: VecDeque::new() }
+        Errors { used: VecDeque::new(), free, found: VecDeque::new(), copied: VecDeque::new() }
     }
 
     /// A record for the launch of this number; none if all are in flight. `read` reads a record of a complete launch.
@@ -67,15 +95,31 @@ impl Errors {
             }
             self.used.pop_front();
             if let Some(error) = self.settle(oldest, &read) {
-                if self.found.len() == FOUND_COUNT_MAX {
-                    self.found.pop_front();
-                }
-                self.found.push_back((oldest.sequence, error));
+                self.find(oldest.sequence, error);
             }
         }
         let given = self.free.pop()?;
         self.used.push_back(Used { sequence, record: given.record, axis_size });
         Some(given)
+    }
+
+    /// The records that the launch of a graph will leave.
+    pub fn add_copies(&mut self, sequence: u64, copies: Copies, completed: u64) {
+        // Those that are complete have told what they had to tell.
+        while self.copied.front().is_some_and(|(oldest, _)| *oldest <= completed) {
+            let (oldest, copies) = self.copied.pop_front().expect("it is there");
+            if let Some(error) = copies.error() {
+                self.find(oldest, error);
+            }
+        }
+        self.copied.push_back((sequence, copies));
+    }
+
+    fn find(&mut self, sequence: u64, error: KernelError) {
+        if self.found.len() == FOUND_COUNT_MAX {
+            self.found.pop_front();
+        }
+        self.found.push_back((sequence, error));
     }
 
     /// The launch was not put on the queue after all. What was given must be the last.
@@ -91,15 +135,17 @@ impl Errors {
             let used = self.used.remove(at)?;
             return self.settle(used, &read);
         }
+        if let Ok(at) = self.copied.binary_search_by_key(&sequence, |(sequence, _)| *sequence) {
+            return self.copied.remove(at)?.1.error();
+        }
         let at = self.found.iter().position(|(found, _)| *found == sequence)?;
         self.found.remove(at).map(|(_, error)| error)
     }
 
     fn settle(&mut self, used: Used, read: &impl Fn(usize) -> Record) -> Option<KernelError> {
-        let [is_error, index, position] = read(used.record);
-        self.free.push(Given { record: used.record, is_dirty: is_error != 0 });
-        let (position, size) = (position as usize, used.axis_size);
-        (is_error != 0).then_some(KernelError::IndexOutOfRange { index, position, size })
+        let record = read(used.record);
+        self.free.push(Given { record: used.record, is_dirty: record[0] != 0 });
+        error(record, used.axis_size)
     }
 }
 

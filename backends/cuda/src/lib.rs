@@ -4,6 +4,7 @@
 //!   pinned memory. `errors`: launches that fail on the device.
 //! - [`kernels`] plans a launch as steps, [`plan`], and writes their source; `compile`, `disk` and `cache` make and keep what
 //!   is launched; `matmul` asks cuBLASLt.
+//! - `graph`: recorded kernels as executable graphs.
 //! - `prepared`: what a thread does before it takes a lock, so that `submit` never waits for a compiler, an allocation or
 //!   the device.
 //!
@@ -23,6 +24,7 @@ mod doctor;
 mod driver;
 mod errors;
 mod events;
+mod graph;
 pub mod kernels;
 mod matmul;
 pub mod plan;
@@ -57,7 +59,7 @@ use raddle_hal::{
     QueueId, Slab, Submitted, Wait,
 };
 use raddle_sync::{
-    Arc,
+    Arc, Mutex, Rank,
     atomic::{AtomicUsize, Ordering::*},
     global,
 };
@@ -123,6 +125,10 @@ struct Shared {
     algorithms: Cache<Shape, Algorithm>,
     retired_algorithms: Retired<Algorithm>,
     staging: Arc<Staging>,
+    /// All executable graphs, until nothing uses them.
+    executables: Retired<graph::Executable>,
+    /// Streams that capture, while they don't. As many as threads that have captured at once.
+    capture_streams: Mutex<Vec<driver::Stream>>,
     queues: Box<[OnceLock<Queue>]>,
     /// Of the marks: where the host and where the device finds it; 0 if streams can't write numbers.
     words: [u64; 2],
@@ -197,6 +203,8 @@ impl Cuda {
             algorithms: Cache::new(ALGORITHM_COUNT_MAX),
             retired_algorithms: Retired::new(),
             staging: Staging::new(staging::TOTAL_BYTES_MAX),
+            executables: Retired::new(),
+            capture_streams: Mutex::new(Rank::Leaf, Vec::new()),
             queues: (0..QUEUE_COUNT_MAX).map(|_| OnceLock::new()).collect(),
             words,
             allocated_bytes: AtomicUsize::new(0),
@@ -225,6 +233,19 @@ fn zeroed(driver: Driver<'_>, size_bytes: usize) -> Result<[u64; 2], DeviceError
 
 fn address(at: &Address) -> u64 {
     at.handle + at.offset_bytes as u64
+}
+
+/// Where the steps of a plan find their scratch memory: in the last operand, if there is some.
+fn scratch_of(plan: &plan::Plan, operands: &[Operand]) -> u64 {
+    match operands.last() {
+        Some(Operand::Out(view)) if plan.scratch_bytes > 0 => address(&view.address),
+        _ => 0,
+    }
+}
+
+/// Can one of the steps fail on the device?
+fn wants_record(plan: &plan::Plan) -> bool {
+    plan.steps.iter().any(|step| matches!(step, Step::Kernel(step) if step.args.has_error_record()))
 }
 
 impl Shared {
@@ -389,6 +410,7 @@ impl Shared {
                 Prepared::Copy(block)
             }
             Launch::Download { to, .. } => Prepared::Copy(self.stage(driver, to.size_bytes)?),
+            Launch::Graph { graph, draws } => Prepared::Copy(self.prepare_graph(driver, graph, draws)?),
             Launch::FillBytes { .. } | Launch::Nothing => return Ok(0),
         };
         prepared::with(|here| {
@@ -445,6 +467,7 @@ impl Shared {
                         _ => driver.memcpy_dtoh(to.address, from, size_bytes, queue.stream)?,
                     }
                 }
+                Launch::Graph { graph, .. } => self.launch_graph(driver, queue, sequence, graph, prepared)?,
                 Launch::FillBytes { size_bytes: 0, .. } | Launch::Nothing => {}
                 Launch::FillBytes { to, size_bytes, value } => {
                     driver.memset(address(&to), value, size_bytes, queue.stream)?;
@@ -471,14 +494,10 @@ impl Shared {
         prepared: Prepared,
     ) -> Result<(), DeviceError> {
         let Prepared::Kernel { mut plan, calls } = prepared else { unreachable!("it is of a kernel") };
-        let scratch = match operands.last() {
-            Some(Operand::Out(view)) if plan.scratch_bytes > 0 => address(&view.address),
-            _ => 0,
-        };
-        let wants_record = |step: &Step| matches!(step, Step::Kernel(step) if step.args.has_error_record());
-        if !plan.steps.iter().any(wants_record) {
+        let scratch = scratch_of(&plan, operands);
+        if !wants_record(&plan) {
             // SAFETY: by the contract.
-            return unsafe { self.steps(driver, queue, &mut plan, &calls, scratch, 0) };
+            return unsafe { self.steps(driver, queue.stream, &mut plan, &calls, scratch, 0) };
         }
         let axis_size = errors::axis_size(kernel, operands);
         let read = |record| queue.record_at(record);
@@ -491,7 +510,7 @@ impl Shared {
             let cleared =
                 if given.is_dirty { driver.memset(record, 0, RECORD_BYTES, queue.stream) } else { Ok(()) };
             cleared
-                .and_then(|()| self.steps(driver, queue, &mut plan, &calls, scratch, record))
+                .and_then(|()| self.steps(driver, queue.stream, &mut plan, &calls, scratch, record))
                 .and_then(|()| driver.memcpy_dtoh(copy, record, RECORD_BYTES, queue.stream))
         };
         result.inspect_err(|_| queue.errors.lock().give_back())
@@ -502,7 +521,7 @@ impl Shared {
     unsafe fn steps(
         &self,
         driver: Driver<'_>,
-        queue: &Queue,
+        stream: driver::Stream,
         plan: &mut plan::Plan,
         calls: &[Call],
         scratch: u64,
@@ -521,15 +540,15 @@ impl Shared {
                         loaded.function,
                         [step.grid, step.block],
                         step.shared_bytes,
-                        queue.stream,
+                        stream,
                         step.args.resolve(scratch, record),
                     )?,
                     (Step::MatMul(step), Call::MatMul(algorithm)) => {
-                        self.matmul()?.launch(algorithm, step, at, queue.stream)?;
+                        self.matmul()?.launch(algorithm, step, at, stream)?;
                     }
                     (Step::Fill { size_bytes: 0, .. }, _) => {}
                     (Step::Fill { at: place, size_bytes, value }, _) => {
-                        driver.memset(at(*place), *value, *size_bytes, queue.stream)?;
+                        driver.memset(at(*place), *value, *size_bytes, stream)?;
                     }
                     _ => unreachable!("calls are those of the steps"),
                 }

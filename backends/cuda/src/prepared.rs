@@ -35,7 +35,7 @@ pub enum Prepared {
         plan: Plan,
         calls: SmallVec<[Call; 2]>,
     },
-    /// The block that the bytes go through; a copy without one isn't pinned.
+    /// The block that the bytes go through; a copy without one isn't pinned. Of a graph: for what its nodes tell.
     Copy(Option<Block>),
 }
 
@@ -44,7 +44,9 @@ impl Prepared {
     fn fits(&self, launch: &Launch<'_>) -> bool {
         match self {
             Prepared::Kernel { .. } => matches!(launch, Launch::Kernel { .. }),
-            Prepared::Copy(_) => matches!(launch, Launch::Upload { .. } | Launch::Download { .. }),
+            Prepared::Copy(_) => {
+                matches!(launch, Launch::Upload { .. } | Launch::Download { .. } | Launch::Graph { .. })
+            }
         }
     }
 }

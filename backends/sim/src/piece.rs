@@ -52,6 +52,10 @@ pub fn names(launch: &Launch<'_>, handle: u64) -> bool {
         Launch::Upload { to: address, .. }
         | Launch::Download { from: address, .. }
         | Launch::FillBytes { to: address, .. } => address.handle == handle,
+        Launch::Graph { graph, .. } => {
+            let operands = graph.nodes().iter().flat_map(|node| &node.operands);
+            operands.into_iter().any(|operand| operand.view().address.handle == handle)
+        }
         Launch::Nothing => false,
     }
 }
@@ -68,6 +72,17 @@ pub unsafe fn cut(launch: &Launch<'_>, cuts: bool, random: &mut Random) -> VecDe
     };
     match *launch {
         Launch::Kernel { kernel, operands } => kernel_pieces(kernel, operands, ranges),
+        // Each node on its own: other queues run between and within nodes.
+        Launch::Graph { graph, draws } => {
+            let mut pieces = VecDeque::new();
+            graph.for_each(draws, |launch| {
+                if let Launch::Kernel { kernel, operands } = *launch {
+                    pieces.append(&mut kernel_pieces(kernel, operands, &mut ranges));
+                }
+            });
+            // An empty graph is still one piece.
+            if pieces.is_empty() { VecDeque::from([Piece::Plain(Launch::Nothing)]) } else { pieces }
+        }
         Launch::Upload { from, to } => {
             let bytes: Arc<[u8]> = match from.size_bytes {
                 0 => Arc::new([]),

@@ -85,7 +85,7 @@ impl Device for Mover {
                 unsafe { std::ptr::write_bytes(pointer(to) as *mut u8, value, size_bytes) }
             }
             Launch::Kernel { kernel: Kernel::Gather { .. }, .. } => return Err(GATHER_ERROR),
-            Launch::Kernel { .. } => panic!("planted"),
+            Launch::Kernel { .. } | Launch::Graph { .. } => panic!("planted"),
             Launch::Nothing => {}
         }
         Ok(())

@@ -2,6 +2,7 @@
 
 mod create;
 mod draws;
+mod graphs;
 mod harness;
 mod normalize;
 mod order;
@@ -23,6 +24,7 @@ pub fn all() -> Vec<Case> {
         create::cases(),
         views::cases(),
         draws::cases(),
+        graphs::cases(),
     ];
     suites.into_iter().flatten().collect()
 }

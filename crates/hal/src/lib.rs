@@ -14,13 +14,17 @@
 //! | `flush` | nothing | nothing | commits the open command buffer | nothing |
 //! | `completed` | a counter | events and a progress mark in pinned memory | the shared event's value | a counter |
 //! | address | pointer | device pointer | buffer and offset | pointer of the wrapped device |
+//! | a graph | its nodes, one after the other | an executable graph, made when it is first prepared | an encoder for all nodes | the pieces of its nodes |
 
+mod graph;
 pub mod trace;
+
+pub use graph::{Draw, Graph, Node};
 
 pub use raddle_op::{Kernel, KernelError};
 
 use raddle_base::{DType, Dims, Layout};
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 /// The most queues of a device; a queue's id is below it.
 pub const QUEUE_COUNT_MAX: usize = 128;
@@ -136,6 +140,13 @@ pub enum Launch<'a> {
         /// The byte.
         value: u8,
     },
+    /// The kernels of a graph in order, as one launch.
+    Graph {
+        /// Which. Whoever needs it for longer than the call keeps a count.
+        graph: &'a Arc<Graph>,
+        /// For each of its nodes that draws random numbers, in order: from where.
+        draws: &'a [Draw],
+    },
     /// Does nothing, in order: an event, a wait.
     Nothing,
 }
@@ -148,7 +159,18 @@ impl Launch<'_> {
             Launch::Upload { .. } => "upload",
             Launch::Download { .. } => "download",
             Launch::FillBytes { .. } => "fill_bytes",
+            Launch::Graph { .. } => "graph",
             Launch::Nothing => "nothing",
+        }
+    }
+
+    /// Can it fail on the device with a [`KernelError`]?
+    #[inline]
+    pub fn is_fallible(&self) -> bool {
+        match self {
+            Launch::Kernel { kernel, .. } => kernel.is_fallible(),
+            Launch::Graph { graph, .. } => graph.is_fallible(),
+            _ => false,
         }
     }
 }
@@ -289,12 +311,13 @@ pub trait Device: Send + Sync {
     fn open_queue(&self, queue: QueueId, priority: Priority) -> Result<(), DeviceError>;
 
     /// Does for a launch what may block: compiles and loads its kernel, finds staging for a copy and fills it. Called with
-    /// no lock held, where [`Info::prepares`]; the next `submit` of a kernel or a copy by this thread is of this launch, if
-    /// there is one. The bytes of scratch memory that the launch needs: if more than 0, then at `submit` its last operand is
-    /// `Out`, contiguous, of u8, with so many elements.
+    /// no lock held, where [`Info::prepares`]; the next `submit` of a kernel or a copy by this thread is of the launch that it
+    /// has prepared last, if there is one. The bytes of scratch memory that the launch needs: if more than 0, then at `submit`
+    /// its last operand is `Out`, contiguous, of u8, with so many elements. (A graph needs none: its nodes have theirs.)
     ///
     /// # Safety
     /// - The launch is one that may be submitted; its memory needn't be ready yet, but the source of an upload can be read.
+    /// - A graph is prepared before each of its submissions, and no other thread prepares or submits it in between.
     unsafe fn prepare(&self, launch: &Launch<'_>) -> Result<usize, DeviceError> {
         _ = launch;
         Ok(0)
@@ -309,7 +332,8 @@ pub trait Device: Send + Sync {
     /// - Every wait names an open queue other than `queue` and a sequence for which `submit` has returned.
     /// - The operands are as the kernel's doc says; each view lies inside a live slab.
     /// - Memory that it names stays allocated until the launch is complete; so does the destination of a download.
-    /// - Any two launches that touch the same bytes, one of them writing, are ordered by queues and waits.
+    /// - Any two launches that touch the same bytes, one of them writing, are ordered by queues and waits. Any two launches of
+    ///   one graph are.
     /// - On `Inline` the caller calls [`Device::run`] with the same arguments soon and whatever happens.
     unsafe fn submit(
         &self,
@@ -320,7 +344,7 @@ pub trait Device: Send + Sync {
     ) -> Result<Submitted, DeviceError>;
 
     /// Runs on this thread what `submit` has just called [`Submitted::Inline`], and completes it. Devices that never say
-    /// so never see it. On an error the launch is complete and has written nothing.
+    /// so never see it. On an error the launch is complete and has written nothing; of a graph all other nodes have run.
     ///
     /// # Safety
     /// - The last `submit` for this queue and sequence answered `Inline`; the arguments are the same; it is the only call.

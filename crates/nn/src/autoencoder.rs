@@ -7,6 +7,8 @@
 //!
 //! A training step decodes and differentiates the k active features only. Everything that it does is deterministic to the
 //! last bit, and it waits for the device once in [`AutoencoderOptions::dead_after`] steps, to see whether a feature is dead.
+//! A step that is captured doesn't: whoever replays it calls [`TopKAutoencoder::look_for_dead`] now and then, and captures
+//! anew if the answer changes.
 
 use crate::{
     init,
@@ -200,12 +202,21 @@ impl TopKAutoencoder {
         self.idle.add_(1)?;
         let now = Tensor::zeros([0usize; 0], DType::I64, &index.device())?.expand([index.element_count()])?;
         self.idle.scatter_(0, &index.ravel()?, &now)?;
+        if self.idle.device().is_capturing() {
+            return Ok(());
+        }
         self.step += 1;
         if self.step.is_multiple_of(self.options.dead_after.max(1)) {
-            let dead = self.idle.ge(self.dead_after())?.any(.., false)?;
-            self.any_dead = dead.item::<bool>()?;
+            self.look_for_dead()?;
         }
         Ok(())
+    }
+
+    /// Is a feature dead? From now on steps have an auxiliary part if so. Waits for the device.
+    pub fn look_for_dead(&mut self) -> Result<bool> {
+        let dead = self.idle.ge(self.dead_after())?.any(.., false)?;
+        self.any_dead = dead.item::<bool>()?;
+        Ok(self.any_dead)
     }
 
     fn dead_after(&self) -> i64 {

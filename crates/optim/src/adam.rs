@@ -5,8 +5,9 @@ use crate::{
     groups::{self, Launch, check_decay, check_positive, check_unique},
     optimizer,
 };
+use raddle_grad::no_grad;
 use raddle_op::Program;
-use raddle_tensor::{Scalar, Tensor};
+use raddle_tensor::{DType, Scalar, Tensor, pointwise_groups, uncaptured};
 use std::sync::{Arc, LazyLock};
 
 /// The numbers of [`Adam`], for one group.
@@ -24,12 +25,23 @@ pub struct AdamOptions {
     pub weight_decay: f64,
     /// Decay the weights directly (AdamW) rather than by the gradient.
     pub decoupled: bool,
+    /// Count steps on the device, so that a captured step goes on counting when it is replayed. It costs a small launch a
+    /// step. The other options are constants of a capture.
+    pub capturable: bool,
 }
 
 impl Default for AdamOptions {
     /// PyTorch's numbers for Adam.
     fn default() -> AdamOptions {
-        AdamOptions { lr: 1e-3, beta1: 0.9, beta2: 0.999, eps: 1e-8, weight_decay: 0.0, decoupled: false }
+        AdamOptions {
+            lr: 1e-3,
+            beta1: 0.9,
+            beta2: 0.999,
+            eps: 1e-8,
+            weight_decay: 0.0,
+            decoupled: false,
+            capturable: false,
+        }
     }
 }
 
@@ -78,6 +90,87 @@ fn program(decoupled: bool) -> &'static Arc<Program> {
     &PROGRAMS[usize::from(decoupled)]
 }
 
+/// The same with the two numbers that change from step to step as inputs: p, g, m, v, the step's size, 1 / √(1 − β₂ᵗ).
+fn capturable_program(decoupled: bool) -> &'static Arc<Program> {
+    static PROGRAMS: LazyLock<[Arc<Program>; 2]> = LazyLock::new(|| {
+        [false, true].map(|decoupled| {
+            Arc::new(Program::record_many(
+                |[p, g, m, v, size, root], [keep_m, take_m, keep_v, take_v, eps, decay]| {
+                    let (p, g) = if decoupled { (p * decay, g) } else { (p, g + decay * p) };
+                    let m = keep_m * m + take_m * g;
+                    let v = keep_v * v + take_v * (g * g);
+                    [p - size * m / (v.sqrt() * root + eps), m, v]
+                },
+            ))
+        })
+    });
+    &PROGRAMS[usize::from(decoupled)]
+}
+
+/// Input t; outputs t + 1 and the two numbers of that step; parameters lr, β₁, β₂.
+static CLOCK: LazyLock<Arc<Program>> = LazyLock::new(|| {
+    Arc::new(Program::record_many(|[t], [lr, beta1, beta2]| {
+        let t = t + 1.0;
+        [t, lr / (1.0 - beta1.pow(t)), 1.0 / (1.0 - beta2.pow(t)).sqrt()]
+    }))
+});
+
+/// A step that can be captured: two launches for a group, whatever its parameters' counts.
+fn capturable_step(group: &mut Group<AdamOptions>) -> Result<()> {
+    let op = "adam";
+    no_grad(|| {
+        let due = groups::due(op, group, group.options.state_tensor_count())?;
+        let AdamOptions { lr, beta1, beta2, eps, weight_decay, decoupled, .. } = group.options;
+        let mut numbers: Vec<[Tensor; 2]> = Vec::with_capacity(due.len());
+        for (index, _) in &due {
+            let parameter = &group.parameters()[*index];
+            let (device, compute) = (parameter.device(), parameter.dtype().compute());
+            if group.clocks[*index].is_none() {
+                let taken = group.states[*index].step as f64;
+                group.clocks[*index] =
+                    Some(uncaptured(|| Tensor::full([0usize; 0], taken, DType::F64, &device))?);
+            }
+            let number = || Tensor::empty([0usize; 0], compute, &device);
+            numbers.push([number()?, number()?]);
+        }
+        let clock = |index: usize| group.clocks[index].as_ref().expect("it has just been made");
+        let operands: Vec<([&Tensor; 3], [&Tensor; 1])> = due
+            .iter()
+            .zip(&numbers)
+            .map(|((index, _), [size, root])| ([clock(*index), size, root], [clock(*index)]))
+            .collect();
+        let counted: Vec<(&[&Tensor], &[&Tensor])> =
+            operands.iter().map(|(outputs, inputs)| (&outputs[..], &inputs[..])).collect();
+        let params = [lr, beta1, beta2].map(Scalar::Float);
+        pointwise_groups(op, raddle_op::ProgramRef::Shared(CLOCK.clone()), DType::F64, &params, &counted)?;
+
+        let decay = if decoupled { 1.0 - lr * weight_decay } else { weight_decay };
+        let params = [beta1, 1.0 - beta1, beta2, 1.0 - beta2, eps, decay].map(Scalar::Float);
+        for compute in [DType::F32, DType::F64] {
+            let mut expanded: Vec<(usize, [Tensor; 2], &Tensor)> = Vec::new();
+            for ((index, grad), [size, root]) in due.iter().zip(&numbers) {
+                let parameter = &group.parameters()[*index];
+                if parameter.dtype().compute() == compute {
+                    let expand = |number: &Tensor| number.expand(parameter.shape());
+                    expanded.push((*index, [expand(size)?, expand(root)?], grad));
+                }
+            }
+            let operands: Vec<([&Tensor; 3], [&Tensor; 6])> = expanded
+                .iter()
+                .map(|(index, [size, root], grad)| {
+                    let (p, state) = (&group.parameters()[*index], &group.states[*index].tensors);
+                    ([p, &state[0], &state[1]], [p, *grad, &state[0], &state[1], size, root])
+                })
+                .collect();
+            let updates: Vec<(&[&Tensor], &[&Tensor])> =
+                operands.iter().map(|(outputs, inputs)| (&outputs[..], &inputs[..])).collect();
+            let program = raddle_op::ProgramRef::Shared(capturable_program(decoupled).clone());
+            pointwise_groups(op, program, compute, &params, &updates)?;
+        }
+        Ok(())
+    })
+}
+
 impl Adam {
     /// One group. Errors: an option out of range, a parameter that is named twice.
     pub fn new(parameters: Vec<Tensor>, options: AdamOptions) -> Result<Adam> {
@@ -99,10 +192,11 @@ impl Adam {
         Ok(Adam { groups })
     }
 
-    /// Changes every parameter that has a gradient, in place. Doesn't wait for the device.
+    /// Changes every parameter that has a gradient, in place. Doesn't wait for the device. Errors: it is captured, and the
+    /// group isn't [`capturable`](AdamOptions::capturable).
     pub fn step(&mut self) -> Result<()> {
         let launch = |options: &AdamOptions, step: u64| {
-            let AdamOptions { lr, beta1, beta2, eps, weight_decay, decoupled } = *options;
+            let AdamOptions { lr, beta1, beta2, eps, weight_decay, decoupled, .. } = *options;
             let t = step as f64;
             let size = lr / (1.0 - beta1.powf(t));
             let root = 1.0 / (1.0 - beta2.powf(t)).sqrt();
@@ -110,8 +204,14 @@ impl Adam {
             let params = [beta1, 1.0 - beta1, beta2, 1.0 - beta2, size, root, eps, decay];
             Launch { program: program(decoupled), params: params.map(Scalar::Float).to_vec() }
         };
-        self.groups
-            .iter_mut()
-            .try_for_each(|group| groups::step("adam", group, group.options.state_tensor_count(), launch))
+        self.groups.iter_mut().try_for_each(|group| {
+            if group.options.capturable {
+                return capturable_step(group);
+            }
+            if groups::is_capturing(group) {
+                return Err(groups::not_capturable("adam", group, "AdamOptions::capturable to be set"));
+            }
+            groups::step("adam", group, group.options.state_tensor_count(), launch)
+        })
     }
 }

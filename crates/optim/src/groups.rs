@@ -2,7 +2,7 @@
 
 use raddle_grad::{Autograd, no_grad};
 use raddle_op::{Program, ProgramRef};
-use raddle_tensor::{DType, Scalar, Tensor, pointwise_groups};
+use raddle_tensor::{DType, Scalar, Tensor, pointwise_groups, uncaptured};
 use std::sync::Arc;
 
 /// What functions of this crate return.
@@ -24,6 +24,9 @@ pub enum Error {
     /// A gradient of another shape than its parameter.
     #[error("{op}: the gradient of a parameter has the wrong shape, expected {expected:?}, found {found:?}")]
     Gradient { op: &'static str, expected: Vec<usize>, found: Vec<usize> },
+    /// A step whose numbers a replay would repeat although they change.
+    #[error("{op}: this step can't be captured on {device}, expected {expected}")]
+    Capture { op: &'static str, device: &'static str, expected: &'static str },
     /// State of another optimiser, or of other parameters.
     #[error(
         "load_state: {what} of group {group}, parameter {parameter} doesn't fit, expected {expected}, found {found}"
@@ -37,14 +40,18 @@ pub struct Group<O> {
     parameters: Vec<Tensor>,
     /// They may be changed between steps.
     pub options: O,
-    states: Vec<ParameterState>,
+    pub(crate) states: Vec<ParameterState>,
+    /// For each parameter that is stepped in a way that can be captured: how many steps it has taken, on the device, one
+    /// f64. The number of the host stands still meanwhile.
+    pub(crate) clocks: Vec<Option<Tensor>>,
 }
 
 impl<O> Group<O> {
     /// A group of parameters; leaves that require grad.
     pub fn new(parameters: Vec<Tensor>, options: O) -> Group<O> {
         let states = parameters.iter().map(|_| ParameterState::default()).collect();
-        Group { parameters, options, states }
+        let clocks = parameters.iter().map(|_| None).collect();
+        Group { parameters, options, states, clocks }
     }
 
     /// The parameters.
@@ -105,8 +112,48 @@ pub(crate) struct Launch {
     pub params: Vec<Scalar>,
 }
 
+/// The parameters that have a gradient, and that. Their state is there afterwards: `tensors` tensors each.
+pub(crate) fn due<O>(op: &'static str, group: &mut Group<O>, tensors: usize) -> Result<Vec<(usize, Tensor)>> {
+    let mut due: Vec<(usize, Tensor)> = Vec::new();
+    for (index, parameter) in group.parameters.iter().enumerate() {
+        let Some(grad) = parameter.grad() else { continue };
+        if grad.shape() != parameter.shape() {
+            let (expected, found) = (parameter.shape().to_vec(), grad.shape().to_vec());
+            return Err(Error::Gradient { op, expected, found });
+        }
+        let state = &mut group.states[index];
+        // Momentum may be turned off and on again.
+        state.tensors.truncate(tensors);
+        while state.tensors.len() < tensors {
+            // It outlives a capture.
+            state.tensors.push(uncaptured(|| parameter.zeros_like())?);
+        }
+        due.push((index, grad));
+    }
+    Ok(due)
+}
+
+/// Is this thread capturing on the device of a group?
+pub(crate) fn is_capturing<O>(group: &Group<O>) -> bool {
+    group.parameters.first().is_some_and(|parameter| parameter.device().is_capturing())
+}
+
+/// The error for a step of this group that can't be captured.
+pub(crate) fn not_capturable<O>(op: &'static str, group: &Group<O>, expected: &'static str) -> Error {
+    let device = group.parameters.first().map_or("", |parameter| parameter.device().name());
+    Error::Capture { op, device, expected }
+}
+
+/// How many steps a parameter has taken. Waits for the device if that counts.
+fn steps_taken<O>(group: &Group<O>, index: usize) -> Result<u64> {
+    match &group.clocks[index] {
+        Some(clock) => Ok(clock.item::<f64>()? as u64),
+        None => Ok(group.states[index].step),
+    }
+}
+
 /// Takes one step with all parameters of a group that have a gradient. `tensors` is the number of state tensors, and
-/// `launch` says how to update those parameters that take step `step` (from 1).
+/// `launch` says how to update those parameters that take step `step` (from 1). While it is captured nothing is counted.
 pub(crate) fn step<O>(
     op: &'static str,
     group: &mut Group<O>,
@@ -114,20 +161,13 @@ pub(crate) fn step<O>(
     launch: impl Fn(&O, u64) -> Launch,
 ) -> Result<()> {
     no_grad(|| {
-        let mut due: Vec<(usize, Tensor)> = Vec::new();
-        for (index, parameter) in group.parameters.iter().enumerate() {
-            let Some(grad) = parameter.grad() else { continue };
-            if grad.shape() != parameter.shape() {
-                let (expected, found) = (parameter.shape().to_vec(), grad.shape().to_vec());
-                return Err(Error::Gradient { op, expected, found });
+        let due = due(op, group, tensors)?;
+        let counts = !is_capturing(group);
+        for index in 0..group.clocks.len() {
+            if group.clocks[index].is_some() {
+                group.states[index].step = steps_taken(group, index)?;
+                group.clocks[index] = None;
             }
-            let state = &mut group.states[index];
-            // Momentum may be turned off and on again.
-            state.tensors.truncate(tensors);
-            while state.tensors.len() < tensors {
-                state.tensors.push(parameter.zeros_like()?);
-            }
-            due.push((index, grad));
         }
         // Parameters that skipped a step are behind: each count has its own bias correction.
         let mut steps: Vec<u64> = due.iter().map(|(index, _)| group.states[*index].step).collect();
@@ -155,7 +195,7 @@ pub(crate) fn step<O>(
             }
             for (index, _) in &due {
                 let state = &mut group.states[*index];
-                if state.step == taken {
+                if counts && state.step == taken {
                     state.step = taken + 1;
                 }
             }
@@ -171,15 +211,18 @@ pub(crate) fn zero_grad<O>(groups: &[Group<O>]) {
 
 /// Copies of all state.
 pub(crate) fn state<O>(groups: &[Group<O>]) -> Result<State> {
-    let copy = |state: &ParameterState| -> Result<ParameterState> {
-        let tensors = state.tensors.iter().map(Tensor::copy).collect::<Result<_, _>>()?;
-        Ok(ParameterState { step: state.step, tensors })
+    let copy = |group: &Group<O>, index: usize| -> Result<ParameterState> {
+        let tensors = group.states[index].tensors.iter().map(Tensor::copy).collect::<Result<_, _>>()?;
+        Ok(ParameterState { step: steps_taken(group, index)?, tensors })
     };
-    let groups = groups.iter().map(|group| group.states.iter().map(copy).collect::<Result<_>>());
+    let groups = groups
+        .iter()
+        .map(|group| (0..group.states.len()).map(|index| copy(group, index)).collect::<Result<_>>());
     Ok(State { groups: groups.collect::<Result<_>>()? })
 }
 
-/// Replaces all state by copies of `from`, laid out as the parameters. If it doesn't fit nothing changes.
+/// Replaces all state by copies of `from`, laid out as the parameters. If it doesn't fit nothing changes. What a captured
+/// step works on is overwritten instead, so that replays go on from there.
 pub(crate) fn load_state<O>(
     groups: &mut [Group<O>],
     from: &State,
@@ -226,6 +269,20 @@ pub(crate) fn load_state<O>(
         }
         loaded.push(states);
     }
-    groups.iter_mut().zip(loaded).for_each(|(group, states)| group.states = states);
+    for (group, states) in groups.iter_mut().zip(loaded) {
+        for (index, state) in states.into_iter().enumerate() {
+            let Some(clock) = &group.clocks[index] else {
+                group.states[index] = state;
+                continue;
+            };
+            clock.fill_(state.step as f64)?;
+            for (at, own) in group.states[index].tensors.iter().enumerate() {
+                match state.tensors.get(at) {
+                    Some(tensor) => own.copy_(tensor)?,
+                    None => own.zero_()?,
+                };
+            }
+        }
+    }
     Ok(())
 }

@@ -92,7 +92,8 @@ impl Sgd {
         Ok(Sgd { groups })
     }
 
-    /// Changes every parameter that has a gradient, in place. Doesn't wait for the device.
+    /// Changes every parameter that has a gradient, in place. Doesn't wait for the device. It can be captured; the options
+    /// are constants then. Errors: a first step with dampening is captured, since it isn't like those that follow.
     pub fn step(&mut self) -> Result<()> {
         let launch = |options: &SgdOptions, step: u64| {
             let SgdOptions { lr, momentum, dampening, weight_decay, nesterov } = *options;
@@ -105,8 +106,14 @@ impl Sgd {
             let params = [lr, weight_decay, momentum, taken, of_g, of_b];
             Launch { program: &PROGRAM, params: params.map(Scalar::Float).to_vec() }
         };
-        self.groups
-            .iter_mut()
-            .try_for_each(|group| groups::step("sgd", group, group.options.state_tensor_count(), launch))
+        self.groups.iter_mut().try_for_each(|group| {
+            let SgdOptions { momentum, dampening, .. } = group.options;
+            let is_first =
+                momentum != 0.0 && dampening != 0.0 && group.states.iter().any(|state| state.step == 0);
+            if is_first && groups::is_capturing(group) {
+                return Err(groups::not_capturable("sgd", group, "a step to have been taken before"));
+            }
+            groups::step("sgd", group, group.options.state_tensor_count(), launch)
+        })
     }
 }

@@ -1,6 +1,6 @@
 //! Devices by name.
 
-use crate::{Error, Result, Tensor, To};
+use crate::{Error, Graph, Outputs, Result, Tensor, To};
 use raddle_runtime::Device as Opened;
 #[cfg(any(feature = "cpu", feature = "cuda"))]
 use raddle_sync::{Mutex, Rank};
@@ -59,6 +59,27 @@ impl Device {
     /// The names that [`Device::new`] knows, as one text.
     pub fn known_names() -> &'static str {
         KNOWN
+    }
+
+    /// Runs a closure once on this thread and records what it does on this device instead of doing it: a [`Graph`], which
+    /// any thread may replay as one op. On a GPU it is a CUDA graph. See [`capture`](crate::capture).
+    ///
+    /// ```
+    /// # use raddle::prelude::*;
+    /// # fn main() -> raddle::Result<()> {
+    /// let device = Device::new("cpu")?;
+    /// let x = Tensor::ones([3], DType::F32, &device)?;
+    /// let graph = device.capture(|| x.add(1)?.square())?;
+    /// x.fill_(2)?;
+    /// assert_eq!(graph.replay()?.to_vec::<f32>()?, [9.0; 3]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn capture<T: Outputs, E: From<Error>>(
+        &self,
+        body: impl FnOnce() -> Result<T, E>,
+    ) -> Result<Graph<T>, E> {
+        crate::capture(&self.0, body)
     }
 
     /// The CPU: one device for the process.

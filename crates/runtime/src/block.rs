@@ -4,7 +4,12 @@
 //! many they are; the last one to go hands it to the allocator, whatever is still in flight. `Drop` neither blocks nor
 //! panics, on any thread, in any order, also after the handles of the device are gone.
 
-use crate::{Device, device::DeviceInner, marks::Marks, tick::SLOT_COUNT};
+use crate::{
+    Device,
+    device::DeviceInner,
+    marks::{Marks, Uses},
+    tick::{SLOT_COUNT, Tick},
+};
 use raddle_hal::Address;
 use raddle_sync::{
     Padded,
@@ -22,7 +27,7 @@ const RECORDED_COUNT: usize = SLOT_COUNT.div_ceil(64);
 /// | field | stored by | loaded by |
 /// |---|---|---|
 /// | `id`, `device`, `address`, `capacity_bytes`, `class`, `slab` | the allocator, while it owns the block alone | anybody |
-/// | `asked_bytes` | the allocator, when it gives the block out | anybody who has a buffer |
+/// | `asked_bytes` | whoever gives the block out | anybody who has a buffer |
 /// | `recorded` | anybody who has a buffer, by read-modify-write | the allocator, when it takes the block back |
 /// | `taint` | holder of the block's write claim | holder of a claim, or of the only handle |
 /// | `marks` | see there | see there |
@@ -158,6 +163,29 @@ impl Buffer {
     /// How many bytes were asked for.
     pub fn size_bytes(&self) -> usize {
         self.block().asked_bytes.load(Relaxed)
+    }
+
+    /// What is left of the uses if this is the only handle; nothing if there are others. Acquire pairs with the Release in
+    /// `Drop`: what was done by other handles comes before.
+    pub(crate) fn uses_if_alone(&mut self, own: usize, is_complete: impl Fn(Tick) -> bool) -> Option<Uses> {
+        // SAFETY: the block lives while this handle does; there is no other handle, and whoever submits has one; nobody
+        // can make one, since this one is borrowed mutably.
+        (self.block().handles.load(Acquire) == 1)
+            .then(|| unsafe { self.0.as_mut() }.marks.uses(own, is_complete))
+    }
+
+    /// Forgets the slots noted by `record`, which it returns. For whoever has the only handle.
+    pub(crate) fn take_recorded(&mut self) -> impl Iterator<Item = usize> + use<> {
+        debug_assert_eq!(self.handle_count(), 1);
+        // SAFETY: as above.
+        unsafe { self.0.as_mut() }.take_recorded()
+    }
+
+    /// Gives it out anew, for another number of bytes. For whoever has the only handle.
+    pub(crate) fn give_again(&self, asked_bytes: usize) -> Buffer {
+        debug_assert!(self.handle_count() == 1 && asked_bytes <= self.block().capacity_bytes);
+        self.block().asked_bytes.store(asked_bytes, Relaxed);
+        self.clone()
     }
 
     /// Is it the same memory?

@@ -1,13 +1,13 @@
 //! A device in service: its hal, its streams, its memory.
 
 use crate::{
-    Access, Buffer, Error, MemoryStats, Operand, Result,
+    Access, Buffer, Error, MemoryStats, NotCapturable, Operand, Result,
     alloc::Allocator,
-    fork,
+    capture, fork,
     local::{self, Local},
     stream::{POOL_COUNT, StreamInner},
     submit::Touch,
-    taint::Taints,
+    taint::{Failure, Taints},
     tick::SLOT_COUNT,
 };
 use raddle_hal::{self as hal, Kernel, Launch, Priority};
@@ -30,7 +30,7 @@ pub(crate) struct DeviceInner {
     pub(crate) index: u8,
     pub(crate) in_flight_count_max: u64,
     pub(crate) poison: bool,
-    prepares: bool,
+    pub(crate) prepares: bool,
     /// Set when the device is lost; then everything counts as complete.
     pub(crate) lost: AtomicBool,
     streams: [AtomicPtr<StreamInner>; SLOT_COUNT],
@@ -205,7 +205,7 @@ fn with_launch<R>(
 }
 
 #[inline]
-fn view(op: &'static str, device: &'static DeviceInner, operand: &Operand<'_>) -> hal::Operand {
+pub(crate) fn view(op: &'static str, device: &'static DeviceInner, operand: &Operand<'_>) -> hal::Operand {
     let block = operand.buffer.block();
     debug_assert!(ptr::eq(block.device, device), "{op}: an operand is of another device");
     debug_assert!(
@@ -237,7 +237,12 @@ fn touch<'a>(kernel: &Kernel, operand: &Operand<'a>) -> Touch<'a> {
 impl StreamInner {
     /// Submits, after the device has prepared what it may have to.
     #[inline]
-    fn launch(&'static self, op: &'static str, launch: &Launch<'_>, touches: &mut [Touch<'_>]) -> Result<()> {
+    pub(crate) fn launch(
+        &'static self,
+        op: &'static str,
+        launch: &Launch<'_>,
+        touches: &mut [Touch<'_>],
+    ) -> Result<()> {
         if self.device.prepares {
             self.prepared(op, launch, touches)
         } else {
@@ -280,6 +285,9 @@ impl StreamInner {
 impl crate::Stream {
     /// As [`Device::submit_named`], on this stream.
     pub fn submit_kernel(self, op: &'static str, kernel: &Kernel, operands: &[Operand<'_>]) -> Result<()> {
+        if capture::is_on(self.0.device) {
+            return capture::record(self.0.device, op, kernel, operands);
+        }
         with_launch(op, self.0.device, kernel, operands, |launch, touches| {
             if fork::is_child(self.0.device) {
                 return fork::submit(self.0.device, op, launch, touches);
@@ -336,6 +344,9 @@ impl Device {
         if fork::is_child(self.0) {
             return fork::allocate(self.0, size_bytes);
         }
+        if capture::is_on(self.0) {
+            return capture::allocate(self.0, size_bytes);
+        }
         self.0.allocate(size_bytes)
     }
 
@@ -352,6 +363,9 @@ impl Device {
     /// As [`Device::submit`], under the name that errors and traces show.
     #[inline]
     pub fn submit_named(&self, op: &'static str, kernel: &Kernel, operands: &[Operand<'_>]) -> Result<()> {
+        if capture::is_on(self.0) {
+            return capture::record(self.0, op, kernel, operands);
+        }
         with_launch(op, self.0, kernel, operands, |launch, touches| self.launch(op, launch, touches))
     }
 
@@ -365,6 +379,7 @@ impl Device {
 
     /// Copies host bytes into a buffer, in stream order. The bytes have been read when this returns.
     pub fn upload(&self, to: &Buffer, offset_bytes: usize, bytes: &[u8]) -> Result<()> {
+        capture::refuse(self.0, "upload", NotCapturable::Upload)?;
         let block = to.block();
         assert!(offset_bytes + bytes.len() <= to.size_bytes(), "runtime: an upload leaves its buffer");
         let whole = bytes.len() == to.size_bytes();
@@ -377,6 +392,7 @@ impl Device {
     /// Copies bytes of a buffer to the host, behind what is on the current stream, and waits for that. If the bytes
     /// depend on a kernel that failed, its error is told here.
     pub fn download(&self, from: &Buffer, offset_bytes: usize, bytes: &mut [u8]) -> Result<()> {
+        capture::refuse(self.0, "download", NotCapturable::Download)?;
         let block = from.block();
         assert!(offset_bytes + bytes.len() <= from.size_bytes(), "runtime: a download leaves its buffer");
         let to = hal::HostBytes { address: bytes.as_mut_ptr() as usize, size_bytes: bytes.len() };
@@ -403,17 +419,19 @@ impl Device {
         self.0.taints.tidy(self.0);
         match failure {
             None => Ok(()),
-            Some(failure) => Err(Error::Kernel {
-                op: failure.op,
-                error: failure.error,
-                stream: crate::Stream(self.0.opened(failure.tick.slot())).id().0,
-                sequence: failure.tick.sequence(),
+            Some(Failure::Kernel { op, tick, error }) => Err(Error::Kernel {
+                op,
+                error,
+                stream: crate::Stream(self.0.opened(tick.slot())).id().0,
+                sequence: tick.sequence(),
             }),
+            Some(Failure::Captured) => Err(Error::Captured { device: self.name().into() }),
         }
     }
 
     /// Waits for everything that has been submitted on any stream.
     pub fn synchronize(&self) -> Result<()> {
+        capture::refuse(self.0, "synchronize", NotCapturable::Wait)?;
         if fork::is_child(self.0) { Ok(()) } else { self.0.synchronize_all() }
     }
 

@@ -1,6 +1,7 @@
 //! What can go wrong below tensors.
 
 use raddle_hal::{DeviceError, KernelError};
+use std::fmt;
 
 /// An error of the runtime. Data, not sentences; the text says where, what, expected, found.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -44,9 +45,80 @@ pub enum Error {
     /// The process has opened as many devices as ticks can name.
     #[error("open: no room for {name}, {count_max} devices are open")]
     TooManyDevices { name: String, count_max: usize },
+    /// A call that a capture can't hold.
+    #[error("{op}: can't be captured on {device}, {reason}")]
+    NotCapturable { op: &'static str, device: String, reason: NotCapturable },
+    /// The value of something that was made inside of a capture and kept outside.
+    #[error(
+        "{device}: a value is read that was made inside of a capture, where nothing runs; return it from the captured \
+         closure, and each replay gives one"
+    )]
+    Captured { device: String },
+    /// An operand of a graph can't be replaced by what was given for it.
+    #[error("replay: replacement {index} doesn't fit, {reason}")]
+    Replacement { index: usize, reason: Misfit },
     /// A file could not be mapped.
     #[error("{path}: {reason}")]
     File { path: String, reason: String },
+}
+
+/// Why a call can't be captured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotCapturable {
+    /// It reads what hasn't been computed.
+    Download,
+    /// It copies from memory of the host, which a replay would not find again.
+    Upload,
+    /// It waits for work that isn't there.
+    Wait,
+    /// This thread is capturing already.
+    Nested,
+    /// Graphs don't contain graphs.
+    Replay,
+}
+
+impl fmt::Display for NotCapturable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            NotCapturable::Download => "nothing has run whose values could be read; read them after a replay",
+            NotCapturable::Upload => "a replay won't find these bytes of the host; upload them before",
+            NotCapturable::Wait => "nothing has been submitted that could be waited for",
+            NotCapturable::Nested => "this thread is capturing already",
+            NotCapturable::Replay => "a graph can't contain another one; replay it outside",
+        })
+    }
+}
+
+/// Why something can't stand for an operand of a graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Misfit {
+    /// The graph has no such operand.
+    Unknown,
+    /// It is replaced twice.
+    Repeated,
+    /// It is on another device.
+    Device,
+    /// The graph reads or writes more of the operand's memory than the replacement has.
+    Range,
+    /// Its first element lies elsewhere modulo 256 bytes, for which the kernels would have to be chosen anew.
+    Alignment,
+    /// Its memory is another operand's, and one of the two is written.
+    Shared,
+}
+
+impl fmt::Display for Misfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Misfit::Unknown => "expected a tensor that was made outside and is used inside of the captured closure",
+            Misfit::Repeated => "the operand is replaced twice",
+            Misfit::Device => "it is on another device than the graph",
+            Misfit::Range => "the graph uses more of the operand's storage than the replacement's has",
+            Misfit::Alignment => {
+                "expected a start that differs by a multiple of 256 bytes from the operand's, use copy() first"
+            }
+            Misfit::Shared => "its memory is another operand's, and one of the two is written, use copy() first",
+        })
+    }
 }
 
 /// Short for results of this crate.

@@ -4,7 +4,7 @@
 //! stream's latest tick: no call of the device. Whoever waits has taken the tick, so recording again disturbs nobody
 //! (T4). Elapsed time between events comes with the backends that can measure it.
 
-use crate::{Result, Stream, device::DeviceInner, tick::Tick};
+use crate::{NotCapturable, Result, Stream, capture, device::DeviceInner, tick::Tick};
 use raddle_sync::{Mutex, Rank, fault};
 
 /// A point in the work of a stream. May be shared by threads; dropping it disturbs nobody who waits for it.
@@ -43,7 +43,10 @@ impl Event {
     /// Blocks until what was last recorded is complete; returns at once if nothing was.
     pub fn synchronize(&self) -> Result<()> {
         match self.tick() {
-            Some((device, tick)) => device.stream(tick.slot())?.synchronize(tick.sequence()),
+            Some((device, tick)) => {
+                capture::refuse(device, "synchronize", NotCapturable::Wait)?;
+                device.stream(tick.slot())?.synchronize(tick.sequence())
+            }
             None => Ok(()),
         }
     }

@@ -3,16 +3,18 @@
 //! Any buffer may be used from any thread on any stream, with no lock and no synchronisation in user code. Everything
 //! follows from *ticks* (a place in the work of one stream) and from the marks that each block of memory keeps: the tick
 //! of its last write, and of its last read on each stream. `tick`, `marks` and `submit` hold the argument; `stream` and
-//! `event` what users see of it; `alloc`, `magazine` and `large` the memory; `taint` errors; `fork` and `local` the ends
-//! of processes and threads.
+//! `event` what users see of it; `alloc`, `magazine` and `large` the memory; `taint` errors; `capture` and `graph` ops that
+//! are recorded once and replayed; `fork` and `local` the ends of processes and threads.
 
 mod alloc;
 mod block;
+mod capture;
 mod device;
 mod error;
 mod event;
 mod file;
 mod fork;
+mod graph;
 mod large;
 mod local;
 mod magazine;
@@ -30,11 +32,13 @@ mod tick;
 
 pub use alloc::MemoryStats;
 pub use block::Buffer;
+pub use capture::{Capture, uncaptured};
 pub use device::{Device, StreamStats};
-pub use error::{Error, Result};
+pub use error::{Error, Misfit, NotCapturable, Result};
 pub use event::Event;
 pub use file::MappedFile;
-pub use raddle_hal::{self as hal, Priority};
+pub use graph::{Graph, GraphStats, Replacement};
+pub use raddle_hal::{self as hal, Draw, Priority};
 pub use stream::{Stream, StreamGuard, StreamId};
 
 use raddle_base::{DType, Layout};

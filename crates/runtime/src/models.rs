@@ -234,6 +234,36 @@ fn magazine_is_stolen_from(fault: Option<Fault>, preemptions: usize) {
     });
 }
 
+/// A graph of one instance, replayed on two streams whose threads read the output and let go of it: nobody gets memory that
+/// another one holds, and whoever gets the instance next is ordered behind the reads. `capture` is this thread's, so it is
+/// over before there are others.
+fn replays_share_an_instance(fault: Option<Fault>, preemptions: usize) {
+    explore("replays share an instance", fault, preemptions, |model| {
+        let weight = model.written(0);
+        let capture = Capture::begin(&model.device).unwrap();
+        let output = model.device.allocate(64).unwrap();
+        model.op(0, &[&weight], &[&output]);
+        let graph = loom::sync::Arc::new(capture.end(&[&output]).unwrap());
+        drop(output);
+        graph.set_instance_count_max(1);
+        // std's, so that it orders nothing in the model.
+        let held = Arc::new(Mutex::new(std::collections::HashSet::new()));
+        let replay = move |model: &Model, graph: &Graph, slot: usize| {
+            let outputs = graph.replay_on(model.stream(slot).0, &[], &[]).unwrap();
+            assert!(held.lock().unwrap().insert(outputs[0].id()), "race on an output that is held");
+            model.op(slot, &[&outputs[0]], &[]);
+            held.lock().unwrap().remove(&outputs[0].id());
+        };
+        let other = {
+            let (graph, replay) = (graph.clone(), replay.clone());
+            model.spawn(move |model| replay(&model, &graph, 1))
+        };
+        replay(model, &graph, 2);
+        other.join().unwrap();
+        model.op(0, &[], &[&weight]);
+    });
+}
+
 /// Who sees a tick complete sees what the device wrote before; loom's cell is the device's memory.
 #[test]
 fn model_completion_publishes() {
@@ -318,6 +348,19 @@ fn model_magazine() {
     magazine_is_stolen_from(None, 5)
 }
 
+#[test]
+fn model_replays() {
+    replays_share_an_instance(None, 3)
+}
+
+#[test]
+fn fault_reuse_leased() {
+    replays_share_an_instance(Some(Fault::reuse_leased), 2)
+}
+#[test]
+fn fault_unhoisted_waits() {
+    replays_share_an_instance(Some(Fault::unhoisted_waits), 2)
+}
 #[test]
 fn fault_one_read_mark() {
     readers_and_writer(Some(Fault::one_read_mark), 2)

@@ -193,11 +193,13 @@ impl raddle_hal::Device for Hal {
         waits: &[Wait],
         launch: &Launch<'_>,
     ) -> std::result::Result<Submitted, DeviceError> {
+        let touch =
+            |operand: &raddle_hal::Operand| (range(operand.view().address, operand.view()), operand.is_out());
         let touches = match launch {
-            Launch::Kernel { operands, .. } => operands
-                .iter()
-                .map(|operand| (range(operand.view().address, operand.view()), operand.is_out()))
-                .collect(),
+            Launch::Kernel { operands, .. } => operands.iter().map(touch).collect(),
+            Launch::Graph { graph, .. } => {
+                graph.nodes().iter().flat_map(|node| &node.operands).map(touch).collect()
+            }
             _ => Vec::new(),
         };
         self.oracle.beat.load(Relaxed);

@@ -6,7 +6,7 @@
 //! be shared, so the number of threads has no limit. Streams live as long as the process, so a handle is `Copy`.
 
 use crate::{
-    Device, Error, Event, Result,
+    Device, Error, Event, NotCapturable, Result, capture,
     device::DeviceInner,
     local,
     submit::State,
@@ -233,6 +233,7 @@ impl Stream {
     /// Blocks until everything that has been put on it is complete; waits for no other stream but for what that work
     /// itself waits for.
     pub fn synchronize(self) -> Result<()> {
+        capture::refuse(self.0.device, "synchronize", NotCapturable::Wait)?;
         self.0.synchronize(self.0.latest().sequence())
     }
 

@@ -127,11 +127,17 @@ impl Drop for Enqueued<'_> {
     }
 }
 
+/// So many touches are sorted by insertion (guess).
+const FEW_TOUCHES: usize = 16;
+
 /// In the order of ids, in which they are claimed, and each block once: one that is read and written is written.
-/// Insertion, since there are few.
+/// By insertion if there are few, as there nearly always are.
 #[inline]
 fn sorted<'a, 'b>(touches: &'b mut [Touch<'a>]) -> &'b mut [Touch<'a>] {
     let key = |touch: &Touch<'_>| (touch.block.id, touch.access == Access::Read);
+    if touches.len() > FEW_TOUCHES {
+        touches.sort_unstable_by_key(key);
+    }
     for end in 1..touches.len() {
         let mut place = end;
         while place > 0 && key(&touches[place]) < key(&touches[place - 1]) {
@@ -231,7 +237,7 @@ impl StreamInner {
                 return Err(self.device.error(error));
             }
         };
-        let fallible = matches!(launch, Launch::Kernel { kernel, .. } if kernel.is_fallible());
+        let fallible = launch.is_fallible();
         let taint = self.taint(fallible.then_some((op, tick, submitted == Submitted::Inline)), touches);
         drop(enqueued);
         if let Some(start) = trace {
@@ -254,8 +260,11 @@ impl StreamInner {
                     self.device.taints.settle(taint, result.as_ref().err().cloned());
                 }
                 result.map_err(|error| {
-                    // Nothing was written and the caller knows: the outputs are as good as before.
-                    for touch in touches.iter().filter(|touch| touch.access == Access::Write) {
+                    // Nothing was written and the caller knows: the outputs are as good as before. Of a graph only the kernel
+                    // that failed has written nothing.
+                    let written = |touch: &&Touch<'_>| touch.access == Access::Write;
+                    let is_graph = matches!(launch, Launch::Graph { .. });
+                    for touch in touches.iter().filter(|touch| !is_graph && written(touch)) {
                         _ = touch.block.taint.compare_exchange(taint, 0, Relaxed, Relaxed);
                     }
                     Error::Kernel { op, error, stream: crate::Stream(self).id().0, sequence }

@@ -19,12 +19,14 @@ const FAILURE_COUNT_MAX: usize = 4096; // guess
 /// Open records that set off a clean-up.
 const OPEN_COUNT: usize = 64; // guess
 
+/// The number of whatever was allocated inside of a capture, where nothing runs: it has no value, ever.
+pub(crate) const CAPTURED: u64 = u64::MAX;
+
 /// The origin of a failure.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Failure {
-    pub(crate) op: &'static str,
-    pub(crate) tick: Tick,
-    pub(crate) error: KernelError,
+pub(crate) enum Failure {
+    Kernel { op: &'static str, tick: Tick, error: KernelError },
+    Captured,
 }
 
 struct Open {
@@ -78,7 +80,7 @@ impl Taints {
         let Some(open) = records.open.get_mut(&taint) else { return };
         match (open.launch.take(), error) {
             (Some(Launched { op, tick, .. }), Some(error)) => {
-                records.fail(taint, Failure { op, tick, error })
+                records.fail(taint, Failure::Kernel { op, tick, error })
             }
             _ if open.parents.is_empty() => _ = records.open.remove(&taint),
             _ => (),
@@ -125,6 +127,9 @@ impl Records {
 
     /// Parents first, so that the origin is told. A record stays open while a launch under it is in flight.
     fn resolve(&mut self, taint: u64, device: &DeviceInner) -> Result<Option<Failure>, Unsettled> {
+        if taint == CAPTURED {
+            return Ok(Some(Failure::Captured));
+        }
         if let Some(failure) = self.failed.get(&taint) {
             return Ok(Some(failure.clone()));
         }
@@ -145,7 +150,7 @@ impl Records {
             } else if let Some(error) =
                 device.hal.take_kernel_error(QueueId(tick.slot() as u8), tick.sequence())
             {
-                let failure = Failure { op, tick, error };
+                let failure = Failure::Kernel { op, tick, error };
                 self.fail(taint, failure.clone());
                 return Ok(Some(failure));
             } else if let Some(open) = self.open.get_mut(&taint) {

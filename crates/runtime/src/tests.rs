@@ -126,6 +126,65 @@ fn planted_faults_are_caught() {
     }
 }
 
+/// Threads that replay one graph on streams of their own, hold its outputs for a while and read them, and write an operand
+/// in between.
+fn replays(seed: u64, thread_count: usize) -> std::result::Result<(), String> {
+    let (device, oracle) = oracle::open(64);
+    let streams: Vec<Stream> =
+        (0..4).map(|_| Stream::from_pool(&device, Priority::Normal).unwrap()).collect();
+    let (weight, other) = (device.allocate(300).unwrap(), device.allocate(300).unwrap());
+    op(streams[0], &[], &[&weight, &other]).unwrap();
+    let capture = Capture::begin(&device).unwrap();
+    let [inner, output] = [300, 300].map(|size| device.allocate(size).unwrap());
+    op(streams[0], &[&weight, &other], &[&inner]).unwrap();
+    op(streams[0], &[&inner, &weight], &[&output]).unwrap();
+    op(streams[0], &[&output], &[&other]).unwrap();
+    let graph = capture.end(&[&output]).unwrap();
+    drop((inner, output));
+    graph.set_instance_count_max(2);
+    let thread = |index: usize| {
+        let mut random = Random::new(seed * 57 + index as u64);
+        let mut held: Vec<Buffer> = Vec::new();
+        for _ in 0..40 {
+            let stream = streams[random.below(4)];
+            match random.below(6) {
+                0..3 => held.extend(graph.replay_on(stream.0, &[], &[]).unwrap()),
+                3 => held.iter().for_each(|output| op(stream, &[output], &[]).unwrap()),
+                4 => op(stream, &[], &[[&weight, &other][random.below(2)]]).unwrap(),
+                _ => held.truncate(random.below(2)),
+            }
+            (0..random.below(3)).for_each(|_| _ = oracle.complete_next(streams[random.below(4)].0.slot));
+        }
+        device.release_current_thread();
+    };
+    std::thread::scope(|scope| {
+        (1..thread_count).for_each(|index| drop(scope.spawn(move || thread(index))));
+        thread(0);
+    });
+    drop((graph, weight, other));
+    oracle.complete_all();
+    assert_eq!(device.memory_stats().allocated_bytes, 0, "seed {seed}");
+    assert!(device.close().unwrap(), "seed {seed}: memory stays behind");
+    oracle.check()
+}
+
+#[test]
+fn replays_have_no_race() {
+    let _turn = turn();
+    for seed in 1..=60 {
+        for thread_count in [1, 3] {
+            let result = replays(seed, thread_count);
+            result.unwrap_or_else(|race| panic!("seed {seed}, {thread_count} threads: {race}"));
+        }
+    }
+}
+
+#[test]
+fn unhoisted_waits_are_caught() {
+    let _planted = planted(Fault::unhoisted_waits);
+    assert!((1..=60).any(|seed| replays(seed, 1).is_err()));
+}
+
 /// One device, two streams, and the oracle.
 fn pair() -> (Device, Arc<Oracle>, Stream, Stream) {
     let (device, oracle) = oracle::open(1000);

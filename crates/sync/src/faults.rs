@@ -59,6 +59,10 @@ faults! {
     download_early breaks "T4";
     /// A kernel writes its strided output to a packed copy and leaves it there.
     no_copy_back breaks "T7";
+    /// A graph is replayed into memory whose last outputs somebody still holds.
+    reuse_leased breaks "T1";
+    /// The replay of a graph waits for its own memory only, not for its operands.
+    unhoisted_waits breaks "T2";
 }
 
 #[cfg(any(debug_assertions, loom, raddle_faults))]

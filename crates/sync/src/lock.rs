@@ -19,6 +19,8 @@ use std::{
 pub enum Rank {
     /// The list of devices of the process, and whatever is made once.
     Registry,
+    /// The instances of a graph: held while one is chosen, never while one is replayed.
+    Graph,
     /// The stream pool of a device.
     Pool,
     /// A stream: held while an op is enqueued, never while waiting for a device.

@@ -21,6 +21,9 @@ pub enum Error {
         .lhs[*.lhs_axis], .rhs[*.rhs_axis]
     )]
     InnerSize { op: &'static str, lhs: Vec<usize>, lhs_axis: usize, rhs: Vec<usize>, rhs_axis: usize },
+    /// An operand lies in memory in another way than it must.
+    #[error("{op}: {what} has the wrong strides, expected {expected:?}, found {found:?}")]
+    Strides { op: &'static str, what: &'static str, expected: Vec<usize>, found: Vec<usize> },
     /// An operand has too few or too many axes.
     #[error("{op}: {what} has the wrong number of axes, expected {expected}, found {found}")]
     Rank { op: &'static str, what: &'static str, expected: &'static str, found: usize },

@@ -19,6 +19,7 @@ mod call;
 mod create;
 mod error;
 mod fused;
+mod graph;
 mod host;
 mod index;
 mod join;
@@ -38,6 +39,7 @@ mod view;
 pub use call::{Arg, Call, CallArg, Reduction, View};
 pub use error::Error;
 pub use fused::{Fused, fused, fused_many, pointwise_groups};
+pub use graph::{Graph, Outputs, capture};
 pub use host::To;
 pub use normalize::LayerNormGradients;
 pub use pointwise::pointwise;
@@ -50,7 +52,7 @@ pub use view::INFER;
 
 pub use raddle_base::{DType, Dims, Element, Layout, MAX_RANK, Overlap, Scalar, ViewError, bf16, f16};
 pub use raddle_op::{Activation, Expr, Mask, Pointwise, Program, ProgramRef, ScatterMode};
-pub use raddle_runtime::Device;
+pub use raddle_runtime::{Device, GraphStats, Misfit, NotCapturable, uncaptured};
 
 /// What an op returns.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

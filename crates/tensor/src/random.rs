@@ -86,6 +86,14 @@ impl Generator {
         })
     }
 
+    /// Takes a range of blocks of a generator, or of the thread's.
+    pub(crate) fn draw(generator: Option<&Generator>, blocks: u64) -> (u64, u64) {
+        match generator {
+            Some(generator) => generator.take(blocks),
+            None => Generator::of_thread().take(blocks),
+        }
+    }
+
     /// Takes a range of blocks: the key and the first of them.
     fn take(&self, blocks: u64) -> (u64, u64) {
         // Only the numbers matter; they order nothing else.
@@ -252,9 +260,12 @@ impl Tensor {
                 if blocks == 0 {
                     return Ok(());
                 }
-                let (key, counter) = match generator {
-                    Some(generator) => generator.take(blocks),
-                    None => Generator::of_thread().take(blocks),
+                let (key, counter) = if self.device().is_capturing() {
+                    // Nothing is drawn now; each replay draws.
+                    crate::graph::note_draw(generator, blocks);
+                    (0, 0)
+                } else {
+                    Generator::draw(generator, blocks)
                 };
                 let mut operands: SmallVec<[_; 2]> = SmallVec::new();
                 operands.push(self.write(self.layout()));

@@ -56,6 +56,19 @@ impl Tensor {
         })))
     }
 
+    /// A tensor over memory that holds its elements.
+    pub(crate) fn over(buffer: Buffer, layout: Layout, dtype: DType) -> Tensor {
+        let storage = Storage { buffer, version: AtomicU64::new(0) };
+        let (storage, base, slot) = (Arc::new(storage), None, Slot::empty());
+        Tensor(Arc::new(Inner { storage, layout, dtype, base, slot }))
+    }
+
+    /// Another view of the same storage, which is no view in the eyes of gradients.
+    pub(crate) fn sibling(&self, layout: Layout, dtype: DType) -> Tensor {
+        let storage = self.0.storage.clone();
+        Tensor(Arc::new(Inner { storage, layout, dtype, base: None, slot: Slot::empty() }))
+    }
+
     /// Another view of the same storage. The caller answers for the layout being inside.
     pub(crate) fn alias(&self, layout: Layout) -> Tensor {
         let base = self.0.base.clone().unwrap_or_else(|| Arc::downgrade(&self.0));
@@ -170,6 +183,9 @@ impl Tensor {
     #[inline]
     pub fn bump_version(&self) {
         self.0.storage.version.fetch_add(1, Ordering::Release);
+        if self.device().is_capturing() {
+            crate::graph::note_write(self);
+        }
     }
 
     #[inline]

@@ -36,25 +36,37 @@ pub fn launch(device: &Device, threads: usize) -> Outcome<Vec<f64>> {
 /// 512-1024-1024-512 with ReLU.
 const MLP: [usize; 4] = [512, 1024, 1024, 512];
 
+/// The weights of an MLP.
+pub struct Mlp(Vec<(Tensor, Tensor)>);
+
+impl Mlp {
+    pub fn new(device: &Device) -> Result<Mlp> {
+        let layer =
+            |widths: &[usize]| Ok((normal(device, &[widths[1], widths[0]])?, normal(device, &[widths[1]])?));
+        MLP.windows(2).map(layer).collect::<Result<_>>().map(Mlp)
+    }
+
+    /// One row.
+    pub fn input(device: &Device) -> Result<Tensor> {
+        normal(device, &[1, MLP[0]])
+    }
+
+    pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        let mut x = x.clone();
+        for (at, (weight, bias)) in self.0.iter().enumerate() {
+            let activation = if at + 1 < self.0.len() { Activation::Relu } else { Activation::None };
+            x = x.linear_with(weight, Some(bias), activation)?;
+        }
+        Ok(x)
+    }
+}
+
 /// Forwards of one row; all threads share the weights.
 pub fn mlp(device: &Device, threads: usize) -> Outcome<Vec<f64>> {
-    let mut layers = Vec::new();
-    for widths in MLP.windows(2) {
-        layers.push((normal(device, &[widths[1], widths[0]])?, normal(device, &[widths[1]])?));
-    }
-    let layers = &layers;
+    let mlp = &Mlp::new(device)?;
     together(device, threads, |_| {
-        let input = normal(device, &[1, MLP[0]])?;
-        Ok(move |count| {
-            (0..count).try_for_each(|_| {
-                let mut x = input.clone();
-                for (at, (weight, bias)) in layers.iter().enumerate() {
-                    let activation = if at + 1 < layers.len() { Activation::Relu } else { Activation::None };
-                    x = x.linear_with(weight, Some(bias), activation)?;
-                }
-                Ok(())
-            })
-        })
+        let input = Mlp::input(device)?;
+        Ok(move |count| (0..count).try_for_each(|_| mlp.forward(&input).map(drop)))
     })
 }
 
@@ -103,18 +115,31 @@ impl Layer {
     }
 }
 
-/// Sentences of 32 tokens, one at a time, without the embedding; all threads share the weights.
+/// An encoder, without the embedding.
+pub struct Encoder(Vec<Layer>);
+
+impl Encoder {
+    pub fn new(device: &Device) -> Result<Encoder> {
+        (0..LAYERS).map(|_| Layer::new(device)).collect::<Result<_>>().map(Encoder)
+    }
+
+    /// A sentence of 32 tokens.
+    pub fn input(device: &Device) -> Result<Tensor> {
+        Tensor::randn([TOKENS, WIDTH], F16, device, None)
+    }
+
+    /// The mean over the tokens.
+    pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        self.0.iter().try_fold(x.clone(), |x, layer| layer.forward(&x))?.mean(0, false)
+    }
+}
+
+/// Sentences of 32 tokens, one at a time; all threads share the weights.
 pub fn transformer(device: &Device, threads: usize) -> Outcome<Vec<f64>> {
-    let layers = (0..LAYERS).map(|_| Layer::new(device)).collect::<Result<Vec<_>>>()?;
-    let layers = &layers;
+    let encoder = &Encoder::new(device)?;
     together(device, threads, |_| {
-        let input = Tensor::randn([TOKENS, WIDTH], F16, device, None)?;
-        Ok(move |count| {
-            (0..count).try_for_each(|_| {
-                let encoded = layers.iter().try_fold(input.clone(), |x, layer| layer.forward(&x))?;
-                encoded.mean(0, false).map(drop)
-            })
-        })
+        let input = Encoder::input(device)?;
+        Ok(move |count| (0..count).try_for_each(|_| encoder.forward(&input).map(drop)))
     })
 }
 

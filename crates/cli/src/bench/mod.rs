@@ -2,6 +2,7 @@
 //! `benches/peers` measures the same list on PyTorch.
 
 mod gpu;
+mod graphs;
 mod measure;
 mod rows;
 
@@ -47,8 +48,13 @@ struct Report {
     rows: Vec<Row>,
 }
 
+/// All rows, in order.
+fn table(sizes: rows::Sizes) -> Vec<rows::Spec> {
+    rows::table(sizes).into_iter().chain(graphs::table(sizes)).collect()
+}
+
 pub fn run(arguments: &Arguments) -> Outcome {
-    let table = rows::table(rows::Sizes::of(&arguments.device));
+    let table = table(rows::Sizes::of(&arguments.device));
     let mut names: Vec<&str> = table.iter().map(|row| row.name).collect();
     let mut seen = std::collections::HashSet::new();
     names.retain(|name| seen.insert(*name));
@@ -133,7 +139,14 @@ mod tests {
     use super::*;
 
     /// Rows that the other side can't have.
-    const OWN: [&str; 3] = ["launch", "cross_stream_free", "autoencoder_step_large_full"];
+    const OWN: [&str; 6] = [
+        "launch",
+        "cross_stream_free",
+        "autoencoder_step_large_full",
+        "autoencoder_step_captured",
+        "autoencoder_step_large_captured",
+        "autoencoder_step_small_captured",
+    ];
 
     #[test]
     fn the_peers_have_rows_of_the_same_names() {
@@ -142,7 +155,7 @@ mod tests {
             ("cuda:0", include_str!("../../../../benches/peers/torch_cuda.py")),
         ];
         for (device, script) in peers {
-            for row in rows::table(rows::Sizes::of(device)) {
+            for row in table(rows::Sizes::of(device)) {
                 // Numbered names are made by a loop over the numbers.
                 let start = row.name.trim_end_matches(|last: char| last.is_ascii_digit());
                 let known = script.contains(&format!("\"{}\"", row.name))
@@ -155,8 +168,10 @@ mod tests {
     #[test]
     fn rows_of_a_gpu_run_on_a_simulator() {
         let device = Device::new("sim:1").expect("the simulator is there");
-        for row in rows::table(rows::Sizes::of("cuda:0")) {
-            if ["chain_one_stream", "chain_two_streams", "mlp"].contains(&row.name) && row.threads < 4 {
+        for row in table(rows::Sizes::of("cuda:0")) {
+            if ["chain_one_stream", "chain_two_streams", "mlp", "mlp_captured"].contains(&row.name)
+                && row.threads < 4
+            {
                 let seconds = (row.measure)(&device, row.threads).expect("the row runs");
                 assert!(seconds.iter().all(|seconds| *seconds > 0.0), "{}", row.name);
             }

@@ -32,7 +32,7 @@ pub struct Sizes {
     /// Sides of products.
     gemm: &'static [usize],
     /// Is it a GPU, of which more is measured?
-    gpu: bool,
+    pub gpu: bool,
 }
 
 impl Sizes {
@@ -53,10 +53,10 @@ const ROWS_GB: f64 = (ROWS * FEATURES * 4) as f64 / 1e9;
 const PERMUTED: [usize; 3] = [128, 512, 1024];
 const PERMUTED_GB: f64 = (PERMUTED[0] * PERMUTED[1] * PERMUTED[2] * 4) as f64 / 1e9;
 /// Autoencoders as [`autoencoder`] has them.
-const STEP: (usize, usize, usize, usize) = (384, 1536, 256, 32);
-const STEP_SMALL: (usize, usize, usize, usize) = (64, 256, 128, 8);
-const STEP_LARGE: (usize, usize, usize, usize) = (768, 24576, 4096, 32);
-const THREADS: [usize; 5] = [1, 2, 4, 8, 16];
+pub const STEP: (usize, usize, usize, usize) = (384, 1536, 256, 32);
+pub const STEP_SMALL: (usize, usize, usize, usize) = (64, 256, 128, 8);
+pub const STEP_LARGE: (usize, usize, usize, usize) = (768, 24576, 4096, 32);
+pub const THREADS: [usize; 5] = [1, 2, 4, 8, 16];
 
 fn time(
     name: &'static str,
@@ -81,11 +81,11 @@ fn flops(
     let measure = Box::new(move |device: &Device, _| measure(device));
     Spec { name, threads: 1, unit: "GFLOP/s", work: 2e-9 * (m * k * n) as f64, measure }
 }
-fn step(name: &'static str, measure: impl Fn(&Device) -> Outcome<Vec<f64>> + 'static) -> Spec {
+pub fn step(name: &'static str, measure: impl Fn(&Device) -> Outcome<Vec<f64>> + 'static) -> Spec {
     let measure = Box::new(move |device: &Device, _| measure(device));
     Spec { name, threads: 1, unit: "ms", work: 1e3, measure }
 }
-fn per_second(
+pub fn per_second(
     name: &'static str,
     threads: usize,
     measure: impl Fn(&Device, usize) -> Outcome<Vec<f64>> + 'static,
