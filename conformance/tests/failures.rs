@@ -132,8 +132,9 @@ fn no_memory_at_each_point_of_a_step(device: &Device) {
     }
     device.set_memory_limit(usize::MAX);
     println!("{}: memory was refused at {} points of a step", device.name(), points.len());
-    // The rest of the blocks of a step were used before in it.
-    assert!(points.len() >= 8, "{points:?}");
+    // The rest of the blocks of a step were used before in it, or lie in the slab of a product's workspace on a GPU.
+    let expected = if device.info().prepares { 2 } else { 8 };
+    assert!(points.len() >= expected, "{points:?}");
 }
 
 /// Each single request for a slab is refused once, from the making of the model on: what is kept elsewhere serves, or the
