@@ -153,6 +153,7 @@ run_doctor() {
 run_tests() {
     target cuda
     target failures
+    target large
     step demo "$limit" "${ours[@]}" "$here/raddle" demo --device "$device" --json "$out/demo.json"
 }
 

@@ -26,7 +26,7 @@ Example: cargo xtask gpu && target/gpu/run.sh --help
 ";
 
 /// Test targets of conformance that are carried.
-const TESTS: [&str; 3] = ["cuda", "failures", "race_suite"];
+const TESTS: [&str; 4] = ["cuda", "failures", "large", "race_suite"];
 /// Programs of conformance that are carried.
 const PROGRAMS: [&str; 1] = ["soak"];
 /// Lists of the bench on other libraries.
