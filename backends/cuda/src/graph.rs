@@ -141,6 +141,8 @@ impl Shared {
         unsafe { driver.memcpy_dtoh(block.address, records.address, records.size_bytes(), queue.stream) }?;
         let copies = Copies { block, axis_sizes: records.axis_sizes.clone() };
         queue.errors.lock().add_copies(sequence, copies, queue.executed());
+        // The block is wanted back.
+        queue.ask_for_mark();
         Ok(())
     }
 

@@ -465,6 +465,8 @@ impl Shared {
                         Some(block) => {
                             driver.memcpy_htod(to, block.address, size_bytes, queue.stream)?;
                             queue.transfers.add(sequence, block, None);
+                            // The block is wanted back.
+                            queue.ask_for_mark();
                         }
                         None => driver.memcpy_htod(to, from.address, size_bytes, queue.stream)?,
                     }
