@@ -236,22 +236,19 @@ impl Pending<'_> {
         if !operands.clone().all(aligned) {
             vector = 1;
         }
-        let kinds: SmallVec<[(DType, Access); 12]> = operands
-            .clone()
-            .map(|(_, dtype, access)| match work {
-                Work::Move(size) => (moved_dtype(size), access),
-                _ => (dtype, access),
-            })
-            .collect();
-        let unroll = unroll_of(vector, kinds[outputs..].iter().map(|(dtype, _)| *dtype));
-        let key = Key {
+        let mut key = Key {
             work,
             path: Path::Flat { groups: 1 },
             vector: vector as u8,
-            unroll,
+            unroll: 1,
             outputs: outputs as u8,
-            operands: kinds,
+            operands: SmallVec::new(),
         };
+        for (_, dtype, access) in operands.clone() {
+            let dtype = if let Work::Move(size) = key.work { moved_dtype(size) } else { dtype };
+            key.operands.push((dtype, access));
+        }
+        key.unroll = unroll_of(vector, key.operands[outputs..].iter().map(|(dtype, _)| *dtype));
         let places = operands.map(|(place, ..)| place);
         if self.alone {
             return self.params.launch_flat(builder, key, std::iter::once((places, count)));
@@ -383,7 +380,9 @@ impl Params<'_> {
         builder.launch_with(KernelKey(Source::Pointwise(key)), blocks, THREADS as u32, |args| {
             let mut first_block = 0;
             for (places, count) in groups {
-                places.for_each(|place| _ = args.place(place));
+                for place in places {
+                    args.place(place);
+                }
                 args.push((count as u64).to_ne_bytes()).push((first_block as u64).to_ne_bytes());
                 first_block += count.div_ceil(tile);
             }
