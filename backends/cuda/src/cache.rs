@@ -182,8 +182,8 @@ impl<V> std::ops::Deref for Held<V> {
     }
 }
 
-/// Multiplies: a tenth of the time of the default hasher for a key of some twenty numbers. Who finds keys that share a place
-/// makes them take turns, no more.
+/// Multiplies: the default hasher takes some 50 ns for a key, where all else that a small launch takes in this crate is 140.
+/// Who finds keys that share a place makes them take turns, no more.
 #[derive(Default)]
 struct Mix(u64);
 
