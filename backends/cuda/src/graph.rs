@@ -20,14 +20,13 @@ use crate::{
     errors::{self, Copies, RECORD_BYTES},
     kernels,
     matmul::Algorithm,
-    plan::{Plan, Step},
-    prepared::{Call, Loaded, Prepared},
+    plan::Step,
+    prepared::{Call, Loaded, Steps},
     queue::Queue,
     staging::Block,
 };
 use raddle_hal::{DeviceError, Draw, Graph, Kernel, Operand};
 use raddle_sync::Arc;
-use smallvec::SmallVec;
 
 /// An executable graph, with all that its nodes need.
 pub struct Executable {
@@ -63,8 +62,7 @@ impl Records {
 
 /// A node of the hal, ready to be launched.
 struct Planned {
-    plan: Plan,
-    calls: SmallVec<[Call; 2]>,
+    steps: Steps,
     scratch: u64,
     /// Which record, if it wants one.
     record: Option<usize>,
@@ -127,14 +125,14 @@ impl Shared {
         queue: &Queue,
         sequence: u64,
         graph: &Graph,
-        prepared: Option<Prepared>,
+        block: Option<Block>,
     ) -> Result<(), DeviceError> {
         let executable = executable(graph).expect("a graph is prepared before it is submitted");
-        let block = match (&executable.records, prepared) {
+        let block = match (&executable.records, block) {
             (None, _) => None,
-            (Some(_), Some(Prepared::Copy(Some(block)))) => Some(block),
+            (Some(_), Some(block)) => Some(block),
             // The thread-locals are gone.
-            (Some(records), _) => Some(self.stage_records(driver, records)?),
+            (Some(records), None) => Some(self.stage_records(driver, records)?),
         };
         // SAFETY: it is destroyed only when no launch of it is in flight; what its nodes touch is as the contract says.
         unsafe { driver.graph_launch(executable.raw, queue.stream) }?;
@@ -143,6 +141,8 @@ impl Shared {
         unsafe { driver.memcpy_dtoh(block.address, records.address, records.size_bytes(), queue.stream) }?;
         let copies = Copies { block, axis_sizes: records.axis_sizes.clone() };
         queue.errors.lock().add_copies(sequence, copies, queue.executed());
+        // The block is wanted back.
+        queue.ask_for_mark();
         Ok(())
     }
 
@@ -155,7 +155,7 @@ impl Shared {
             planned.push(self.planned(driver, &node.kernel, &node.operands, &mut axis_sizes)?);
         }
         let (mut kernels, mut algorithms) = (Vec::new(), Vec::new());
-        for call in planned.iter().flat_map(|planned| &planned.calls) {
+        for call in planned.iter().flat_map(|planned| &planned.steps.calls) {
             match call {
                 Call::Kernel(loaded) => kernels.push(kept(loaded)),
                 Call::MatMul(algorithm) => algorithms.push(kept(algorithm)),
@@ -197,15 +197,14 @@ impl Shared {
         operands: &[Operand],
         axis_sizes: &mut Vec<usize>,
     ) -> Result<Planned, DeviceError> {
-        let Prepared::Kernel { plan, calls } = self.plan(driver, None, kernel, operands)? else {
-            unreachable!("it is of a kernel");
-        };
-        let scratch = crate::scratch_of(&plan, operands);
-        let record = crate::wants_record(&plan).then(|| {
+        let mut steps = Steps::default();
+        self.plan(driver, None, kernel, operands, &mut steps)?;
+        let scratch = crate::scratch_of(&steps.plan, operands);
+        let record = crate::wants_record(&steps.plan).then(|| {
             axis_sizes.push(errors::axis_size(kernel, operands));
             axis_sizes.len() - 1
         });
-        Ok(Planned { plan, calls, scratch, record })
+        Ok(Planned { steps, scratch, record })
     }
 
     /// The calls of all nodes, captured on a stream of our own.
@@ -253,13 +252,15 @@ impl Shared {
             // SAFETY: the records are so large, and only this graph uses them.
             unsafe { driver.memset(records.address, 0, records.size_bytes(), stream) }?;
         }
-        for (index, Planned { plan, calls, scratch, record }) in planned.iter_mut().enumerate() {
+        for (index, Planned { steps, scratch, record }) in planned.iter_mut().enumerate() {
             let record = record.zip(records).map_or(0, |(at, all)| all.address + (at * RECORD_BYTES) as u64);
             // SAFETY: as for a launch: the operands are as the kernel's doc says, and calls are those of the plan. Nothing
             // runs before the graph is launched.
-            unsafe { self.steps(driver, stream, plan, calls, *scratch, record) }?;
+            unsafe { self.steps(driver, stream, steps, *scratch, record) }?;
             if let Kernel::Random { .. } = graph.nodes()[index].kernel {
-                let [Call::Kernel(loaded)] = &calls[..] else { unreachable!("cuda: a draw is one step") };
+                let [Call::Kernel(loaded)] = &steps.calls[..] else {
+                    unreachable!("cuda: a draw is one step")
+                };
                 let node = driver.stream_last_captured(stream)?;
                 draws.push(DrawNode { node, function: loaded.function, index });
             }

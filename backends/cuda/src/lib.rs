@@ -52,7 +52,7 @@ use errors::{RECORD_BYTES, RECORD_COUNT};
 use kernels::Key;
 use matmul::{Algorithm, Shape};
 use plan::{Place, Step};
-use prepared::{Call, Here, Loaded, Prepared};
+use prepared::{Call, Loaded, Steps, Used};
 use queue::Queue;
 use raddle_hal::{
     Address, Device, DeviceError, Info, Kernel, KernelError, Launch, Operand, Priority, QUEUE_COUNT_MAX,
@@ -63,7 +63,6 @@ use raddle_sync::{
     atomic::{AtomicUsize, Ordering::*},
     global,
 };
-use smallvec::SmallVec;
 use staging::{Block, Staging};
 use std::{ffi::CString, path::PathBuf, ptr, sync::OnceLock};
 
@@ -318,23 +317,25 @@ impl Shared {
         Ok(algorithm)
     }
 
-    /// Plans a kernel and finds what its steps call: what this thread keeps, if it keeps things.
+    /// Plans a kernel and finds what its steps call: what this thread keeps, if it keeps things. What was in `steps` is gone
+    /// in any case.
     fn plan(
         &self,
         driver: Driver<'_>,
-        mut here: Option<&mut Here>,
+        mut used: Option<&mut Used>,
         kernel: &Kernel,
         operands: &[Operand],
-    ) -> Result<Prepared, DeviceError> {
-        let plan = kernels::plan(kernel, operands, self.card);
-        let mut calls = SmallVec::with_capacity(plan.steps.len());
-        for step in &plan.steps {
-            calls.push(match step {
+        steps: &mut Steps,
+    ) -> Result<(), DeviceError> {
+        kernels::plan_over(&mut steps.plan, kernel, operands, self.card);
+        steps.calls.clear();
+        for step in &steps.plan.steps {
+            steps.calls.push(match step {
                 Step::Kernel(step) => {
                     let find = || self.kernel(driver, &step.key);
-                    Call::Kernel(match &mut here {
-                        Some(here) => {
-                            here.kernels.get(self.id, self.kernels.generation(), &step.key, find)?
+                    Call::Kernel(match &mut used {
+                        Some(used) => {
+                            used.kernels.get(self.id, self.kernels.generation(), &step.key, find)?
                         }
                         None => Held(find()?).into(),
                     })
@@ -342,9 +343,9 @@ impl Shared {
                 Step::MatMul(step) => {
                     let shape = Shape::of(step);
                     let find = || self.algorithm(&shape);
-                    Call::MatMul(match &mut here {
-                        Some(here) => {
-                            here.algorithms.get(self.id, self.algorithms.generation(), &shape, find)?
+                    Call::MatMul(match &mut used {
+                        Some(used) => {
+                            used.algorithms.get(self.id, self.algorithms.generation(), &shape, find)?
                         }
                         None => Held(find()?).into(),
                     })
@@ -352,7 +353,7 @@ impl Shared {
                 Step::Fill { .. } => Call::Fill,
             });
         }
-        Ok(Prepared::Kernel { plan, calls })
+        Ok(())
     }
 
     /// A pinned block; none if there is no room for it.
@@ -383,16 +384,20 @@ impl Shared {
     /// - As `Device::prepare`.
     unsafe fn prepare(&self, launch: &Launch<'_>) -> Result<usize, DeviceError> {
         let driver = self.context.enter()?;
-        let prepared = match *launch {
+        let block = match *launch {
             Launch::Kernel { kernel, operands } => {
-                return prepared::with(|mut here| {
-                    let prepared = self.plan(driver, here.as_deref_mut(), kernel, operands)?;
-                    let Prepared::Kernel { plan, .. } = &prepared else { unreachable!("it is of a kernel") };
-                    let scratch_bytes = plan.scratch_bytes;
-                    if let Some(here) = here {
-                        here.put(self.id, prepared);
-                    }
-                    Ok(scratch_bytes)
+                return prepared::with(|here| {
+                    let Some(here) = here else {
+                        // For the caches, so that `submit` finds all that takes long.
+                        let mut steps = Steps::default();
+                        self.plan(driver, None, kernel, operands, &mut steps)?;
+                        return Ok(steps.plan.scratch_bytes);
+                    };
+                    // Until it is whole there is nothing.
+                    here.take_steps(self.id);
+                    self.plan(driver, Some(&mut here.used), kernel, operands, &mut here.steps)?;
+                    here.put_steps(self.id);
+                    Ok(here.steps.plan.scratch_bytes)
                 });
             }
             Launch::Upload { from, .. } => {
@@ -407,15 +412,15 @@ impl Shared {
                         );
                     }
                 }
-                Prepared::Copy(block)
+                block
             }
-            Launch::Download { to, .. } => Prepared::Copy(self.stage(driver, to.size_bytes)?),
-            Launch::Graph { graph, draws } => Prepared::Copy(self.prepare_graph(driver, graph, draws)?),
+            Launch::Download { to, .. } => self.stage(driver, to.size_bytes)?,
+            Launch::Graph { graph, draws } => self.prepare_graph(driver, graph, draws)?,
             Launch::FillBytes { .. } | Launch::Nothing => return Ok(0),
         };
         prepared::with(|here| {
             if let Some(here) = here {
-                here.put(self.id, prepared);
+                here.put_block(self.id, block);
             }
         });
         Ok(0)
@@ -436,38 +441,47 @@ impl Shared {
             self.queue(wait.queue).hold_up(driver, queue.stream, wait.sequence)?;
         }
         self.perhaps_spin(id)?;
-        let prepared = prepared::with(|here| here?.take(self.id, launch));
+        let block = || prepared::with(|here| here?.take_block(self.id));
         // SAFETY: by the contract.
         unsafe {
             match *launch {
                 Launch::Kernel { kernel, operands } => {
-                    let prepared = match prepared {
-                        Some(prepared) => prepared,
-                        None => self.plan(driver, None, kernel, operands)?,
-                    };
-                    self.launch(driver, queue, sequence, kernel, operands, prepared)?;
+                    prepared::with(|here| match here.and_then(|here| here.take_steps(self.id)) {
+                        Some(steps) => {
+                            let launched = self.launch(driver, queue, sequence, kernel, operands, steps);
+                            steps.calls.clear();
+                            launched
+                        }
+                        None => {
+                            let mut steps = Steps::default();
+                            self.plan(driver, None, kernel, operands, &mut steps)?;
+                            self.launch(driver, queue, sequence, kernel, operands, &mut steps)
+                        }
+                    })?;
                 }
                 Launch::Upload { from, to } => {
                     let (size_bytes, to) = (from.size_bytes, address(&to));
-                    match prepared {
-                        Some(Prepared::Copy(Some(block))) => {
+                    match block() {
+                        Some(block) => {
                             driver.memcpy_htod(to, block.address, size_bytes, queue.stream)?;
                             queue.transfers.add(sequence, block, None);
+                            // The block is wanted back.
+                            queue.ask_for_mark();
                         }
-                        _ => driver.memcpy_htod(to, from.address, size_bytes, queue.stream)?,
+                        None => driver.memcpy_htod(to, from.address, size_bytes, queue.stream)?,
                     }
                 }
                 Launch::Download { from, to } => {
                     let (size_bytes, from) = (to.size_bytes, address(&from));
-                    match prepared {
-                        Some(Prepared::Copy(Some(block))) => {
+                    match block() {
+                        Some(block) => {
                             driver.memcpy_dtoh(block.address, from, size_bytes, queue.stream)?;
                             queue.transfers.add(sequence, block, Some(to));
                         }
-                        _ => driver.memcpy_dtoh(to.address, from, size_bytes, queue.stream)?,
+                        None => driver.memcpy_dtoh(to.address, from, size_bytes, queue.stream)?,
                     }
                 }
-                Launch::Graph { graph, .. } => self.launch_graph(driver, queue, sequence, graph, prepared)?,
+                Launch::Graph { graph, .. } => self.launch_graph(driver, queue, sequence, graph, block())?,
                 Launch::FillBytes { size_bytes: 0, .. } | Launch::Nothing => {}
                 Launch::FillBytes { to, size_bytes, value } => {
                     driver.memset(address(&to), value, size_bytes, queue.stream)?;
@@ -491,13 +505,12 @@ impl Shared {
         sequence: u64,
         kernel: &Kernel,
         operands: &[Operand],
-        prepared: Prepared,
+        steps: &mut Steps,
     ) -> Result<(), DeviceError> {
-        let Prepared::Kernel { mut plan, calls } = prepared else { unreachable!("it is of a kernel") };
-        let scratch = scratch_of(&plan, operands);
-        if !wants_record(&plan) {
+        let scratch = scratch_of(&steps.plan, operands);
+        if !wants_record(&steps.plan) {
             // SAFETY: by the contract.
-            return unsafe { self.steps(driver, queue.stream, &mut plan, &calls, scratch, 0) };
+            return unsafe { self.steps(driver, queue.stream, steps, scratch, 0) };
         }
         let axis_size = errors::axis_size(kernel, operands);
         let read = |record| queue.record_at(record);
@@ -510,7 +523,7 @@ impl Shared {
             let cleared =
                 if given.is_dirty { driver.memset(record, 0, RECORD_BYTES, queue.stream) } else { Ok(()) };
             cleared
-                .and_then(|()| self.steps(driver, queue.stream, &mut plan, &calls, scratch, record))
+                .and_then(|()| self.steps(driver, queue.stream, steps, scratch, record))
                 .and_then(|()| driver.memcpy_dtoh(copy, record, RECORD_BYTES, queue.stream))
         };
         result.inspect_err(|_| queue.errors.lock().give_back())
@@ -522,8 +535,7 @@ impl Shared {
         &self,
         driver: Driver<'_>,
         stream: driver::Stream,
-        plan: &mut plan::Plan,
-        calls: &[Call],
+        steps: &mut Steps,
         scratch: u64,
         record: u64,
     ) -> Result<(), DeviceError> {
@@ -531,7 +543,7 @@ impl Shared {
             Place::At(address) => address,
             Place::Scratch(offset) => scratch + offset as u64,
         };
-        for (step, call) in plan.steps.iter_mut().zip(calls) {
+        for (step, call) in steps.plan.steps.iter_mut().zip(&steps.calls) {
             // SAFETY: by the contract the operands are as the kernel's doc says, and the plan was made for them; functions
             // and algorithms are held by `calls`.
             unsafe {

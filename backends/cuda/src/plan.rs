@@ -5,13 +5,14 @@
 
 use smallvec::SmallVec;
 
-/// One launch of the hal.
+/// One launch of the hal. A thread fills the same one again and again: steps are half a KiB each, and moving them about was
+/// a quarter of the instructions of a small launch (callgrind, with a driver that does nothing).
 #[derive(Debug, Default)]
 pub struct Plan {
     /// Memory that the steps share among themselves; its address is filled in later.
     pub scratch_bytes: usize,
     /// In order.
-    pub steps: SmallVec<[Step; 2]>,
+    pub steps: Vec<Step>,
 }
 
 /// A place in memory that a step uses.
@@ -67,20 +68,34 @@ pub struct Args {
 
 impl Args {
     /// Adds a number.
+    #[inline]
     pub fn push<const N: usize>(&mut self, bytes: [u8; N]) -> &mut Args {
-        let start = self.bytes.len().next_multiple_of(N);
-        self.bytes.resize(start, 0);
+        self.align(N);
         self.bytes.extend_from_slice(&bytes);
         self
     }
     /// Adds bytes that are aligned to `align` in the kernel's eyes, such as an array or a struct passed by value.
     pub fn push_bytes(&mut self, bytes: &[u8], align: usize) -> &mut Args {
-        let start = self.bytes.len().next_multiple_of(align);
-        self.bytes.resize(start, 0);
+        self.align(align);
         self.bytes.extend_from_slice(bytes);
         self
     }
+    /// Fills up to a multiple of `align`, which most often it is.
+    #[inline]
+    pub fn align(&mut self, align: usize) {
+        let start = self.bytes.len().next_multiple_of(align);
+        if start != self.bytes.len() {
+            self.bytes.resize(start, 0);
+        }
+    }
+    /// Takes everything out.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.scratch.clear();
+        self.error = None;
+    }
     /// Adds a pointer.
+    #[inline]
     pub fn place(&mut self, place: Place) -> &mut Args {
         match place {
             Place::At(address) => self.push(address.to_ne_bytes()),

@@ -2,6 +2,8 @@
 //!
 //! `prepare` plans, compiles, loads, pins: all that may block. `submit`, under a stream's lock, finds the result here and
 //! only calls the driver. If there is none of this launch (the thread-locals are gone), `submit` does it all.
+//!
+//! A kernel's steps are made and launched where they lie: a thread keeps their memory, and only what they call is let go.
 
 use crate::{
     cache::{Held, Local},
@@ -11,9 +13,8 @@ use crate::{
     plan::Plan,
     staging::Block,
 };
-use raddle_hal::Launch;
 use smallvec::SmallVec;
-use std::{cell::RefCell, rc::Rc};
+use std::{cell::RefCell, mem, rc::Rc};
 
 /// A kernel that the driver has loaded. Unloaded when it was evicted and nothing uses it any more.
 pub struct Loaded {
@@ -28,60 +29,86 @@ pub enum Call {
     Fill,
 }
 
-/// All that a launch needs.
-#[expect(clippy::large_enum_variant, reason = "a box would cost each launch an allocation")]
-pub enum Prepared {
-    Kernel {
-        plan: Plan,
-        calls: SmallVec<[Call; 2]>,
-    },
+/// What a kernel is launched by.
+#[derive(Default)]
+pub struct Steps {
+    pub plan: Plan,
+    /// Of each step.
+    pub calls: SmallVec<[Call; 2]>,
+}
+
+/// What is ready, for which device.
+enum Prepared {
+    Nothing,
+    /// The steps.
+    Kernel(u64),
     /// The block that the bytes go through; a copy without one isn't pinned. Of a graph: for what its nodes tell.
-    Copy(Option<Block>),
+    Copy(u64, Option<Block>),
 }
 
-impl Prepared {
-    /// Is it of such a launch? The contract says that it is of this one, if it is of any.
-    fn fits(&self, launch: &Launch<'_>) -> bool {
-        match self {
-            Prepared::Kernel { .. } => matches!(launch, Launch::Kernel { .. }),
-            Prepared::Copy(_) => {
-                matches!(launch, Launch::Upload { .. } | Launch::Download { .. } | Launch::Graph { .. })
-            }
-        }
-    }
-}
-
-/// The things of one thread.
-pub struct Here {
-    /// For which device, and what.
-    prepared: Option<(u64, Prepared)>,
+/// What a thread has used last.
+pub struct Used {
     pub kernels: Local<Key, Loaded>,
     pub algorithms: Local<Shape, Algorithm>,
 }
 
+/// The things of one thread.
+pub struct Here {
+    prepared: Prepared,
+    pub steps: Steps,
+    pub used: Used,
+}
+
 thread_local! {
-    static HERE: RefCell<Here> =
-        RefCell::new(Here { prepared: None, kernels: Local::new(), algorithms: Local::new() });
+    static HERE: RefCell<Here> = RefCell::new(Here {
+        prepared: Prepared::Nothing,
+        steps: Steps::default(),
+        used: Used { kernels: Local::new(), algorithms: Local::new() },
+    });
 }
 
 /// The things of this thread; none while its thread-locals are being destroyed. Nothing in their destructors calls the
 /// driver: blocks go back to their cache, and kernels are held by others, too.
+#[inline]
 pub fn with<R>(body: impl FnOnce(Option<&mut Here>) -> R) -> R {
-    match HERE.try_with(|_| ()) {
-        Ok(()) => HERE.with_borrow_mut(|here| body(Some(here))),
-        Err(_) => body(None),
+    let mut body = Some(body);
+    let mut run = |here: Option<&mut Here>| body.take().map(|body| body(here));
+    match HERE.try_with(|here| run(Some(&mut here.borrow_mut()))) {
+        Ok(result) => result,
+        Err(_) => run(None),
     }
+    .expect("it runs once")
 }
 
 impl Here {
-    pub fn put(&mut self, device: u64, prepared: Prepared) {
-        self.prepared = Some((device, prepared));
+    /// The steps are those of the next launch.
+    pub fn put_steps(&mut self, device: u64) {
+        self.prepared = Prepared::Kernel(device);
     }
 
-    /// What was prepared for this launch of this device.
-    pub fn take(&mut self, device: u64, launch: &Launch<'_>) -> Option<Prepared> {
-        // Between preparing and submitting there may be launches that need no preparation: those leave it.
-        let is_its = |(other, prepared): &mut (u64, Prepared)| *other == device && prepared.fits(launch);
-        self.prepared.take_if(is_its).map(|(_, prepared)| prepared)
+    /// The steps, if they are those of a kernel of this device: then it is this one, as the contract says. What they call
+    /// is to be let go after the launch.
+    pub fn take_steps(&mut self, device: u64) -> Option<&mut Steps> {
+        if !matches!(self.prepared, Prepared::Kernel(other) if other == device) {
+            return None;
+        }
+        self.prepared = Prepared::Nothing;
+        Some(&mut self.steps)
+    }
+
+    pub fn put_block(&mut self, device: u64, block: Option<Block>) {
+        self.prepared = Prepared::Copy(device, block);
+    }
+
+    /// The block of the next copy or graph of this device. Between preparing and submitting there may be launches that need
+    /// no preparation: those leave what there is.
+    pub fn take_block(&mut self, device: u64) -> Option<Block> {
+        if !matches!(self.prepared, Prepared::Copy(other, _) if other == device) {
+            return None;
+        }
+        match mem::replace(&mut self.prepared, Prepared::Nothing) {
+            Prepared::Copy(_, block) => block,
+            _ => None,
+        }
     }
 }

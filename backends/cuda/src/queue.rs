@@ -1,10 +1,16 @@
 //! A queue: a stream, what is complete of it, and what has to be done when it is.
 //!
-//! **Progress** (trap 5). Every [`MARK_EVERY_COUNT`] launches the submitter has the stream write its number into a word of
-//! pinned memory; `completed` is then a load. Only submitters write it, whose calls don't overlap, so the word never falls.
-//! Between two marks somebody who asks has an event recorded: `flush` does, and so does every
-//! [`ASK_EVERY_COUNT`]-th question that brought nothing. Every [`SLEEP_EVERY_COUNT`] launches an event is recorded that
-//! threads can sleep on, so that who waits for room waits for half of the queue and not for its end.
+//! **Progress** (trap 5). Every [`MARK_EVERY_COUNT`] launches, and sooner if somebody has asked, the submitter has the stream
+//! write its number into a word of pinned memory; `completed` is then a load. Only submitters write it, whose calls don't
+//! overlap, so the word never falls. Behind the last mark somebody who asks has an event recorded: `flush` does, and so does
+//! every [`ASK_EVERY_COUNT`]-th question that brought nothing, if the submitter has come to rest. While the device is far
+//! behind, an event is recorded every [`SLEEP_EVERY_COUNT`] launches that threads can sleep on, so that who waits for room
+//! waits for half of the queue and not for its end.
+//!
+//! **Calls of the driver.** They take locks that all threads share, so each costs every thread. A launch on operands that no
+//! other stream uses: `cuLaunchKernel`; one `cuStreamWriteValue64` for 64 launches, and one more for each time that the
+//! room for 256 seems used up, which is every 192 or so while the device keeps up. No event is recorded or asked. While the
+//! device doesn't keep up, one `cuEventRecord` for 64 launches, and for 128 what waiting takes.
 //!
 //! | field | stored by | loaded by |
 //! |---|---|---|
@@ -12,6 +18,8 @@
 //! | `completed` | anybody, by maximum | anybody |
 //! | `word` | the device, at a mark | anybody |
 //! | `marked` | the submitter | anybody: a hint |
+//! | `is_asked` | anybody; the submitter at a mark | the submitter: a hint |
+//! | `asked_at` | who asks, under the lock of `events` | the same |
 
 use crate::{
     driver::{Driver, Event, Stream},
@@ -22,13 +30,16 @@ use crate::{
 use raddle_hal::{DeviceError, KernelError};
 use raddle_sync::{
     Mutex, MutexGuard, Padded, Rank,
-    atomic::{AtomicU32, AtomicU64, Ordering::*},
+    atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*},
     pause,
 };
 use std::ptr;
 
-/// A mark every 8 launches makes a launch a tenth dearer, 4.60 for 4.54 µs (H100, driver 580, 2026-11).
-pub const MARK_EVERY_COUNT: u64 = 8;
+/// A mark takes the driver 1.9 µs where a launch takes 3.7 (H100). Guess: a quarter of the launches that a queue holds, so that
+/// who waits for room knows of nearly all that is over.
+pub const MARK_EVERY_COUNT: u64 = 64;
+/// While somebody asks.
+const ASKED_MARK_EVERY_COUNT: u64 = 8;
 /// Guess: often enough for whoever waits for room, seldom enough not to be felt.
 pub const SLEEP_EVERY_COUNT: u64 = 64;
 /// Questions from submitters come with each op and are mostly too early; a poll by user code flushes (guess).
@@ -45,6 +56,10 @@ pub struct Queue {
     word: [u64; 2],
     marked: AtomicU64,
     asked: AtomicU32,
+    /// Since the last mark.
+    is_asked: AtomicBool,
+    /// What was submitted when it was last asked in earnest.
+    asked_at: AtomicU64,
     events: Mutex<Events<Event>>,
     pub transfers: Transfers,
     pub errors: Mutex<Errors>,
@@ -62,6 +77,8 @@ impl Queue {
             word,
             marked: AtomicU64::new(0),
             asked: AtomicU32::new(0),
+            is_asked: AtomicBool::new(false),
+            asked_at: AtomicU64::new(0),
             events: Mutex::new(Rank::Queue, Events::new()),
             transfers: Transfers::new(),
             errors: Mutex::new(Rank::Queue, Errors::new()),
@@ -90,20 +107,33 @@ impl Queue {
     #[inline]
     pub fn publish(&self, driver: Driver<'_>, sequence: u64) {
         self.submitted.store(sequence, Release); // pairs with the Acquire in `executed` and `Events::record`
-        if sequence.is_multiple_of(MARK_EVERY_COUNT) {
+        if sequence.is_multiple_of(ASKED_MARK_EVERY_COUNT)
+            && (sequence.is_multiple_of(MARK_EVERY_COUNT) || self.is_asked.load(Relaxed))
+        {
             self.mark(driver, sequence);
         }
     }
 
+    /// Somebody would like to know soon what is complete.
+    #[inline]
+    pub fn ask_for_mark(&self) {
+        if !self.is_asked.load(Relaxed) {
+            self.is_asked.store(true, Relaxed);
+        }
+    }
+
     /// A mark that fails is no failure of the launch: it is known by other means, and a lost device is seen there.
+    #[cold]
     fn mark(&self, driver: Driver<'_>, sequence: u64) {
+        self.is_asked.store(false, Relaxed);
         if self.word[1] != 0 {
             // SAFETY: a word of pinned memory that is never freed.
             if unsafe { driver.stream_write_value(self.stream, self.word[1], sequence) }.is_ok() {
                 self.marked.store(sequence, Relaxed);
             }
         }
-        if sequence.is_multiple_of(SLEEP_EVERY_COUNT) {
+        // Who keeps up never waits for room.
+        if sequence.is_multiple_of(SLEEP_EVERY_COUNT) && sequence - self.executed() > SLEEP_EVERY_COUNT {
             _ = self.record(driver, &mut self.events.lock(), Kind::Sleep);
         }
     }
@@ -164,15 +194,20 @@ impl Queue {
     /// What is complete, downloads included. Calls the driver only now and then, and never waits for it.
     pub fn poll(&self, driver: Driver<'_>) -> Result<u64, DeviceError> {
         let submitted = self.submitted.load(Acquire);
-        if self.executed() < submitted
-            && self.asked.fetch_add(1, Relaxed) % ASK_EVERY_COUNT == ASK_EVERY_COUNT - 1
-            && let Some(mut events) = self.events.try_lock()
-        {
-            self.look(driver, &mut events)?;
-            let executed = self.executed();
-            let is_covered = events.newest().max(self.marked.load(Relaxed)) > executed;
-            if executed < submitted && !is_covered {
-                self.record(driver, &mut events, Kind::Stream)?;
+        if self.executed() < submitted {
+            self.ask_for_mark();
+            if self.asked.fetch_add(1, Relaxed) % ASK_EVERY_COUNT == ASK_EVERY_COUNT - 1
+                && let Some(mut events) = self.events.try_lock()
+            {
+                self.look(driver, &mut events)?;
+                let executed = self.executed();
+                let is_covered = events.newest().max(self.marked.load(Relaxed)) > executed;
+                // A submitter that is at work will mark.
+                let is_at_work = self.asked_at.load(Relaxed) != submitted && self.word[1] != 0;
+                self.asked_at.store(submitted, Relaxed);
+                if executed < submitted && !is_covered && !is_at_work {
+                    self.record(driver, &mut events, Kind::Stream)?;
+                }
             }
         }
         Ok(self.transfers.complete(self.executed(), false))

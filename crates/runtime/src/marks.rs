@@ -174,7 +174,7 @@ pub(crate) enum Claim<'a> {
 pub(crate) enum Uses {
     /// All complete.
     Over,
-    /// Not all complete, but those that aren't are of one given stream, and so ordered before its next work.
+    /// Those that may not be complete are of one given stream, and so ordered before its next work.
     Ordered,
     /// Some have to be waited for.
     Pending,
@@ -288,10 +288,13 @@ impl Marks {
     /// For a block that is owned alone: what is left of its uses, seen from a stream's slot. Forgets marks that are over.
     pub(crate) fn uses(&mut self, own: usize, is_complete: impl Fn(Tick) -> bool) -> Uses {
         let (mut over, mut ordered) = (true, true);
+        // Where nothing would be forgotten, a tick that is ordered anyway isn't worth a question.
+        let asks_all = !self.shared.load(Relaxed).is_null();
         for tick in self.ticks() {
-            let complete = tick == Tick::NONE || is_complete(tick);
+            let is_own = tick.slot() == own;
+            let complete = tick == Tick::NONE || (asks_all || !is_own) && is_complete(tick);
             over &= complete;
-            ordered &= complete || tick.slot() == own;
+            ordered &= complete || is_own;
         }
         if over {
             if !self.shared.load(Relaxed).is_null() {

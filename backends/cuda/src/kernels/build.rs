@@ -8,16 +8,31 @@ use raddle_base::{DType, Dims};
 const SCRATCH_ALIGN: usize = 256;
 /// Blocks in x; what is more goes to y.
 const GRID_X_MAX: usize = 1 << 30;
+/// Every kernel takes one struct with pointers in it: its size is a multiple of theirs.
+const ARGS_ALIGN: usize = 8;
+
+fn grid_of(blocks: usize) -> [u32; 3] {
+    let x = blocks.min(GRID_X_MAX);
+    [x as u32, blocks.div_ceil(x) as u32, 1]
+}
 
 /// A plan in the making.
-#[derive(Default)]
 pub struct Builder {
     plan: Plan,
+    /// Steps that have been made; behind them are those of the plan before, to be overwritten in place.
+    made: usize,
 }
 
 impl Builder {
+    /// In the memory of a plan that isn't needed any more.
+    pub fn over(mut plan: Plan) -> Builder {
+        plan.scratch_bytes = 0;
+        Builder { plan, made: 0 }
+    }
+
     /// The plan.
-    pub fn finish(self) -> Plan {
+    pub fn finish(mut self) -> Plan {
+        self.plan.steps.truncate(self.made);
         self.plan
     }
 
@@ -36,7 +51,11 @@ impl Builder {
 
     /// A step.
     pub fn step(&mut self, step: Step) {
-        self.plan.steps.push(step);
+        match self.plan.steps.get_mut(self.made) {
+            Some(old) => *old = step,
+            None => self.plan.steps.push(step),
+        }
+        self.made += 1;
     }
 
     /// One of the texts.
@@ -46,14 +65,28 @@ impl Builder {
 
     /// A kernel over so many blocks; more than x takes go to y, so the kernel checks the number of its block.
     pub fn launch_key(&mut self, key: Key, blocks: usize, threads: u32, mut args: Args) {
-        // Every kernel takes one struct with pointers in it: its size is a multiple of theirs.
-        args.push_bytes(&[], 8);
+        args.align(ARGS_ALIGN);
         if blocks == 0 {
             return;
         }
-        let x = blocks.min(GRID_X_MAX);
-        let grid = [x as u32, blocks.div_ceil(x) as u32, 1];
-        self.step(Step::Kernel(KernelStep { key, grid, block: [threads, 1, 1], shared_bytes: 0, args }));
+        let (grid, block) = (grid_of(blocks), [threads, 1, 1]);
+        self.step(Step::Kernel(KernelStep { key, grid, block, shared_bytes: 0, args }));
+    }
+
+    /// The same for at least one block, with arguments that are written where they stay.
+    #[inline]
+    pub fn launch_with(&mut self, key: Key, blocks: usize, threads: u32, write: impl FnOnce(&mut Args)) {
+        let Some(Step::Kernel(step)) = self.plan.steps.get_mut(self.made) else {
+            let mut args = Args::default();
+            write(&mut args);
+            return self.launch_key(key, blocks, threads, args);
+        };
+        step.key = key;
+        (step.grid, step.block, step.shared_bytes) = (grid_of(blocks), [threads, 1, 1], 0);
+        step.args.clear();
+        write(&mut step.args);
+        step.args.align(ARGS_ALIGN);
+        self.made += 1;
     }
 
     /// Bytes set to a value.

@@ -70,7 +70,14 @@ pub struct Card {
 
 /// Plans a launch.
 pub fn plan(kernel: &Kernel, operands: &[Operand], card: Card) -> Plan {
-    let mut builder = Builder::default();
+    let mut plan = Plan::default();
+    plan_over(&mut plan, kernel, operands, card);
+    plan
+}
+
+/// The same in the memory of a plan that isn't needed any more.
+pub fn plan_over(plan: &mut Plan, kernel: &Kernel, operands: &[Operand], card: Card) {
+    let mut builder = Builder::over(std::mem::take(plan));
     let view = |index: usize| operands[index].view();
     // No split depends on the card, or results would.
     let _ = card;
@@ -108,5 +115,5 @@ pub fn plan(kernel: &Kernel, operands: &[Operand], card: Card) -> Plan {
         Kernel::SparseMatMul { bias } => sparse::product(&mut builder, *bias, operands),
         Kernel::SparseMatMulBackward => sparse::backward(&mut builder, operands),
     }
-    builder.finish()
+    *plan = builder.finish();
 }

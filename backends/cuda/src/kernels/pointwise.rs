@@ -121,7 +121,8 @@ pub fn plan(
 ) {
     let (outputs, count) = (program.outputs().len(), program.outputs().len() + program.input_count());
     let params = &params[..program.param_count()];
-    let mut pending = Pending { params, compute, alone: groups == 1, batches: SmallVec::new() };
+    let params = Params { values: params, compute };
+    let mut pending = Pending { params, alone: groups == 1, batches: SmallVec::new() };
     debug_assert_eq!(operands.len(), groups * count, "cuda: operands of a pointwise launch");
     for group in operands.chunks_exact(count) {
         let shape = group[0].shape();
@@ -153,7 +154,8 @@ pub fn program(
 ) {
     let outputs = program.outputs().len();
     let params = &params[..program.param_count()];
-    let mut pending = Pending { params, compute, alone: true, batches: SmallVec::new() };
+    let params = Params { values: params, compute };
+    let mut pending = Pending { params, alone: true, batches: SmallVec::new() };
     if !arrays[0].shape.contains(&0) {
         let work = work_of(program, compute, arrays[0].dtype, arrays[arrays.len() - 1].dtype);
         pending.group(builder, work, outputs, arrays);
@@ -192,9 +194,15 @@ struct Batch {
     groups: SmallVec<[(SmallVec<[Place; 8]>, usize); 1]>,
 }
 
-struct Pending<'a> {
-    params: &'a [Scalar],
+/// The parameters of a program.
+#[derive(Clone, Copy)]
+struct Params<'a> {
+    values: &'a [Scalar],
     compute: DType,
+}
+
+struct Pending<'a> {
+    params: Params<'a>,
     /// There is one group: it needs to wait for no other.
     alone: bool,
     batches: SmallVec<[Batch; 1]>,
@@ -228,31 +236,29 @@ impl Pending<'_> {
         if !operands.clone().all(aligned) {
             vector = 1;
         }
-        let kinds: SmallVec<[(DType, Access); 12]> = operands
-            .clone()
-            .map(|(_, dtype, access)| match work {
-                Work::Move(size) => (moved_dtype(size), access),
-                _ => (dtype, access),
-            })
-            .collect();
-        let unroll = unroll_of(vector, kinds[outputs..].iter().map(|(dtype, _)| *dtype));
-        let key = Key {
+        let mut key = Key {
             work,
             path: Path::Flat { groups: 1 },
             vector: vector as u8,
-            unroll,
+            unroll: 1,
             outputs: outputs as u8,
-            operands: kinds,
+            operands: SmallVec::new(),
         };
-        let places = operands.map(|(place, ..)| place).collect();
-        if self.alone {
-            return self.launch_flat(builder, key, &[(places, count)]);
+        for (_, dtype, access) in operands.clone() {
+            let dtype = if let Work::Move(size) = key.work { moved_dtype(size) } else { dtype };
+            key.operands.push((dtype, access));
         }
+        key.unroll = unroll_of(vector, key.operands[outputs..].iter().map(|(dtype, _)| *dtype));
+        let places = operands.map(|(place, ..)| place);
+        if self.alone {
+            return self.params.launch_flat(builder, key, std::iter::once((places, count)));
+        }
+        let places = places.collect();
         let Some(batch) = self.batches.iter_mut().find(|batch| batch.key == key) else {
             return self.batches.push(Batch { key, groups: SmallVec::from_iter([(places, count)]) });
         };
         batch.groups.push((places, count));
-        if batch.groups.len() >= group_count_max(&batch.key, self.params.len()) {
+        if batch.groups.len() >= group_count_max(&batch.key, self.params.values.len()) {
             self.flush(builder);
         }
     }
@@ -307,7 +313,7 @@ impl Pending<'_> {
             }
             tiles.push_to(&mut args, wide);
             push_index(&mut args, tiles.count(), wide);
-            self.push_params(&mut args);
+            self.params.push_to(&mut args);
             builder.launch_key(key(path, 1, 1, &access), tiles.count(), THREADS as u32, args);
             return;
         }
@@ -329,13 +335,23 @@ impl Pending<'_> {
         }
         units.push_to(&mut args, wide);
         push_index(&mut args, units.count(), wide);
-        self.push_params(&mut args);
+        self.params.push_to(&mut args);
         let blocks = units.count().div_ceil(THREADS * unroll as usize);
         builder.launch_key(key(path, vector, unroll, &access), blocks, THREADS as u32, args);
     }
 
-    fn push_params(&self, args: &mut Args) {
-        for &param in self.params {
+    /// Launches the flat groups that wait.
+    fn flush(&mut self, builder: &mut Builder) {
+        for Batch { key, groups } in self.batches.drain(..) {
+            let groups = groups.iter().map(|(places, count)| (places.iter().copied(), *count));
+            self.params.launch_flat(builder, key, groups);
+        }
+    }
+}
+
+impl Params<'_> {
+    fn push_to(self, args: &mut Args) {
+        for &param in self.values {
             match self.compute {
                 DType::Bool => args.push([u8::from(bool::from_scalar(param))]),
                 DType::U8 => args.push([u8::from_scalar(param)]),
@@ -347,30 +363,35 @@ impl Pending<'_> {
         }
     }
 
-    /// Launches the flat groups that wait.
-    fn flush(&mut self, builder: &mut Builder) {
-        for Batch { key, groups } in std::mem::take(&mut self.batches) {
-            self.launch_flat(builder, key, &groups);
-        }
-    }
-
-    fn launch_flat(&self, builder: &mut Builder, mut key: Key, groups: &[(SmallVec<[Place; 8]>, usize)]) {
-        let room = room_for(groups.len(), group_count_max(&key, self.params.len()));
+    /// One launch of these groups, each its places and how many elements it has (at least one).
+    #[inline]
+    fn launch_flat<P: Iterator<Item = Place>>(
+        self,
+        builder: &mut Builder,
+        mut key: Key,
+        groups: impl ExactSizeIterator<Item = (P, usize)> + Clone,
+    ) {
+        let group_count = groups.len();
+        let room = room_for(group_count, group_count_max(&key, self.values.len()));
         key.path = Path::Flat { groups: room as u8 };
         let tile = THREADS * key.vector as usize * key.unroll as usize;
-        let mut args = Args::default();
-        let mut blocks = 0;
-        for (places, count) in groups {
-            places.iter().for_each(|&place| _ = args.place(place));
-            args.push((*count as u64).to_ne_bytes()).push((blocks as u64).to_ne_bytes());
-            blocks += count.div_ceil(tile);
-        }
-        for _ in groups.len()..room {
-            (0..key.operands.len() + 1).for_each(|_| _ = args.push([0; 8]));
-            args.push(u64::MAX.to_ne_bytes());
-        }
-        self.push_params(&mut args);
-        builder.launch_key(KernelKey(Source::Pointwise(key)), blocks, THREADS as u32, args);
+        let operand_count = key.operands.len();
+        let blocks = groups.clone().map(|(_, count)| count.div_ceil(tile)).sum();
+        builder.launch_with(KernelKey(Source::Pointwise(key)), blocks, THREADS as u32, |args| {
+            let mut first_block = 0;
+            for (places, count) in groups {
+                for place in places {
+                    args.place(place);
+                }
+                args.push((count as u64).to_ne_bytes()).push((first_block as u64).to_ne_bytes());
+                first_block += count.div_ceil(tile);
+            }
+            for _ in group_count..room {
+                (0..operand_count + 1).for_each(|_| _ = args.push([0; 8]));
+                args.push(u64::MAX.to_ne_bytes());
+            }
+            self.push_to(args);
+        });
     }
 }
 

@@ -1,7 +1,7 @@
 //! What launches are planned as. (That the texts compute what they should is tested on a GPU, that they compile by
 //! `cargo xtask kernels`.)
 
-use super::{Card, plan};
+use super::{Card, plan, plan_over};
 use crate::plan::{KernelStep, MatMulStep, Plan, Step};
 use raddle_base::{DType, Dims, Layout, Scalar};
 use raddle_hal::{Address, Kernel, Operand, View};
@@ -55,6 +55,36 @@ fn contiguous_operands_are_taken_16_bytes_at_a_time() {
     let words: Vec<u64> =
         args.resolve(0, 0).chunks(8).map(|word| u64::from_ne_bytes(word.try_into().unwrap())).collect();
     assert_eq!(words, [1 << 20, 1 << 20, 1 << 20, 1000, 0]);
+}
+
+#[test]
+fn nothing_stays_of_a_plan_whose_memory_is_used_again() {
+    let (x, y) = (packed(DType::F32, &[2000, 1000]), strided(DType::F32, &[2000, 1000], &[1, 2000]));
+    let (row, none) = (packed(DType::F32, &[1000]), packed(DType::F32, &[0]));
+    let sum = Kernel::Reduce { op: ReduceOp::Sum, axes: 0b01, scale: 1.0 };
+    let launches: [(Kernel, Vec<View>, Vec<View>); 6] = [
+        (pointwise(Pointwise::add, DType::F32, 1), vec![x], vec![x, x]),
+        (pointwise(Pointwise::add, DType::F32, 1), vec![y], vec![x, y]),
+        (pointwise(Pointwise::add, DType::F32, 2), vec![x, x, x], vec![row, row, row]),
+        (pointwise(Pointwise::neg, DType::F32, 1), vec![none], vec![none]),
+        (sum, vec![packed(DType::F32, &[1, 1000])], vec![x]),
+        (
+            matmul(false, Activation::None),
+            vec![packed(DType::F32, &[1, 64, 64])],
+            vec![packed(DType::F32, &[1, 64, 64]), packed(DType::F32, &[1, 64, 64])],
+        ),
+    ];
+    let mut used = Plan::default();
+    for (first, second) in (0..36).map(|pair| (pair / 6, pair % 6)) {
+        for (kernel, outputs, inputs) in [&launches[first], &launches[second]] {
+            let operands: Vec<Operand> = (outputs.iter().map(|view| Operand::Out(*view)))
+                .chain(inputs.iter().map(|view| Operand::In(*view)))
+                .collect();
+            let card = Card { sm_count: 132 };
+            plan_over(&mut used, kernel, &operands, card);
+            assert_eq!(format!("{used:?}"), format!("{:?}", plan(kernel, &operands, card)));
+        }
+    }
 }
 
 #[test]
