@@ -47,7 +47,7 @@ impl Backend {
     }
 
     /// Why nothing can be run on it here. A GPU that is there but doesn't work is no reason: the tests fail.
-    fn absent(self) -> Option<&'static str> {
+    pub fn absent(self) -> Option<&'static str> {
         (self == Backend::Cuda && raddle::cuda::device_count() == Ok(0)).then_some("no CUDA device")
     }
 

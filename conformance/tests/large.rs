@@ -2,7 +2,8 @@
 //! the bounds are what they must be. On the GPU only, where it takes 17 GB; on the CPU `cases` has one of minutes.
 
 use libtest_mimic::{Arguments, Trial};
-use raddle::{DType, Device, Tensor, cuda::device_count};
+use raddle::{DType, Device, Tensor};
+use raddle_conformance::Backend;
 use std::process::ExitCode;
 
 const COLUMNS: usize = 1024;
@@ -80,12 +81,10 @@ fn sum(rows: &Rows) {
 }
 
 fn main() -> ExitCode {
-    let absent = if device_count() == Ok(0) {
-        Some("no CUDA device")
-    } else {
+    let absent = Backend::Cuda.absent().or_else(|| {
         let memory_bytes = Device::new("cuda:0").ok().and_then(|device| device.info().memory_bytes);
         memory_bytes.is_some_and(|bytes| bytes < NEEDED_BYTES).then_some("a GPU with less than 20 GiB")
-    };
+    });
     if let Some(absent) = absent {
         println!("skipped: {absent}");
     }

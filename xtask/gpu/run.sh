@@ -151,6 +151,7 @@ run_doctor() {
 }
 
 run_tests() {
+    target gpu
     target cuda
     target failures
     target large

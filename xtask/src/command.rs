@@ -1,8 +1,8 @@
 //! Other programs: how they are started, and what came of them.
 
-use crate::Failure;
+use crate::{Failure, Outcome};
 use std::{
-    env,
+    env, fs,
     path::{Path, PathBuf},
     process::{Command, Stdio},
     time::{Duration, Instant},
@@ -29,6 +29,16 @@ pub fn program(name: impl AsRef<std::ffi::OsStr>) -> Command {
     let mut command = Command::new(name);
     command.current_dir(root()).stdin(Stdio::null());
     command
+}
+
+/// Writes a file.
+pub fn write(path: &Path, text: &str) -> Outcome {
+    fs::write(path, text).map_err(|error| io(path, &error))
+}
+
+/// What went wrong with a file or a folder.
+pub fn io(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::Check(format!("{}: {error}", path.display()))
 }
 
 /// The program and its arguments as one would type them, without its folder.
@@ -84,8 +94,7 @@ pub fn capture_within(
 ) -> Result<Option<Finished>, Failure> {
     let file = |name: &str| {
         let path = log.with_extension(name);
-        let file = std::fs::File::create(&path)
-            .map_err(|error| Failure::Check(format!("{}: {error}", path.display())))?;
+        let file = std::fs::File::create(&path).map_err(|error| io(&path, &error))?;
         Ok((path, file))
     };
     let (stdout, stdout_file) = file("out")?;

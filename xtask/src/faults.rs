@@ -119,7 +119,7 @@ pub fn demo(options: Options) -> Outcome {
     }
     let folder = command::target_dir(TARGET);
     let json = folder.join("demo.json");
-    fs::create_dir_all(&folder).map_err(|error| Failure::Check(format!("{}: {error}", folder.display())))?;
+    fs::create_dir_all(&folder).map_err(|error| command::io(&folder, &error))?;
     // What is left of an earlier run must not be taken for this one's.
     match fs::remove_file(&json) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {

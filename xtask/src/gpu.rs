@@ -5,7 +5,7 @@
 
 use crate::{
     Failure, Options, Outcome,
-    command::{self, root},
+    command::{self, io, root, write},
     failed,
 };
 use std::{
@@ -25,8 +25,8 @@ Usage: cargo xtask gpu [OPTIONS]
 Example: cargo xtask gpu && target/gpu/run.sh --help
 ";
 
-/// Test targets of conformance that are carried.
-const TESTS: [&str; 4] = ["cuda", "failures", "large", "race_suite"];
+/// Test targets that are carried: of conformance, and the backend's own.
+const TESTS: [&str; 5] = ["cuda", "failures", "gpu", "large", "race_suite"];
 /// Programs of conformance that are carried.
 const PROGRAMS: [&str; 1] = ["soak"];
 /// Lists of the bench on other libraries.
@@ -76,7 +76,16 @@ pub fn run(mut options: Options) -> Outcome {
 fn tests_build() -> Command {
     let mut build = command::cargo();
     build
-        .args(["test", "--release", "--no-run", "-p", "raddle-conformance", "--target-dir"])
+        .args([
+            "test",
+            "--release",
+            "--no-run",
+            "-p",
+            "raddle-conformance",
+            "-p",
+            "raddle-cuda",
+            "--target-dir",
+        ])
         .arg(command::target_dir("gpu-build"))
         .args(TESTS.iter().flat_map(|name| ["--test", name]))
         .args(PROGRAMS.iter().flat_map(|name| ["--bin", name]))
@@ -160,14 +169,6 @@ fn make_executable(path: &Path) -> Outcome {
     #[cfg(not(unix))]
     let _ = path;
     Ok(())
-}
-
-fn write(path: &Path, text: &str) -> Outcome {
-    fs::write(path, text).map_err(|error| io(path, &error))
-}
-
-fn io(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::Check(format!("{}: {error}", path.display()))
 }
 
 #[cfg(test)]

@@ -58,7 +58,7 @@ pub fn run(mut options: Options) -> Outcome {
         None => {
             let folder = command::target_dir("kernels");
             let made = std::fs::create_dir_all(&folder);
-            made.map_err(|error| Failure::Check(format!("{}: {error}", folder.display())))?;
+            made.map_err(|error| command::io(&folder, &error))?;
             folder.join("report.json")
         }
     };

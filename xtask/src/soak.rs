@@ -78,7 +78,7 @@ pub fn run(mut options: Options) -> Outcome {
 
     let programs = build(None, "")?;
     let log = command::target_dir("soak");
-    std::fs::create_dir_all(&log).map_err(|error| Failure::Check(format!("{}: {error}", log.display())))?;
+    std::fs::create_dir_all(&log).map_err(|error| command::io(&log, &error))?;
     let start = Instant::now();
     let (mut done, mut failures) = (0, Vec::new());
     println!("from seed {first}");

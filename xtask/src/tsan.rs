@@ -8,7 +8,7 @@
 
 use crate::{
     Failure, Options, Outcome,
-    command::{self, capture, program},
+    command::{self, capture, io, program, write},
     failed,
 };
 use std::{fs, path::Path, path::PathBuf, process::Command};
@@ -193,14 +193,6 @@ fn text(command: &mut Command) -> Result<String, Failure> {
     } else {
         failed(format!("`{}` failed\n{}", command::line(command), finished.output()))
     }
-}
-
-fn write(path: &Path, text: &str) -> Outcome {
-    fs::write(path, text).map_err(|error| io(path, &error))
-}
-
-fn io(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::Check(format!("{}: {error}", path.display()))
 }
 
 #[cfg(test)]

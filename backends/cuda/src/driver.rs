@@ -106,8 +106,6 @@ pub struct Card {
     pub capability: u32,
     /// All of its memory.
     pub memory_bytes: usize,
-    /// Streaming multiprocessors.
-    pub sm_count: u32,
     /// Can a stream write a number into memory?
     pub writes_values: bool,
     /// The most shared memory of a block.
@@ -224,7 +222,6 @@ pub mod open {
             name: CStr::from_bytes_until_nul(&name).unwrap_or_default().to_string_lossy().into_owned(),
             capability: capability as u32,
             memory_bytes,
-            sm_count: attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)? as u32,
             writes_values: attribute(CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS)? != 0,
             shared_bytes_max: attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?,
         })

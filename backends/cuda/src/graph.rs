@@ -91,7 +91,7 @@ impl Shared {
             let hal = &graph.nodes()[*index];
             let Kernel::Random { distribution, .. } = hal.kernel else { unreachable!("it draws") };
             let kernel = Kernel::Random { distribution, key: draw.key, counter: draw.counter };
-            let mut plan = kernels::plan(&kernel, &hal.operands, self.card);
+            let mut plan = kernels::plan(&kernel, &hal.operands);
             let [Step::Kernel(step)] = &mut plan.steps[..] else { unreachable!("cuda: a draw is one step") };
             let args = step.args.resolve(0, 0);
             // SAFETY: the node is the executable's; the kernel is the same with another key and counter.

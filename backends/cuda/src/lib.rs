@@ -115,7 +115,6 @@ struct Shared {
     info: Info,
     options: CudaOptions,
     context: Context,
-    card: kernels::Card,
     compiler: Compiler,
     kernels: Cache<Key, Loaded>,
     retired_kernels: Retired<Loaded>,
@@ -181,7 +180,7 @@ impl Cuda {
             survives_fork: false,
             prepares: true,
         };
-        let (sm_count, writes_values) = (card.sm_count, card.writes_values);
+        let writes_values = card.writes_values;
         let context = driver::open::context(ordinal, card)?;
         let words = if writes_values {
             let driver = context.enter()?;
@@ -194,7 +193,6 @@ impl Cuda {
             info,
             options,
             context,
-            card: kernels::Card { sm_count },
             compiler,
             kernels: Cache::new(KERNEL_COUNT_MAX),
             retired_kernels: Retired::new(),
@@ -327,7 +325,7 @@ impl Shared {
         operands: &[Operand],
         steps: &mut Steps,
     ) -> Result<(), DeviceError> {
-        kernels::plan_over(&mut steps.plan, kernel, operands, self.card);
+        kernels::plan_over(&mut steps.plan, kernel, operands);
         steps.calls.clear();
         for step in &steps.plan.steps {
             steps.calls.push(match step {

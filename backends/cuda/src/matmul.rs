@@ -111,6 +111,8 @@ pub struct Algorithm {
     layouts: [sys::cublasLtMatrixLayout_t; 4],
     algorithm: sys::cublasLtMatmulAlgo_t,
     shape: Shape,
+    /// Of the product. With a bias each launch has one of its own, since it says where the bias lies.
+    description: Description,
 }
 
 // SAFETY: plain descriptions in memory of the library, which takes them on any thread.
@@ -303,7 +305,7 @@ impl Handle {
             unsafe { result::get_matmul_algo_heuristic(self.raw, description.0, b, a, c, d, preference.0) };
         let algorithm = chosen.map_err(failed("cublasLtMatmulAlgoGetHeuristic"))?.algo;
         std::mem::forget(layouts); // they are the algorithm's now
-        Ok(Algorithm { layouts: [a, b, c, d], algorithm, shape: shape.clone() })
+        Ok(Algorithm { layouts: [a, b, c, d], algorithm, shape: shape.clone(), description })
     }
 
     /// Puts a product on a stream. Needs a current context.
@@ -318,8 +320,9 @@ impl Handle {
         at: impl Fn(Place) -> u64,
         stream: Stream,
     ) -> Result<(), DeviceError> {
-        let bias = step.bias.map_or(0, &at);
-        let description = Description::new(&algorithm.shape, self.tf32, bias)?;
+        let own =
+            step.bias.map(|bias| Description::new(&algorithm.shape, self.tf32, at(bias))).transpose()?;
+        let description = own.as_ref().unwrap_or(&algorithm.description);
         let (single, double) = ([step.alpha as f32, step.beta as f32], [step.alpha, step.beta]);
         let [alpha, beta] = match step.dtype {
             DType::F64 => double.each_ref().map(|factor| (&raw const *factor).cast::<c_void>()),

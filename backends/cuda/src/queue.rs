@@ -100,7 +100,7 @@ impl Queue {
     }
 
     fn raise(&self, executed: u64) {
-        self.completed.fetch_max(executed, AcqRel); // pairs with the Acquire in `executed`
+        raddle_sync::raise(&self.completed, executed); // pairs with the Acquire in `executed`
     }
 
     /// Publishes a launch that is on the stream, and marks progress when it is time. Only for the submitter.

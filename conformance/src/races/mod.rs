@@ -9,10 +9,11 @@
 
 mod scenes;
 
+use crate::Backend;
 use libtest_mimic::{Arguments, Failed, Trial};
 use raddle::{
     Device,
-    cuda::{CudaOptions, Spin, device_count},
+    cuda::{CudaOptions, Spin},
 };
 use raddle_sync::faults::{self, Fault};
 pub(crate) use scenes::Model;
@@ -80,7 +81,7 @@ impl Place {
 
     /// Why nothing can be run here. A GPU that is there but doesn't work is no reason.
     fn absent(self) -> Option<&'static str> {
-        (matches!(self, Place::Cuda(_)) && device_count() == Ok(0)).then_some("no CUDA device")
+        if matches!(self, Place::Cuda(_)) { Backend::Cuda.absent() } else { None }
     }
 
     /// Runs a scene.

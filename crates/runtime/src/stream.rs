@@ -123,9 +123,7 @@ impl StreamInner {
     pub(crate) fn poll(&self) -> u64 {
         let completed = self.device.hal.completed(self.queue());
         if completed > self.completed.load(Relaxed) {
-            // Not `fetch_max`, which the thread sanitizer doesn't see, so that it reports races where there are none.
-            let larger = |known: u64| (completed > known).then_some(completed);
-            _ = self.completed.fetch_update(AcqRel, Acquire, larger);
+            raddle_sync::raise(&self.completed, completed);
         }
         completed
     }

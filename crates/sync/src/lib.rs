@@ -20,6 +20,15 @@ pub mod atomic {
     };
 }
 
+/// Raises a number to at least `value`, for numbers that tell what is complete. AcqRel: whoever loads it sees what everybody
+/// saw who has raised it. Not `fetch_max`, which the thread sanitizer doesn't see, so that it reports races where there are
+/// none.
+pub fn raise(number: &atomic::AtomicU64, value: u64) {
+    use atomic::Ordering::{AcqRel, Acquire};
+    let larger = |known: u64| (value > known).then_some(value);
+    _ = number.fetch_update(AcqRel, Acquire, larger);
+}
+
 /// Threads.
 pub mod thread {
     #[cfg(loom)]

@@ -7,7 +7,7 @@ use super::math;
 use crate::threads::Threads;
 use raddle_base::{DType, Element};
 use raddle_hal::View;
-use raddle_op::Distribution;
+use raddle_op::{Distribution, last_below};
 use std::{mem::MaybeUninit, ops::Range};
 
 /// The most blocks of a chunk: of two elements each.
@@ -204,35 +204,6 @@ pub unsafe fn execute(
             }
         }
     }
-}
-
-/// The largest number of a dtype below `high`; `low` if that is less.
-fn last_below(low: f64, high: f64, dtype: DType) -> f64 {
-    use half::{bf16, f16};
-    macro_rules! last {
-        ($t:ident, $to:expr, $from:expr) => {{
-            let mut last: $t = $to;
-            // A step down in value is one down in the bits of a positive number, one up in those of a negative.
-            while $from(last) >= high {
-                let bits = last.to_bits();
-                last = if $from(last) > 0.0 {
-                    $t::from_bits(bits - 1)
-                } else if $from(last) == 0.0 {
-                    -$t::from_bits(1)
-                } else {
-                    $t::from_bits(bits + 1)
-                };
-            }
-            $from(last)
-        }};
-    }
-    let last = match dtype {
-        DType::F64 => last!(f64, high, |x: f64| x),
-        DType::F16 => last!(f16, f16::from_f64(high), f16::to_f64),
-        DType::BF16 => last!(bf16, bf16::from_f64(high), bf16::to_f64),
-        _ => last!(f32, high as f32, f64::from),
-    };
-    last.max(low)
 }
 
 /// Where the numbers come from.

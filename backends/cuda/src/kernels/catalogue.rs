@@ -1,6 +1,6 @@
 //! A representative set of kernels, to be compiled where there is no GPU: made by planning launches.
 
-use super::{Card, Key, plan};
+use super::{Key, plan};
 use crate::plan::{Plan, Step};
 use raddle_base::{DType, Dims, Layout, Scalar};
 use raddle_hal::{Address, Kernel, Operand, View};
@@ -37,7 +37,7 @@ impl Collection {
             .map(|view| Operand::Out(*view))
             .chain(inputs.iter().map(|view| Operand::In(*view)))
             .collect();
-        let plan = plan(kernel, &operands, Card { sm_count: 132 });
+        let plan = plan(kernel, &operands);
         for (index, step) in plan.steps.iter().enumerate() {
             if let Step::Kernel(step) = step
                 && self.seen.insert(step.key.clone())

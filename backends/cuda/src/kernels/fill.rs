@@ -62,7 +62,7 @@ pub fn triangle(builder: &mut Builder, out: &View, input: &View, upper: bool, di
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Card, plan};
+    use super::super::plan;
     use super::*;
     use raddle_base::DType;
     use raddle_hal::{Address, Kernel, Operand};
@@ -72,7 +72,7 @@ mod tests {
         let layout = Layout::contiguous(Dims::new(&[5, 4, 3]).unwrap());
         let view = View { address: Address { handle: 256, offset_bytes: 0 }, dtype: DType::F32, layout };
         let kernel = Kernel::Triangle { upper: true, diagonal: 0 };
-        let plan = plan(&kernel, &[Operand::Out(view), Operand::In(view)], Card { sm_count: 1 });
+        let plan = plan(&kernel, &[Operand::Out(view), Operand::In(view)]);
         let crate::plan::Step::Kernel(step) = &plan.steps[0] else { panic!("one kernel") };
         assert!(step.key.source().contains("#define RANK 3"));
     }

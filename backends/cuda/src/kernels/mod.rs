@@ -61,26 +61,17 @@ impl Key {
     }
 }
 
-/// What the plans depend on.
-#[derive(Clone, Copy, Debug)]
-pub struct Card {
-    /// Streaming multiprocessors.
-    pub sm_count: u32,
-}
-
-/// Plans a launch.
-pub fn plan(kernel: &Kernel, operands: &[Operand], card: Card) -> Plan {
+/// Plans a launch. No split depends on the card, or results would.
+pub fn plan(kernel: &Kernel, operands: &[Operand]) -> Plan {
     let mut plan = Plan::default();
-    plan_over(&mut plan, kernel, operands, card);
+    plan_over(&mut plan, kernel, operands);
     plan
 }
 
 /// The same in the memory of a plan that isn't needed any more.
-pub fn plan_over(plan: &mut Plan, kernel: &Kernel, operands: &[Operand], card: Card) {
+pub fn plan_over(plan: &mut Plan, kernel: &Kernel, operands: &[Operand]) {
     let mut builder = Builder::over(std::mem::take(plan));
     let view = |index: usize| operands[index].view();
-    // No split depends on the card, or results would.
-    let _ = card;
     match kernel {
         Kernel::Pointwise { program, compute, params, groups } => {
             pointwise::plan(&mut builder, program, *compute, params, *groups, operands);

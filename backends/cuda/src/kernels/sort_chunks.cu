@@ -24,20 +24,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) sort_chunks(const Params p
             words[i] = last_word();
         }
     }
-    for (int size = 2; size <= CHUNK; size *= 2) {
-        for (int step = size / 2; step > 0; step /= 2) {
-            __syncthreads();
-            for (int pair = threadIdx.x; pair < CHUNK / 2; pair += THREADS) {
-                const int low = pair / step * (2 * step) + pair % step, high = low + step;
-                const Word a = words[low], b = words[high];
-                if (before(b, a) == ((low & size) == 0)) {
-                    words[low] = b;
-                    words[high] = a;
-                }
-            }
-        }
-    }
-    __syncthreads();
+    sort<THREADS>(words, CHUNK);
     for (int i = threadIdx.x; i < CHUNK; i += THREADS) {
         if (start + i < p.count) p.words[row * p.count + start + i] = words[i];
     }

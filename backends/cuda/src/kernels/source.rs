@@ -66,13 +66,13 @@ units! {
     /// Random numbers.
     Random "random" ["random.cu"];
     /// Sorts chunks of rows.
-    SortChunks "sort_chunks" ["sort_key.cu", "sort_chunks.cu"];
+    SortChunks "sort_chunks" ["sort_key.cu", "sort_network.cu", "sort_chunks.cu"];
     /// Merges sorted runs.
     SortMerge "sort_merge" ["sort_key.cu", "sort_merge.cu"];
     /// From sorted words to values and indices.
     SortFinish "sort_finish" ["sort_key.cu", "sort_finish.cu"];
     /// The first few of a row.
-    TopK "topk" ["sort_key.cu", "topk.cu"];
+    TopK "topk" ["sort_key.cu", "sort_network.cu", "topk.cu"];
     /// Running sums of chunks of rows.
     Scan "scan" ["scan.cu"];
     /// Counts or writes the places of what isn't zero.

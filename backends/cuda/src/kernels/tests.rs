@@ -1,7 +1,7 @@
 //! What launches are planned as. (That the texts compute what they should is tested on a GPU, that they compile by
 //! `cargo xtask kernels`.)
 
-use super::{Card, plan, plan_over};
+use super::{plan, plan_over};
 use crate::plan::{KernelStep, MatMulStep, Plan, Step};
 use raddle_base::{DType, Dims, Layout, Scalar};
 use raddle_hal::{Address, Kernel, Operand, View};
@@ -22,7 +22,7 @@ fn planned(kernel: &Kernel, outputs: &[View], inputs: &[View]) -> Plan {
     let operands: Vec<Operand> = (outputs.iter().map(|view| Operand::Out(*view)))
         .chain(inputs.iter().map(|view| Operand::In(*view)))
         .collect();
-    plan(kernel, &operands, Card { sm_count: 132 })
+    plan(kernel, &operands)
 }
 
 fn pointwise(op: Pointwise, compute: DType, groups: usize) -> Kernel {
@@ -80,9 +80,8 @@ fn nothing_stays_of_a_plan_whose_memory_is_used_again() {
             let operands: Vec<Operand> = (outputs.iter().map(|view| Operand::Out(*view)))
                 .chain(inputs.iter().map(|view| Operand::In(*view)))
                 .collect();
-            let card = Card { sm_count: 132 };
-            plan_over(&mut used, kernel, &operands, card);
-            assert_eq!(format!("{used:?}"), format!("{:?}", plan(kernel, &operands, card)));
+            plan_over(&mut used, kernel, &operands);
+            assert_eq!(format!("{used:?}"), format!("{:?}", plan(kernel, &operands)));
         }
     }
 }
@@ -245,7 +244,7 @@ fn planning_takes() {
     let kernel = pointwise(Pointwise::add, DType::F32, 1);
     let start = std::time::Instant::now();
     for _ in 0..1_000_000 {
-        std::hint::black_box(plan(std::hint::black_box(&kernel), &operands, Card { sm_count: 132 }));
+        std::hint::black_box(plan(std::hint::black_box(&kernel), &operands));
     }
     println!("planning: {} ns", start.elapsed().as_nanos() / 1_000_000);
 }

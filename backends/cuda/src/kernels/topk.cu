@@ -28,24 +28,6 @@ INLINE Word word_at(const Params& p, long long row, long long at) {
 #endif
 }
 
-// Sorts so many words, a power of two.
-INLINE void sort(Word* words, int count) {
-    for (int size = 2; size <= count; size *= 2) {
-        for (int step = size / 2; step > 0; step /= 2) {
-            __syncthreads();
-            for (int pair = threadIdx.x; pair < count / 2; pair += THREADS) {
-                const int low = pair / step * (2 * step) + pair % step, high = low + step;
-                const Word a = words[low], b = words[high];
-                if (before(b, a) == ((low & size) == 0)) {
-                    words[low] = b;
-                    words[high] = a;
-                }
-            }
-        }
-    }
-    __syncthreads();
-}
-
 extern "C" __global__ void __launch_bounds__(THREADS) topk(const Params p) {
     __shared__ Word words[ROOM];
     __shared__ int found;
@@ -61,7 +43,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) topk(const Params p) {
     }
     words[threadIdx.x] = best;
     if (threadIdx.x == 0) found = 0;
-    sort(words, THREADS);
+    sort<THREADS>(words, THREADS);
     const int wanted = (int)min(p.k, end - start);
     const Word bound = words[min(wanted, THREADS) - 1];
     __syncthreads();
@@ -75,7 +57,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) topk(const Params p) {
     int size = 2;
     while (size < found) size *= 2;
     for (int i = found + threadIdx.x; i < size; i += THREADS) words[i] = last_word();
-    sort(words, size);
+    sort<THREADS>(words, size);
     for (int rank = threadIdx.x; rank < (int)p.k; rank += THREADS) {
 #if LAST
         const unsigned index = index_of(words[rank]);
