@@ -10,17 +10,9 @@ Large ops write into outputs made before, where PyTorch has such a variant: what
 Example: python torch_cpu.py --only gemm_1024 --json -
 """
 
-import argparse
 import itertools
-import json
-import os
-import platform
-import statistics
 import sys
-import threading
-import time
 import warnings
-from concurrent.futures import ThreadPoolExecutor
 
 try:
     import torch
@@ -28,66 +20,13 @@ try:
 except ImportError as error:
     sys.exit(f"torch_cpu.py: PyTorch is not installed for {sys.executable} ({error}); see benches/README.md")
 
+from harness import F32, THREADS, main, measured, parser, repeat, seconds_per_op, seconds_per_op_threads
+
 warnings.filterwarnings("ignore", category=FutureWarning)  # TorchScript is deprecated, but has no successor for loops
 warnings.filterwarnings("ignore", category=DeprecationWarning)
 
-REPEATS = 7
-SECONDS_PER_REPEAT = 0.1
 SIDE = 4096  # bandwidth ops work on SIDE × SIDE f32
 ROWS, FEATURES = 16384, 1024  # softmax and layer_norm
-THREADS = (1, 2, 4, 8, 16)
-F32 = 4
-
-
-def seconds_per_op(loop):
-    """Seconds an op takes: one number for each repeat. `loop(count)` runs the op `count` times."""
-    for _ in range(3):
-        loop(1)  # TorchScript compiles at the first and the second run
-    count, elapsed = 1, 0.0
-    while elapsed < SECONDS_PER_REPEAT / 2:
-        if elapsed:  # at most tenfold: a first run is slower than those to come
-            count = min(10 * count, round(count * SECONDS_PER_REPEAT / elapsed) + 1)
-        start = time.perf_counter()
-        loop(count)
-        elapsed = time.perf_counter() - start
-    samples = []
-    for _ in range(REPEATS):
-        start = time.perf_counter()
-        loop(count)
-        samples.append((time.perf_counter() - start) / count)
-    return samples
-
-
-def seconds_per_op_threads(make_loop, threads):
-    """As above on several threads that start on a barrier: total wall time / total ops."""
-    loops = [make_loop() for _ in range(threads)]
-    if threads == 1:
-        return seconds_per_op(loops[0])
-
-    def together(count):
-        barrier = threading.Barrier(threads)
-
-        def run(loop):
-            with torch.inference_mode():  # a thread's own setting
-                barrier.wait()
-                loop(count)
-
-        for done in [pool.submit(run, loop) for loop in loops]:
-            done.result()
-
-    with ThreadPoolExecutor(threads) as pool:
-        samples = seconds_per_op(together)
-    return [seconds / threads for seconds in samples]
-
-
-def repeat(op):
-    """A loop over an op that is long enough not to mind Python."""
-
-    def loop(count):
-        for _ in range(count):
-            op()
-
-    return loop
 
 
 @torch.jit.script
@@ -312,78 +251,24 @@ def table():
 
 def measure(name, threads, unit, work, make):
     """One row."""
-    torch.manual_seed(0)
     loop = make()
+    if threads > 1:
+        return measured(name, threads, unit, work, seconds_per_op_threads([loop() for _ in range(threads)]))
     threaded = name in ("alloc_free_4k", "shared_read")
-    seconds = seconds_per_op_threads(loop, threads) if threaded else seconds_per_op(loop)
-    values = [work / s if unit.endswith("/s") else s * work for s in seconds]
-    return {
-        "name": name,
-        "threads": threads,
-        "unit": unit,
-        "median": statistics.median(values),
-        "min": min(values),
-        "max": max(values),
-    }
+    return measured(name, threads, unit, work, seconds_per_op(loop() if threaded else loop))
 
 
-def machine():
-    """The processor in words."""
-    model = platform.processor() or platform.machine()
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as info:
-            model = next((line.split(":", 1)[1].strip() for line in info if line.startswith("model name")), model)
-    except OSError:
-        pass  # not Linux: what platform says has to do
-    return f"{model}, {os.cpu_count()} cores"
+def run():
+    options = parser(__doc__)
+    options.add_argument("--intra-op", metavar="N", type=int, default=2, help="threads of an op (default 2)")
+    arguments = options.parse_args()
 
+    def device():
+        torch.set_num_threads(arguments.intra_op)
+        return f"cpu, PyTorch {torch.__version__}, {arguments.intra_op} intra-op threads"
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--list", action="store_true", help="print the names and stop")
-    parser.add_argument("--only", metavar="NAME", help="run the rows of this name")
-    parser.add_argument("--json", metavar="FILE", help="write the rows there; - is standard output")
-    parser.add_argument("--intra-op", metavar="N", type=int, default=2, help="threads of an op (default 2)")
-    arguments = parser.parse_args()
-
-    rows = list(table())
-    names = list(dict.fromkeys(row[0] for row in rows))
-    if arguments.list:
-        print("\n".join(names))
-        return 0
-    if arguments.only is not None:
-        rows = [row for row in rows if row[0] == arguments.only]
-        if not rows:
-            print(f"torch_cpu.py: no row is called {arguments.only!r}; known: {', '.join(names)}", file=sys.stderr)
-            return 2
-    torch.set_num_threads(arguments.intra_op)
-
-    results = []
-    for row in rows:
-        with torch.inference_mode(not row[0].startswith(("adam", "autoencoder"))):
-            result = measure(*row)
-        results.append(result)
-        print("{name:24} {threads:3} {median:12.3f} {unit}".format(**result), file=sys.stderr, flush=True)
-    report = {
-        "machine": machine(),
-        "device": f"cpu, PyTorch {torch.__version__}, {arguments.intra_op} intra-op threads",
-        "commit": torch.version.git_version,
-        "rows": results,
-    }
-    if arguments.json == "-":
-        json.dump(report, sys.stdout, indent=2)
-        print()
-    elif arguments.json:
-        partial = arguments.json + ".partial"
-        try:
-            with open(partial, "w", encoding="utf-8") as file:
-                json.dump(report, file, indent=2)
-            os.replace(partial, arguments.json)
-        except OSError as error:
-            print(f"torch_cpu.py: {arguments.json}: {error.strerror}", file=sys.stderr)
-            return 2
-    return 0
+    return main("torch_cpu.py", arguments, list(table()), measure, device)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run())

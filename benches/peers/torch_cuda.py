@@ -12,16 +12,8 @@ A row that fails is told on standard error and left out.
 Example: python torch_cuda.py --only mlp --json -
 """
 
-import argparse
-import json
-import os
-import platform
-import statistics
 import sys
-import threading
-import time
 import warnings
-from concurrent.futures import ThreadPoolExecutor
 
 try:
     import torch
@@ -29,74 +21,17 @@ try:
 except ImportError as error:
     sys.exit(f"torch_cuda.py: PyTorch is not installed for {sys.executable} ({error}); see benches/README.md")
 
+from harness import F32, THREADS, main, measured, parser, repeat, seconds_per_op, seconds_per_op_threads
+
 warnings.filterwarnings("ignore")  # TorchScript is deprecated, but has no successor for loops
 
-REPEATS = 7
-SECONDS_PER_REPEAT = 0.1
 SIDE = 8192  # bandwidth ops work on SIDE × SIDE f32
 ADAM_SIDE = 4096
 ROWS, FEATURES = 16384, 1024  # softmax and layer_norm
 PERMUTED = (128, 512, 1024)
-THREADS = (1, 2, 4, 8, 16)
 MLP = (512, 1024, 1024, 512)
 LAYERS, WIDTH, HEADS, INNER, TOKENS = 6, 384, 12, 1536, 32
-F32 = 4
 CUDA = torch.device("cuda")
-
-
-def seconds_per_op(loop, synchronize=torch.cuda.synchronize):
-    """Seconds an op takes: one number for each repeat. `loop(count)` runs the op `count` times."""
-
-    def timed(count):
-        start = time.perf_counter()
-        loop(count)
-        synchronize()
-        return time.perf_counter() - start
-
-    for _ in range(3):
-        timed(1)  # TorchScript compiles at the first and the second run
-    count, elapsed = 1, 0.0
-    while elapsed < SECONDS_PER_REPEAT / 2:
-        if elapsed:  # at most tenfold: a first run is slower than those to come
-            count = min(10 * count, round(count * SECONDS_PER_REPEAT / elapsed) + 1)
-        elapsed = timed(count)
-    return [timed(count) / count for _ in range(REPEATS)]
-
-
-def seconds_per_op_threads(make_loop, threads):
-    """As above on several threads, each with a stream, that start on a barrier: total wall time / total ops."""
-    streams = [torch.cuda.Stream() for _ in range(threads)]
-    loops = []
-    for stream in streams:
-        with torch.cuda.stream(stream):
-            loops.append(make_loop())
-    torch.cuda.synchronize()
-
-    def together(count):
-        barrier = threading.Barrier(threads)
-
-        def run(stream, loop):
-            with torch.inference_mode(), torch.cuda.stream(stream):  # a thread's own settings
-                barrier.wait()
-                loop(count)
-                stream.synchronize()
-
-        for done in [pool.submit(run, stream, loop) for stream, loop in zip(streams, loops)]:
-            done.result()
-
-    with ThreadPoolExecutor(threads) as pool:
-        samples = seconds_per_op(together)
-    return [seconds / threads for seconds in samples]
-
-
-def repeat(op):
-    """A loop over an op that is long enough not to mind Python."""
-
-    def loop(count):
-        for _ in range(count):
-            op()
-
-    return loop
 
 
 def randn(*shape, dtype=torch.float32):
@@ -524,90 +459,48 @@ def table():
     yield ("autoencoder_step_large", 1, "ms", 1e3, lambda: repeat(autoencoder_step(768, 24576, 4096, 32)), False)
 
 
+def on_streams(make_loop, threads):
+    """Seconds an op takes with a stream for each thread."""
+    streams = [torch.cuda.Stream() for _ in range(threads)]
+
+    def loop_on(stream):
+        with torch.cuda.stream(stream):
+            loop = make_loop()
+
+        def run(count):
+            loop(count)
+            stream.synchronize()
+
+        return run
+
+    loops = [loop_on(stream) for stream in streams]
+    torch.cuda.synchronize()
+    within = lambda thread: torch.cuda.stream(streams[thread])
+    return seconds_per_op_threads(loops, torch.cuda.synchronize, within)
+
+
 def measure(name, threads, unit, work, make, per_thread):
     """One row."""
-    torch.manual_seed(0)
-    loop = make()
-    seconds = seconds_per_op_threads(loop, threads) if per_thread else seconds_per_op(loop)
-    values = [work / s if unit.endswith("/s") else s * work for s in seconds]
-    return {
-        "name": name,
-        "threads": threads,
-        "unit": unit,
-        "median": statistics.median(values),
-        "min": min(values),
-        "max": max(values),
-    }
-
-
-def machine():
-    """The processor in words."""
-    model = platform.processor() or platform.machine()
     try:
-        with open("/proc/cpuinfo", encoding="utf-8") as info:
-            model = next((line.split(":", 1)[1].strip() for line in info if line.startswith("model name")), model)
-    except OSError:
-        pass  # not Linux: what platform says has to do
-    return f"{model}, {len(os.sched_getaffinity(0))} cores"
+        loop = make()
+        seconds = on_streams(loop, threads) if per_thread else seconds_per_op(loop, torch.cuda.synchronize)
+        return measured(name, threads, unit, work, seconds)
+    finally:
+        torch.cuda.empty_cache()
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--list", action="store_true", help="print the names and stop")
-    parser.add_argument("--only", metavar="NAME", action="append", help="run the rows of this name; may be given again")
-    parser.add_argument("--json", metavar="FILE", help="write the rows there; - is standard output")
-    arguments = parser.parse_args()
-
-    rows = list(table())
-    names = list(dict.fromkeys(row[0] for row in rows))
-    if arguments.list:
-        print("\n".join(names))
-        return 0
-    if arguments.only:
-        unknown = [name for name in arguments.only if name not in names]
-        if unknown:
-            known = ", ".join(names)
-            print(f"torch_cuda.py: no row is called {unknown[0]!r}; known: {known}", file=sys.stderr)
-            return 2
-        rows = [row for row in rows if row[0] in arguments.only]
+def device():
     if not torch.cuda.is_available():
         print("torch_cuda.py: PyTorch finds no CUDA device", file=sys.stderr)
-        return 1
+        return None
     torch.backends.cuda.matmul.allow_tf32 = False
+    return f"{torch.cuda.get_device_name(0)}, CUDA {torch.version.cuda}, PyTorch {torch.__version__}"
 
-    results, failures = [], 0
-    for row in rows:
-        try:
-            with torch.inference_mode(not row[0].startswith(("adam", "autoencoder"))):
-                result = measure(*row)
-        except Exception as error:  # the rest is worth having
-            failures += 1
-            print(f"{row[0]:24} {row[1]:3} failed: {str(error).splitlines()[0]}", file=sys.stderr, flush=True)
-            continue
-        finally:
-            torch.cuda.empty_cache()
-        results.append(result)
-        print("{name:24} {threads:3} {median:12.3f} {unit}".format(**result), file=sys.stderr, flush=True)
-    report = {
-        "machine": machine(),
-        "device": f"{torch.cuda.get_device_name(0)}, CUDA {torch.version.cuda}, PyTorch {torch.__version__}",
-        "commit": torch.version.git_version,
-        "rows": results,
-    }
-    if arguments.json == "-":
-        json.dump(report, sys.stdout, indent=2)
-        print()
-    elif arguments.json:
-        partial = arguments.json + ".partial"
-        try:
-            with open(partial, "w", encoding="utf-8") as file:
-                json.dump(report, file, indent=2)
-            os.replace(partial, arguments.json)
-        except OSError as error:
-            print(f"torch_cuda.py: {arguments.json}: {error.strerror}", file=sys.stderr)
-            return 2
-    return 1 if failures and not results else 0
+
+def failed(row, error):  # the rest is worth having
+    print(f"{row[0]:24} {row[1]:3} failed: {str(error).splitlines()[0]}", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    arguments = parser(__doc__).parse_args()
+    sys.exit(main("torch_cuda.py", arguments, list(table()), measure, device, failed))

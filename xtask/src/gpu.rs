@@ -30,7 +30,8 @@ const TESTS: [&str; 5] = ["cuda", "failures", "gpu", "large", "race_suite"];
 /// Programs of conformance that are carried.
 const PROGRAMS: [&str; 1] = ["soak"];
 /// Lists of the bench on other libraries.
-const PEERS: [&str; 2] = ["benches/peers/torch_cpu.py", "benches/peers/torch_cuda.py"];
+const PEERS: [&str; 3] =
+    ["benches/peers/harness.py", "benches/peers/torch_cpu.py", "benches/peers/torch_cuda.py"];
 const SCRIPT: &str = include_str!("../gpu/run.sh");
 
 /// Builds and gathers.
