@@ -17,7 +17,7 @@ use crate::{
     stream::StreamInner,
     tick::{Clock, SLOT_COUNT, Tick, merge},
 };
-use raddle_hal::{DeviceError, Launch, Submitted, Wait, trace};
+use raddle_hal::{DeviceError, Launch, QueueId, Submitted, Wait, trace};
 use raddle_sync::{MutexGuard, atomic::Ordering::*, fault};
 use smallvec::SmallVec;
 
@@ -52,9 +52,12 @@ pub(crate) struct Touch<'a> {
 pub(crate) struct Order<'a> {
     stream: &'a StreamInner,
     clock: &'a mut Clock,
-    waits: SmallVec<[Tick; 8]>,
+    waits: Waits,
     elided: u64,
 }
+
+/// Few in nearly all cases: moving them costs what they hold inline.
+type Waits = SmallVec<[Wait; 4]>;
 
 impl Order<'_> {
     #[inline]
@@ -104,9 +107,10 @@ impl Order<'_> {
         }
         drop(history);
         self.clock[tick.slot()] = tick.sequence();
-        match self.waits.iter_mut().find(|wait| wait.slot() == tick.slot()) {
-            Some(earlier) => *earlier = tick,
-            None => self.waits.push(tick),
+        let wait = Wait { queue: QueueId(tick.slot() as u8), sequence: tick.sequence() };
+        match self.waits.iter_mut().find(|known| known.queue == wait.queue) {
+            Some(earlier) => *earlier = wait,
+            None => self.waits.push(wait),
         }
     }
 }
@@ -115,8 +119,8 @@ impl Order<'_> {
 struct Enqueued<'a> {
     tick: Tick,
     stream: &'a StreamInner,
-    claims: SmallVec<[Claim<'a>; 8]>,
-    _state: MutexGuard<'a, State>,
+    claims: SmallVec<[Claim<'a>; 4]>,
+    state: MutexGuard<'a, State>,
 }
 
 impl Drop for Enqueued<'_> {
@@ -194,8 +198,7 @@ impl StreamInner {
 
         let touches = &*sorted(touches);
 
-        let mut guard = self.state.lock();
-        let state = &mut *guard;
+        let state = self.state.lock();
         if state.sequence == Tick::SEQUENCE_MAX {
             return Err(Error::StreamExhausted {
                 device: self.device.name().into(),
@@ -203,28 +206,25 @@ impl StreamInner {
             });
         }
         let sequence = state.sequence + 1;
-        let tick = self.tick(sequence);
-        let mut order = Order { stream: self, clock: &mut state.clock, waits: SmallVec::new(), elided: 0 };
+        let mut enqueued =
+            Enqueued { tick: self.tick(sequence), stream: self, claims: SmallVec::new(), state };
+        let Enqueued { tick, claims, state, .. } = &mut enqueued;
+        let state = &mut **state;
+        let mut order = Order { stream: self, clock: &mut state.clock, waits: Waits::new(), elided: 0 };
         after.iter().for_each(|tick| order.behind(*tick));
-        let mut claims = SmallVec::new();
         for touch in touches {
             claims.push(match touch.access {
                 Access::Read => touch.block.marks.claim_read(&mut order),
                 Access::Write => touch.block.marks.claim_write(&mut order),
             });
         }
-        let (waits, elided) = (order.waits, order.elided);
+        let (waits, tick) = (order.waits, *tick);
         state.sequence = sequence;
-        state.elided += elided;
+        state.elided += order.elided;
         if !waits.is_empty() {
             state.inserted += waits.len() as u64;
             self.remember(sequence, &state.clock);
         }
-        let enqueued = Enqueued { tick, stream: self, claims, _state: guard };
-        let waits: SmallVec<[Wait; 8]> = waits
-            .iter()
-            .map(|wait| Wait { queue: raddle_hal::QueueId(wait.slot() as u8), sequence: wait.sequence() })
-            .collect();
         // SAFETY: the queue is open since the stream was made; its lock makes sequences gapless and calls exclusive;
         // waits name ticks found in marks, stamped after their submission returned; the caller has checked the
         // operands; blocks stay allocated while their ticks are incomplete (`alloc`), and downloads are waited for.
