@@ -3,7 +3,7 @@
 //! Each element becomes a key whose order is that of the result: a floating-point number's bits, arranged so that
 //! integers compare as the numbers do, NaN is one key above all others and −0 is the key of 0; all bits flipped for
 //! descending order. Ties are broken by the index, so both kernels are stable and a result never depends on the
-//! algorithm. (So an axis has at most 2^32 elements.)
+//! algorithm. Key and index share a word; the few axes of 2^32 elements and more take a slower way, with pairs.
 
 use super::axis::{Grid, Line, for_each_line, for_each_range, multiversion, others};
 use super::element::{Compute, by_compute, by_dtype};
@@ -71,6 +71,9 @@ impl<K: Key> Default for Buffers<K> {
         Buffers { keys: Vec::new(), best: Vec::new(), found: Vec::new() }
     }
 }
+
+/// The most elements of which a word has the index. Few in tests, so that they see both ways.
+const NARROW_COUNT_MAX: usize = if cfg!(test) { 1000 } else { u32::MAX as usize };
 
 /// More elements than this are not kept for the next launch (T9).
 const KEPT_COUNT_MAX: usize = 1 << 20;
@@ -159,25 +162,64 @@ unsafe fn select<A: Ordered>(
     for_each_range(threads, grid.count(), cost, |positions| {
         A::with_buffers(|buffers| {
             let body = |offsets: &[usize; 3], [line]: [&[A]; 1], []: [&mut [A]; 0]| {
-                first_in_order(line, k, descending, buffers);
-                let start = view::start::<i64>(indices).wrapping_add(offsets[2]);
-                let ranked = || buffers.found[..k].iter().map(|&word| A::Key::split(word).1).enumerate();
-                for (rank, index) in ranked() {
-                    // SAFETY: each line of the output is this position's own.
-                    unsafe { *start.wrapping_add(rank * steps[1]) = i64::from(index) };
+                let place = Place { values, indices, offsets: [offsets[1], offsets[2]], steps };
+                if line.len() <= NARROW_COUNT_MAX {
+                    first_in_order(line, k, descending, buffers);
+                    let order = buffers.found[..k].iter().map(|&word| A::Key::split(word).1 as usize);
+                    // SAFETY: each line of the outputs is this position's own.
+                    unsafe { place.store(line, order) };
+                } else {
+                    let found = first_of_many(line, k, descending);
+                    // SAFETY: as above.
+                    unsafe { place.store(line, found.iter().map(|&(_, index)| index)) };
                 }
-                by_dtype!(values.dtype, E => {
-                    let start = view::start::<E>(values).wrapping_add(offsets[1]);
-                    for (rank, index) in ranked() {
-                        // SAFETY: as above.
-                        unsafe { *start.wrapping_add(rank * steps[0]) = line[index as usize].give() };
-                    }
-                });
             };
             // SAFETY: the contract of this function; the grid's first operand is the input.
             unsafe { for_each_line(&grid, positions, [&line], [], body) };
         });
     });
+}
+
+/// Where the results of a line go.
+struct Place<'a> {
+    values: &'a View,
+    indices: &'a View,
+    offsets: [usize; 2],
+    steps: [usize; 2],
+}
+
+impl Place<'_> {
+    /// Writes the elements of a line that `order` names, and their indices.
+    ///
+    /// # Safety
+    /// - Nobody else touches the lines of the outputs, which have as many elements as `order`.
+    unsafe fn store<A: Compute>(&self, line: &[A], order: impl Iterator<Item = usize> + Clone) {
+        let start = view::start::<i64>(self.indices).wrapping_add(self.offsets[1]);
+        for (rank, index) in order.clone().enumerate() {
+            // SAFETY: the contract of this function.
+            unsafe { *start.wrapping_add(rank * self.steps[1]) = index as i64 };
+        }
+        by_dtype!(self.values.dtype, E => {
+            let start = view::start::<E>(self.values).wrapping_add(self.offsets[0]);
+            for (rank, index) in order.enumerate() {
+                // SAFETY: as above.
+                unsafe { *start.wrapping_add(rank * self.steps[0]) = line[index].give() };
+            }
+        });
+    }
+}
+
+/// The first `k` elements in order, of a line that is too long for words.
+#[cold]
+fn first_of_many<A: Ordered>(line: &[A], k: usize, descending: bool) -> Vec<(A::Key, usize)> {
+    let key = |x: &A| if descending { !x.key() } else { x.key() };
+    let mut found: Vec<_> = line.iter().map(key).zip(0..).collect();
+    if k < found.len() {
+        found.select_nth_unstable(k);
+        found.truncate(k);
+    }
+    found.sort_unstable();
+    found
 }
 
 /// Puts the first `k` elements in order at the front of `buffers.found`.
@@ -224,5 +266,23 @@ fn gather_candidates<K: Key>(keys: &[K], k: usize, best: &mut Vec<K>, found: &mu
         // Many are equal.
         found.select_nth_unstable(k - 1);
         found.truncate(k);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_ways_give_the_same_order() {
+        let line: Vec<f32> = (0..900u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as f32).collect();
+        for (k, descending) in [(0, false), (1, true), (17, true), (500, false), (900, true)] {
+            let mut buffers = Buffers::default();
+            first_in_order(&line, k, descending, &mut buffers);
+            let narrow: Vec<_> = buffers.found.iter().map(|&word| <u32 as Key>::split(word)).collect();
+            let wide = first_of_many(&line, k, descending);
+            let wide: Vec<_> = wide.into_iter().map(|(key, index)| (key, index as u32)).collect();
+            assert_eq!(narrow, wide, "k {k}, descending {descending}");
+        }
     }
 }
