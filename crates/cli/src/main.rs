@@ -16,7 +16,9 @@ use std::process::ExitCode;
 /// Tensors for many threads and one accelerator.
 #[derive(Parser)]
 #[command(
+    name = "raddle",
     version,
+    propagate_version = true,
     arg_required_else_help = true,
     after_help = "Example: raddle demo --threads 4 --json demo.json"
 )]

@@ -1,0 +1,136 @@
+//! The program as others call it: the names in its JSON, its exit codes, the first line of its errors.
+
+use serde_json::{Value, json};
+use std::process::{Command, Output};
+
+fn raddle(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_raddle")).args(arguments).output().unwrap()
+}
+
+/// What a command writes with `--json -`: JSON and nothing else.
+fn report(arguments: &[&str]) -> Value {
+    let output = raddle(&[arguments, &["--json", "-"]].concat());
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// Panics unless a value has a form: an object has just these names, all elements of an array have the form of the one that
+/// is given, and of anything else the type counts.
+fn assert_form(value: &Value, form: &Value, place: &str) {
+    match (value, form) {
+        (Value::Object(fields), Value::Object(forms)) => {
+            let [found, expected] = [fields, forms].map(|map| map.keys().collect::<Vec<_>>());
+            assert_eq!(found, expected, "the names of {place}");
+            for (name, field) in fields {
+                assert_form(field, &forms[name], &format!("{place}.{name}"));
+            }
+        }
+        (Value::Array(elements), Value::Array(forms)) => {
+            elements.iter().for_each(|element| assert_form(element, &forms[0], &format!("{place}[]")));
+        }
+        (Value::Number(found), Value::Number(expected)) => {
+            assert!(found.is_u64() || !expected.is_u64(), "{place}: expected a whole number, found {found}");
+        }
+        (value, form) => {
+            let same = std::mem::discriminant(value) == std::mem::discriminant(form);
+            assert!(same, "{place}: expected something like {form}, found {value}");
+        }
+    }
+}
+
+/// Exit code 2, with the point in the first line of stderr.
+fn assert_refused(arguments: &[&str], point: &str) {
+    let output = raddle(arguments);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {stderr}");
+    assert!(stderr.lines().next().is_some_and(|line| line.contains(point)), "{arguments:?}: {stderr}");
+}
+
+#[test]
+fn demo_reports_what_it_promises() {
+    let demo = |threads| report(&["demo", "--steps", "4", "--seed", "3", "--threads", threads]);
+    let (one, four) = (demo("1"), demo("4"));
+    let form = json!({
+        "device": "", "seed": 0, "steps": 0, "threads": 0, "loss_first": 0.5, "loss_last": 0.5,
+        "explained_variance": 0.5, "inferences": 0, "inferences_per_s": 0.5, "wrong_answers": 0,
+        "params": [{ "name": "", "shape": [0], "strides": [0], "moved": 0.5 }],
+        "waits": { "inserted": 0, "elided": 0 },
+        "memory": { "allocated_peak": 0, "reserved_peak": 0 },
+        "seconds": 0.5,
+    });
+    assert_form(&four, &form, "demo");
+    assert_eq!(four["wrong_answers"], 0);
+    assert_eq!(four["steps"], 4);
+    let params = four["params"].as_array().unwrap();
+    let named = |name: &str| params.iter().find(|param| param["name"] == name).unwrap();
+    assert_eq!(named("encoder.weight")["shape"], json!([256, 64]));
+    assert_eq!(named("encoder.weight")["strides"], json!([1, 256]));
+    assert_eq!(named("decoder.weight")["shape"], json!([64, 256]));
+    for name in ["encoder.weight", "decoder.weight", "encoder.bias", "decoder.bias"] {
+        assert!(named(name)["moved"].as_f64().unwrap() > 0.0, "{name} is frozen");
+    }
+    for loss in ["loss_first", "loss_last"] {
+        assert_eq!(one[loss], four[loss], "{loss} depends on the number of threads");
+    }
+}
+
+#[test]
+fn bench_reports_what_it_promises() {
+    let row = json!({ "name": "", "threads": 0, "unit": "", "median": 0.5, "min": 0.5, "max": 0.5 });
+    let form = json!({ "machine": "", "device": "", "commit": "", "rows": [row] });
+    let bench = report(&["bench", "--only", "add_out_256"]);
+    assert_form(&bench, &form, "bench");
+    assert_eq!(bench["rows"][0]["name"], "add_out_256");
+}
+
+#[test]
+fn ops_reports_what_it_promises() {
+    let op = json!({
+        "name": "", "kind": "", "dtypes": [""], "backends": [""],
+        "gradient": true, "in_place": true, "out": true,
+    });
+    let ops = report(&["ops"]);
+    let ops = ops["ops"].as_array().unwrap();
+    for found in ops {
+        assert_eq!(found.as_object().unwrap().len(), 7);
+        for (name, like) in op.as_object().unwrap() {
+            // A bool is of one type with another, whatever it says.
+            match like {
+                Value::Bool(_) => assert!(found[name].is_boolean(), "{name} of {found}"),
+                like => assert_form(&found[name], like, name),
+            }
+        }
+        assert!(["pointwise", "structured", "view"].contains(&found["kind"].as_str().unwrap()));
+    }
+    let add = ops.iter().find(|op| op["name"] == "add").unwrap();
+    assert_eq!((&add["kind"], &add["gradient"]), (&json!("pointwise"), &json!(true)));
+}
+
+#[test]
+fn wrong_use_and_input_are_refused() {
+    assert_refused(&["demo", "--device", "gpu"], "expected one of: cpu");
+    assert_refused(&["demo", "--data", "/nowhere/digits.csv.gz"], "/nowhere/digits.csv.gz");
+    assert_refused(&["demo", "--steps", "0"], "--steps");
+    assert_refused(&["bench", "--only", "add_out_257"], "add_out_257");
+    assert_refused(&["bench", "--colour"], "--colour");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_full_disk_is_told() {
+    assert_refused(&["ops", "--json", "/dev/full"], "/dev/full");
+    assert_refused(&["ops", "--json", "/nowhere/ops.json"], "/nowhere/ops.json");
+}
+
+#[test]
+fn every_command_has_an_example() {
+    for arguments in [&["demo", "--help"][..], &["bench", "--help"], &["ops", "--help"], &["--help"]] {
+        let output = raddle(arguments);
+        assert!(output.status.success());
+        assert!(String::from_utf8_lossy(&output.stdout).contains("Example: raddle "), "{arguments:?}");
+    }
+    for arguments in [&["--version"][..], &["demo", "--version"], &["ops", "--version"]] {
+        let output = raddle(arguments);
+        assert!(String::from_utf8_lossy(&output.stdout).starts_with("raddle"), "{arguments:?}");
+    }
+}
