@@ -488,7 +488,8 @@ impl Shared {
         }
         // The launch is on the stream; what comes after it can't undo that.
         _ = self.perhaps_spin(id);
-        queue.publish(driver, sequence);
+        let works = !matches!(launch, Launch::Nothing) || !waits.is_empty() || self.options.spin.is_some();
+        queue.publish(driver, sequence, works);
         Ok(Submitted::Queued)
     }
 

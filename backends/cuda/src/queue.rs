@@ -7,6 +7,9 @@
 //! behind, an event is recorded every [`SLEEP_EVERY_COUNT`] launches that threads can sleep on, so that who waits for room
 //! waits for half of the queue and not for its end.
 //!
+//! **Launches of nothing**, such as the fence of a block that is freed, put nothing on the stream: they are executed when
+//! what was before them is.
+//!
 //! **Calls of the driver.** They take locks that all threads share, so each costs every thread. A launch on operands that no
 //! other stream uses: `cuLaunchKernel`; one `cuStreamWriteValue64` for 64 launches, and one more for each time that the
 //! room for 256 seems used up, which is every 192 or so while the device keeps up. No event is recorded or asked. While the
@@ -17,7 +20,9 @@
 //! | `submitted` | the submitter, Release | anybody; Acquire pairs with it: the launch is on the stream, its transfer listed |
 //! | `completed` | anybody, by maximum | anybody |
 //! | `word` | the device, at a mark | anybody |
+//! | `worked` | the submitter, Release, before `submitted` | anybody; Acquire: no work beyond it is on the stream up to a `submitted` that was loaded before |
 //! | `marked` | the submitter | anybody: a hint |
+//! | `marked_last`, `slept_last` | the submitter | the submitter |
 //! | `is_asked` | anybody; the submitter at a mark | the submitter: a hint |
 //! | `asked_at` | who asks, under the lock of `events` | the same |
 
@@ -51,10 +56,15 @@ const POLL_COUNT: u32 = 64;
 pub struct Queue {
     pub stream: Stream,
     pub submitted: Padded<AtomicU64>,
+    /// The last launch that put something on the stream.
+    worked: AtomicU64,
     completed: Padded<AtomicU64>,
     /// In pinned memory; the address as the host sees it, and as the device does. 0 if streams can't write numbers.
     word: [u64; 2],
     marked: AtomicU64,
+    /// The launches of the last mark, whether or not streams can write numbers, and of the last event of `mark`.
+    marked_last: AtomicU64,
+    slept_last: AtomicU64,
     asked: AtomicU32,
     /// Since the last mark.
     is_asked: AtomicBool,
@@ -73,9 +83,12 @@ impl Queue {
         Queue {
             stream,
             submitted: Padded(AtomicU64::new(0)),
+            worked: AtomicU64::new(0),
             completed: Padded(AtomicU64::new(0)),
             word,
             marked: AtomicU64::new(0),
+            marked_last: AtomicU64::new(0),
+            slept_last: AtomicU64::new(0),
             asked: AtomicU32::new(0),
             is_asked: AtomicBool::new(false),
             asked_at: AtomicU64::new(0),
@@ -89,28 +102,37 @@ impl Queue {
     /// What the device is known to have executed. Asks nobody.
     #[inline]
     pub fn executed(&self) -> u64 {
+        // First, so that `worked` is at least that of this number. Pairs with the Release in `publish`: what the host did for
+        // these launches is visible, too.
+        let submitted = self.submitted.load(Acquire);
         let mut executed = self.completed.load(Acquire); // pairs with the Release in `raise`
         if self.word[0] != 0 {
             // SAFETY: an aligned word of pinned memory that is never freed; the device writes it whole. Acquire pairs with
             // the device's fence before the mark: what was executed before is visible.
             executed = executed.max(unsafe { AtomicU64::from_ptr(self.word[0] as *mut u64) }.load(Acquire));
         }
-        // Pairs with the Release in `publish`: what the host did for these launches is visible, too.
-        executed.min(self.submitted.load(Acquire))
+        if executed >= self.worked.load(Acquire) { submitted } else { executed.min(submitted) }
     }
 
     fn raise(&self, executed: u64) {
         raddle_sync::raise(&self.completed, executed); // pairs with the Acquire in `executed`
     }
 
-    /// Publishes a launch that is on the stream, and marks progress when it is time. Only for the submitter.
+    /// Publishes a launch that is on the stream, and marks progress when it is time; `works` if it put something there. Only
+    /// for the submitter.
     #[inline]
-    pub fn publish(&self, driver: Driver<'_>, sequence: u64) {
+    pub fn publish(&self, driver: Driver<'_>, sequence: u64, works: bool) {
+        if works {
+            self.worked.store(sequence, Release); // pairs with the Acquire in `executed`
+        }
         self.submitted.store(sequence, Release); // pairs with the Acquire in `executed` and `Events::record`
-        if sequence.is_multiple_of(ASKED_MARK_EVERY_COUNT)
-            && (sequence.is_multiple_of(MARK_EVERY_COUNT) || self.is_asked.load(Relaxed))
-        {
-            self.mark(driver, sequence);
+        if works {
+            let unmarked = sequence - self.marked_last.load(Relaxed);
+            if unmarked >= MARK_EVERY_COUNT
+                || unmarked >= ASKED_MARK_EVERY_COUNT && self.is_asked.load(Relaxed)
+            {
+                self.mark(driver, sequence);
+            }
         }
     }
 
@@ -126,6 +148,7 @@ impl Queue {
     #[cold]
     fn mark(&self, driver: Driver<'_>, sequence: u64) {
         self.is_asked.store(false, Relaxed);
+        self.marked_last.store(sequence, Relaxed);
         if self.word[1] != 0 {
             // SAFETY: a word of pinned memory that is never freed.
             if unsafe { driver.stream_write_value(self.stream, self.word[1], sequence) }.is_ok() {
@@ -133,7 +156,10 @@ impl Queue {
             }
         }
         // Who keeps up never waits for room.
-        if sequence.is_multiple_of(SLEEP_EVERY_COUNT) && sequence - self.executed() > SLEEP_EVERY_COUNT {
+        if sequence - self.slept_last.load(Relaxed) >= SLEEP_EVERY_COUNT
+            && sequence - self.executed() > SLEEP_EVERY_COUNT
+        {
+            self.slept_last.store(sequence, Relaxed);
             _ = self.record(driver, &mut self.events.lock(), Kind::Sleep);
         }
     }
