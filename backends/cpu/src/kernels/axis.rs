@@ -223,6 +223,11 @@ impl Line {
         unsafe { std::slice::from_raw_parts(self.address(offset + range.start), range.len()) }
     }
 
+    /// Is the next element of memory that of the next run?
+    fn has_runs_side_by_side(&self) -> bool {
+        self.outer.shape.len() == 1 && self.outer.strides[0][0] == 1
+    }
+
     /// How many lines are best copied at once.
     fn group(&self) -> usize {
         if self.run.1 == 1 || self.count <= 1 { 1 } else { GROUP }
@@ -249,6 +254,19 @@ impl Line {
     /// - The line is in live memory that nobody writes meanwhile.
     pub unsafe fn load<A: Compute>(&self, offset: usize, range: Range<usize>, to: &mut [A]) {
         let first = range.start;
+        let (length, stride) = self.run;
+        let whole = first.div_ceil(length)..range.end / length;
+        if whole.len() > 1 && self.dtype == A::DTYPE && stride > 1 && self.has_runs_side_by_side() {
+            let (start, end) = (whole.start * length - first, whole.end * length - first);
+            let from = self.address::<A>(offset + whole.start);
+            // SAFETY: the runs are parts of the line, and there is as much room; each of the rest has no whole run.
+            unsafe {
+                self.load(offset, first..first + start, &mut to[..start]);
+                transpose(from, stride, to[start..end].as_mut_ptr(), length, length, whole.len());
+                self.load(offset, first + end..range.end, &mut to[end..]);
+            }
+            return;
+        }
         by_dtype!(self.dtype, E => {
             let start = self.address::<E>(offset);
             self.runs(range, |position, offset, count| {

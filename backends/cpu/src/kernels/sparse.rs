@@ -15,7 +15,7 @@ use std::ops::Range;
 /// Rows of the weight that are transposed together.
 const ROWS: usize = 64;
 /// Columns of its derivative that are made together: what is written is whole cache lines.
-const COLUMNS: usize = 32;
+const COLUMNS: usize = 128;
 
 /// Runs a kernel of this module.
 ///
@@ -322,6 +322,10 @@ unsafe fn weight_gradient<A: Real>(
                             for (i, sums) in turned[..n * width].chunks(width).enumerate() {
                                 let offset =
                                     i * to_layout.strides()[0] + columns.start * to_layout.strides()[1];
+                                if row.is_direct::<A>() {
+                                    add(std::slice::from_raw_parts_mut(row.address(offset), width), sums);
+                                    continue;
+                                }
                                 row.load(offset, 0..width, own_row);
                                 add(&mut own_row[..width], sums);
                                 row.store(offset, &own_row[..width]);
