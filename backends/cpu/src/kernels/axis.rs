@@ -253,6 +253,9 @@ impl Line {
     /// # Safety
     /// - The line is in live memory that nobody writes meanwhile.
     pub unsafe fn load<A: Compute>(&self, offset: usize, range: Range<usize>, to: &mut [A]) {
+        if range.is_empty() {
+            return;
+        }
         let first = range.start;
         let (length, stride) = self.run;
         let whole = first.div_ceil(length)..range.end / length;
