@@ -14,6 +14,8 @@
 //!
 //! | field | stored by | loaded by |
 //! |---|---|---|
+//! | `stream` | who opens the queue, Release, while it is closed and complete | anybody; Acquire pairs with it. A queue that stands
+//! for a stream of other code and has been closed is complete or has an event, so that nobody puts anything there |
 //! | `submitted` | the submitter, Release | anybody; Acquire pairs with it: the launch is on the stream, its transfer listed |
 //! | `completed` | anybody, by maximum | anybody |
 //! | `word` | the device, at a mark | anybody |
@@ -49,7 +51,7 @@ const POLL_COUNT: u32 = 64;
 
 /// What a queue has of its own; see the module.
 pub struct Queue {
-    pub stream: Stream,
+    stream: AtomicU64,
     pub submitted: Padded<AtomicU64>,
     completed: Padded<AtomicU64>,
     /// In pinned memory; the address as the host sees it, and as the device does. 0 if streams can't write numbers.
@@ -71,7 +73,7 @@ impl Queue {
     /// `word` and `records` are memory that is never freed, by its address for the host and for the device.
     pub fn new(stream: Stream, word: [u64; 2], records: [u64; 2]) -> Queue {
         Queue {
-            stream,
+            stream: AtomicU64::new(stream.handle()),
             submitted: Padded(AtomicU64::new(0)),
             completed: Padded(AtomicU64::new(0)),
             word,
@@ -84,6 +86,29 @@ impl Queue {
             errors: Mutex::new(Rank::Queue, Errors::new()),
             records,
         }
+    }
+
+    /// The driver's stream.
+    #[inline]
+    pub fn stream(&self) -> Stream {
+        // SAFETY: it was a stream when it was stored. One of other code lives until the queue is closed, after which nobody
+        // puts anything on it: see the table.
+        unsafe { Stream::from_handle(self.stream.load(Acquire)) }
+    }
+
+    /// Stands for another stream from now on. Everything on the former one is complete, and it has been closed.
+    pub fn reopen(&self, stream: Stream) {
+        self.stream.store(stream.handle(), Release); // pairs with the Acquire in `stream`
+    }
+
+    /// Ends the use of a stream of other code: an event tells when what is submitted is complete. Not while anybody submits.
+    pub fn close(&self, driver: Driver<'_>) -> Result<(), DeviceError> {
+        let mut events = self.events.lock();
+        if self.executed() < self.submitted.load(Acquire) {
+            // One that all can wait for, threads too; it stays until it is known to be complete.
+            self.record(driver, &mut events, Kind::Sleep)?;
+        }
+        Ok(())
     }
 
     /// What the device is known to have executed. Asks nobody.
@@ -128,7 +153,7 @@ impl Queue {
         self.is_asked.store(false, Relaxed);
         if self.word[1] != 0 {
             // SAFETY: a word of pinned memory that is never freed.
-            if unsafe { driver.stream_write_value(self.stream, self.word[1], sequence) }.is_ok() {
+            if unsafe { driver.stream_write_value(self.stream(), self.word[1], sequence) }.is_ok() {
                 self.marked.store(sequence, Relaxed);
             }
         }
@@ -146,7 +171,7 @@ impl Queue {
     ) -> Result<Event, DeviceError> {
         events.recycle(self.executed());
         let make = || driver.event_create(kind == Kind::Sleep);
-        events.record(kind, &self.submitted, make, |event| driver.event_record(event, self.stream))
+        events.record(kind, &self.submitted, make, |event| driver.event_record(event, self.stream()))
     }
 
     /// Puts another stream behind this queue's number, unless that is complete. Takes no lock that is held while anybody
@@ -156,6 +181,9 @@ impl Queue {
             return Ok(());
         }
         let mut events = self.events.lock();
+        if self.executed() >= sequence {
+            return Ok(()); // by now, so that the event is gone
+        }
         let event = match events.covering(sequence) {
             Some(event) => event,
             None => self.record(driver, &mut events, Kind::Stream)?,
@@ -222,6 +250,7 @@ impl Queue {
             let mut events = self.events.lock();
             let (covers, event) = match events.hold(sequence) {
                 Some(held) => held,
+                None if self.executed() >= sequence => break, // by now, so that the event is gone
                 None => {
                     self.record(driver, &mut events, Kind::Sleep)?;
                     continue;

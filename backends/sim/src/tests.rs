@@ -86,7 +86,7 @@ impl Device for Mover {
             }
             Launch::Kernel { kernel: Kernel::Gather { .. }, .. } => return Err(GATHER_ERROR),
             Launch::Kernel { .. } | Launch::Graph { .. } => panic!("planted"),
-            Launch::Nothing => {}
+            Launch::Stamp(_) | Launch::Nothing => {}
         }
         Ok(())
     }
