@@ -28,7 +28,7 @@ struct Model {
 
 impl Model {
     fn stream(&self, slot: usize) -> Stream {
-        Stream(self.device.0.opened(slot))
+        self.device.0.opened(slot).handle()
     }
     fn op(&self, slot: usize, reads: &[&Buffer], writes: &[&Buffer]) {
         op(self.stream(slot), reads, writes).unwrap();
@@ -249,7 +249,7 @@ fn replays_share_an_instance(fault: Option<Fault>, preemptions: usize) {
         // std's, so that it orders nothing in the model.
         let held = Arc::new(Mutex::new(std::collections::HashSet::new()));
         let replay = move |model: &Model, graph: &Graph, slot: usize| {
-            let outputs = graph.replay_on(model.stream(slot).0, &[], &[]).unwrap();
+            let outputs = graph.replay_on(model.stream(slot), &[], &[]).unwrap();
             assert!(held.lock().unwrap().insert(outputs[0].id()), "race on an output that is held");
             model.op(slot, &[&outputs[0]], &[]);
             held.lock().unwrap().remove(&outputs[0].id());
