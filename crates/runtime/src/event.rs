@@ -62,6 +62,12 @@ impl DeviceInner {
         }
     }
 
+    /// How many wait to be used again.
+    #[cfg(all(test, not(loom)))]
+    pub(crate) fn spare_stamps(&self) -> usize {
+        self.stamps.0.lock().len()
+    }
+
     /// Gives all stamps back that nobody holds. Everything is complete.
     pub(crate) fn release_stamps(&self) {
         let spare = std::mem::take(&mut *self.stamps.0.lock());

@@ -1,5 +1,8 @@
 //! The runtime against the oracle: random programs of several threads, the allocator, events, errors along ticks.
 
+mod external;
+mod streams;
+
 use crate::{
     oracle::{self, Oracle, op, op_of, waits},
     *,
