@@ -10,7 +10,7 @@
 //! **The end.** [`Device::close`] waits for the callbacks of the device. A process that ends doesn't: what hasn't run then,
 //! never runs.
 
-use crate::{Device, Error, Result, Stream, device::DeviceInner, fork};
+use crate::{Device, Error, Result, Stream, device::DeviceInner, fork, local};
 use raddle_sync::{Condvar, Mutex, Rank, fault, thread};
 use std::{
     cell::Cell,
@@ -94,23 +94,32 @@ pub(crate) fn add(stream: Stream, sequence: u64, body: Body) -> Result<()> {
     }
     drop(list);
     let builder = thread::Builder::new().name("raddle-callbacks".into());
-    if builder.spawn(move || work(stream)).is_err() {
-        work(stream);
+    if builder.spawn(move || work(stream, true)).is_err() {
+        work(stream, false);
     }
     Ok(())
 }
 
-/// Runs the callbacks of a stream until there is none.
-fn work(stream: Stream) {
+/// Runs the callbacks of a stream until there is none. A thread of its own gives back what it has of the device before it says
+/// that it is idle: who waits for that may be closing the device.
+fn work(stream: Stream, on_own_thread: bool) {
     let callbacks = &stream.0.callbacks;
+    let mut has_things = on_own_thread;
     loop {
         let mut list = callbacks.list.lock();
         let Some((sequence, body)) = list.waiting.pop_front() else {
+            if has_things {
+                drop(list);
+                local::release(stream.0.device);
+                has_things = false;
+                continue;
+            }
             list.has_thread = false;
             callbacks.idle.notify_all();
             return;
         };
         drop(list);
+        has_things = on_own_thread;
         let result = if fault!(callback_early) { Ok(()) } else { stream.0.synchronize(sequence) };
         let outer = RUNNING.replace(stream.0.device);
         let guard = (!fault!(callback_stream)).then(|| stream.enter());

@@ -15,7 +15,7 @@
 use crate::{
     Device, Error, Result, Stream, StreamGuard,
     device::DeviceInner,
-    local,
+    fork, local,
     stream::{POOL_COUNT, StreamInner},
 };
 use raddle_sync::{Condvar, Mutex, Rank, atomic::Ordering::*, fault};
@@ -90,6 +90,9 @@ impl Stream {
     ///
     /// Errors: [`Error::StreamsTaken`]; [`Error::AlreadyDedicated`] if this thread has one on this device.
     pub fn dedicated(device: &Device, exhausted: Exhausted) -> Result<DedicatedStream> {
+        if fork::is_child(device.0) {
+            return Err(Error::Forked { device: device.name().into() });
+        }
         let local = local::get(device.0);
         if let Some(local) = local {
             if local.has_dedicated() {
@@ -169,6 +172,9 @@ pub(crate) fn claim(
 
 /// Ends a hold, unless it has ended.
 pub(crate) fn release(stream: &'static StreamInner, hold: u64) {
+    if fork::is_child(stream.device) {
+        return; // the lock is the parent's, and so is the hold
+    }
     let _pool = stream.device.streams.pool.lock();
     if stream.owner.load(Relaxed) == hold {
         stream.owner.store(0, Relaxed);
@@ -179,7 +185,7 @@ pub(crate) fn release(stream: &'static StreamInner, hold: u64) {
 /// One user less.
 pub(crate) fn let_go(stream: &'static StreamInner) {
     // AcqRel: pairs with the like in `find_free`; see the module.
-    if stream.users.fetch_sub(1, AcqRel) == WANTED | 1 {
+    if stream.users.fetch_sub(1, AcqRel) == WANTED | 1 && !fork::is_child(stream.device) {
         let _pool = stream.device.streams.pool.lock();
         wake(stream.device);
     }

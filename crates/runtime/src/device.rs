@@ -487,13 +487,15 @@ impl Device {
     }
 
     /// Notes that code outside of the runtime uses a buffer on a stream. The memory is not used again before everything is
-    /// complete that is on that stream *when the buffer is freed*: work put there after this call is covered, too.
+    /// complete that is on that stream *when the buffer is freed* (or when it is closed before, if it is a wrapped one): work
+    /// put there after this call is covered, too.
     pub fn record_stream(&self, buffer: &Buffer, stream: Stream) -> Result<()> {
         let found = if ptr::eq(stream.0.device, self.0) { buffer.device() } else { stream.device() };
         if found != *self {
             let (expected, found) = (self.name().into(), found.name().into());
             return Err(Error::StreamDevice { op: "record_stream", expected, found });
         }
+        stream.check_open()?;
         buffer.block().record(stream.0.slot);
         Ok(())
     }

@@ -6,8 +6,8 @@
 //! the thread-locals are gone works without: stream 0 and the centre.
 
 use crate::{
-    Access, Buffer, Result, Stream, block::FreeBlock, dedicated, device::DeviceInner, magazine::Magazine,
-    stream::StreamInner, submit::Touch,
+    Access, Buffer, Result, Stream, block::FreeBlock, dedicated, device::DeviceInner, fork,
+    magazine::Magazine, stream::StreamInner, submit::Touch,
 };
 use raddle_hal::Launch;
 use raddle_sync::atomic::Ordering::*;
@@ -88,6 +88,9 @@ impl Drop for Locals {
 }
 
 fn give_back(local: &'static Local) {
+    if fork::is_child(local.device) {
+        return; // the locks are the parent's
+    }
     local.unbind();
     // The guard was leaked, or is itself in a thread-local.
     if let Some((stream, hold)) = local.dedicated.take() {

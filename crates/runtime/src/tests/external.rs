@@ -216,6 +216,30 @@ fn slots_of_wrapped_streams_are_counted_and_used_again() {
     assert_eq!(Stream::default(&cpu).unwrap().as_raw(), None);
 }
 
+/// Case C-14, with streams of other code, which are new each time.
+#[test]
+fn fresh_wrapped_streams_strand_no_memory() {
+    const LARGE_BYTES: usize = 64 << 20;
+    let _turn = turn();
+    let (device, others) = open(14);
+    let mut reserved = Vec::new();
+    for _ in 0..100 {
+        let external = wrap(&device, others.make_stream().unwrap());
+        let guard = external.enter();
+        let buffer = device.allocate(LARGE_BYTES).unwrap(); // which the runtime fills here, with junk
+        drop((buffer, guard));
+        external.synchronize().unwrap();
+        external.close().unwrap();
+        device.synchronize().unwrap();
+        let stats = device.memory_stats();
+        assert_eq!(stats.allocated_bytes, 0);
+        reserved.push(stats.reserved_bytes);
+    }
+    assert!(reserved.iter().all(|bytes| *bytes == LARGE_BYTES), "{reserved:?}");
+    device.empty_cache();
+    assert_eq!(device.memory_stats().reserved_bytes, 0);
+}
+
 /// Does a handle of a closed stream reach the one that has its slot now?
 fn is_stale_handle_taken() -> bool {
     let (device, others) = open(1);
@@ -249,6 +273,7 @@ fn is_stale_handle_taken() -> bool {
         stale.wait_stream(*external),
         external.wait_stream(stale),
         stale.on_complete(|_| ()),
+        device.record_stream(&buffer, stale),
     ];
     assert!(calls.iter().all(|call| *call == Err(refused.clone())), "{calls:?}");
     assert_eq!(Stream::from_id(&device, id), Err(Error::UnknownStream { device: "sim:1".into(), id: id.0 }));
@@ -292,7 +317,7 @@ fn wrapped_streams_are_closed_while_others_use_them() {
                     Err(error) => panic!("seed {seed}: {error}"),
                 }
                 stream.record().query();
-                device.record_stream(&to, *stream).unwrap();
+                _ = device.record_stream(&to, *stream);
             }
             drop((from, to));
             device.release_current_thread();
