@@ -14,6 +14,8 @@
 //! | `flush` | nothing | nothing | commits the open command buffer | nothing |
 //! | `completed` | a counter | events and a progress mark in pinned memory | the shared event's value | a counter |
 //! | address | pointer | device pointer | buffer and offset | pointer of the wrapped device |
+//! | a stream of other code | there is none | a stream | a command queue | a list that tests append to |
+//! | a stamp | a word | an event with a time | a sample of a counter | the wrapped device's |
 //! | a graph | its nodes, one after the other | an executable graph, made when it is first prepared | an encoder for all nodes | the pieces of its nodes |
 
 mod graph;

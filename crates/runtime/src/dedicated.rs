@@ -85,8 +85,8 @@ impl std::fmt::Debug for DedicatedStream {
 
 impl Stream {
     /// A stream of normal priority for this thread alone, and its current one from now on. Others are neither bound to it
-    /// nor given it by [`Stream::from_pool`]; with 32 such threads they share the default stream. Blocks only as
-    /// [`Exhausted`] says; while it waits, this thread holds no stream that it hasn't asked for.
+    /// nor given it by [`Stream::from_pool`]: with 32 such threads, or while one waits, threads that don't ask share the
+    /// default stream. Blocks only as [`Exhausted`] says; meanwhile this thread holds no stream that it hasn't asked for.
     ///
     /// Errors: [`Error::StreamsTaken`]; [`Error::AlreadyDedicated`] if this thread has one on this device.
     pub fn dedicated(device: &Device, exhausted: Exhausted) -> Result<DedicatedStream> {

@@ -30,8 +30,8 @@ pub(crate) struct Current {
     is_bound: bool,
 }
 
-// SAFETY: `current` and `dedicated` are touched only by the thread that the `Local` belongs to at the time: it is handed out under the lock
-// of `idle_locals` and comes back by it. The rest is `Sync`.
+// SAFETY: `current` and `dedicated` are touched only by the thread that the `Local` belongs to at the time: it is handed
+// out under the lock of `idle_locals` and comes back by it. The rest is `Sync`.
 unsafe impl Sync for Local {}
 // SAFETY: as above.
 unsafe impl Send for Local {}

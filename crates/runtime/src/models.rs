@@ -302,7 +302,7 @@ fn model_binding() {
         let (device, _) = oracle::open(1000);
         let bind = move || {
             let local = crate::local::Local::new(device.0);
-            let slot = local.bind_now().unwrap().slot;
+            let slot = local.bind_now().unwrap().0.slot;
             (local, slot)
         };
         let other = thread::spawn(move || {
