@@ -1,6 +1,7 @@
 //! The runtime against the oracle: random programs of several threads, the allocator, events, errors along ticks.
 
 mod external;
+mod reached;
 mod streams;
 
 use crate::{
