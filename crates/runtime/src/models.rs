@@ -4,6 +4,7 @@
 //! Loom's threads share one operating-system thread, so the models use magazines and streams by name, and the way past
 //! the thread-locals: the centre. Run them by `cargo xtask loom`.
 
+#[cfg(test)]
 mod dedicated;
 
 use crate::{
