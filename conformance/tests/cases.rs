@@ -8,7 +8,7 @@ use raddle::{
     DType, Device, Error, Event, Generator, Pointwise, Priority, Result, SimOptions, Stream, Tensor,
     grad::Autograd, manual_seed, nn,
 };
-use std::{collections::HashSet, sync::mpsc, thread};
+use std::{collections::HashSet, sync::mpsc, thread, time::Instant};
 
 /// Runs a body on the CPU and on some simulators.
 fn on_each(body: impl Fn(&Device)) {
@@ -390,6 +390,40 @@ fn c_13_events_tell_the_truth() {
         drop(x);
         assert!(device.close().unwrap());
     }
+}
+
+#[test]
+fn c_13_elapsed_says_what_it_lacks() {
+    on_each(|device| {
+        let stream = stream(device);
+        let (start, end) = (Event::timing(), Event::timing());
+        let told = |end: &Event, start: &Event| end.elapsed_ms(start).unwrap_err().to_string();
+        assert_eq!(told(&end, &start), "elapsed: the start event has not been recorded");
+        let clock = Instant::now();
+        start.record(stream);
+        start.synchronize().unwrap();
+        assert_eq!(told(&end, &start), "elapsed: the end event has not been recorded");
+        let guard = stream.enter();
+        let x = Tensor::ones([1000], DType::F32, device).unwrap();
+        (0..20).for_each(|_| _ = x.mul_(1.0).unwrap());
+        drop(guard);
+        end.record(stream);
+        match end.elapsed_ms(&start) {
+            Ok(_) => assert!(end.query()),
+            Err(error) => {
+                let text = "elapsed: the end event is not complete, synchronize it first";
+                assert_eq!(error.to_string(), text);
+            }
+        }
+        end.synchronize().unwrap();
+        let elapsed_ms = end.elapsed_ms(&start).unwrap();
+        assert!(elapsed_ms > 0.0 && elapsed_ms <= clock.elapsed().as_secs_f64() * 1e3);
+        assert_eq!(start.elapsed_ms(&end).unwrap(), -elapsed_ms);
+        let untimed = stream.record();
+        untimed.synchronize().unwrap();
+        let text = "elapsed: the end event takes no time, make it by Event::timing()";
+        assert_eq!(told(&untimed, &start), text);
+    });
 }
 
 #[test]

@@ -4,11 +4,12 @@
 //!   over (no hop, no lock, no allocation); otherwise the queue keeps a copy, and workers, as many as cores, run it in
 //!   order.
 //! - `threads` gives large kernels several threads, and steps aside when other queues are busy.
-//! - `memory` hands out slabs and moves bytes; `kernels` computes.
+//! - `memory` hands out slabs and moves bytes; `kernels` computes; `clock` notes times.
 //!
 //! A kernel that panics is a bug, and what it has written can't be told: the op is completed, the device is *lost*, and
 //! every later submission says so with the op as suspect. Nothing hangs: queued work is completed without being run.
 
+mod clock;
 mod kernels;
 mod memory;
 mod queue;
@@ -17,8 +18,8 @@ mod threads;
 
 use queue::Queues;
 use raddle_hal::{
-    Device, DeviceError, Info, KernelError, Launch, Priority, QUEUE_COUNT_MAX, QueueId, Slab, Submitted,
-    Wait, trace,
+    Device, DeviceError, Info, KernelError, Launch, Priority, QUEUE_COUNT_MAX, QueueId, Slab, Stamp,
+    Submitted, Wait, trace,
 };
 use raddle_sync::{
     Arc, Mutex, Rank,
@@ -156,7 +157,8 @@ impl Shared {
             Launch::Kernel { operands, .. } => operands.iter().map(|operand| operand.shape().product()).sum(),
             Launch::Upload { from: host, .. } | Launch::Download { to: host, .. } => host.size_bytes,
             Launch::FillBytes { size_bytes, .. } => *size_bytes,
-            Launch::Graph { .. } | Launch::Nothing => 0, // the nodes of a graph are asked for one by one
+            Launch::Stamp(_) | Launch::Nothing => 0,
+            Launch::Graph { .. } => 0, // the nodes of a graph are asked for one by one
         };
         if size < PARALLEL_ELEMENTS_MIN {
             return Threads(1);
@@ -242,6 +244,20 @@ impl Device for Cpu {
     fn open_queue(&self, queue: QueueId, priority: Priority) -> Result<(), DeviceError> {
         self.shared.queues.open(queue, priority == Priority::High);
         Ok(())
+    }
+
+    fn make_stamp(&self) -> Result<Stamp, DeviceError> {
+        Ok(clock::make())
+    }
+
+    unsafe fn release_stamp(&self, stamp: Stamp) {
+        // SAFETY: the contract is the same.
+        unsafe { clock::release(stamp) };
+    }
+
+    unsafe fn elapsed_ms(&self, start: Stamp, end: Stamp) -> Result<f64, DeviceError> {
+        // SAFETY: the contract is the same.
+        Ok(unsafe { clock::elapsed_ms(start, end) })
     }
 
     #[inline]

@@ -1,6 +1,6 @@
 //! A launch: kept by a queue, and executed.
 
-use crate::{kernels, memory, threads::Threads};
+use crate::{clock, kernels, memory, threads::Threads};
 use raddle_hal::{Address, Draw, Graph, HostBytes, Kernel, KernelError, Launch, Operand};
 use std::sync::Arc;
 
@@ -46,6 +46,7 @@ impl Task {
             Launch::FillBytes { to, size_bytes, value } => {
                 Task::Plain(Launch::FillBytes { to, size_bytes, value })
             }
+            Launch::Stamp(stamp) => Task::Plain(Launch::Stamp(stamp)),
             Launch::Nothing => Task::Plain(Launch::Nothing),
         }
     }
@@ -113,6 +114,8 @@ unsafe fn perform_one(launch: &Launch<'_>, threads: Threads) -> Result<(), Kerne
             memory::fill(pointer(to), size_bytes, value, threads)
         },
         Launch::Graph { .. } => unreachable!("cpu: no graph is a node of another"),
+        // SAFETY: as above: a stamp in flight is live.
+        Launch::Stamp(stamp) => unsafe { clock::note(stamp) },
         Launch::Nothing => {}
     }
     Ok(())

@@ -1,8 +1,9 @@
 //! The driver, each call checked and named after itself.
 //!
 //! A [`Driver`] is the proof that the context is current on this thread, so its methods may be called; most are safe, since
-//! streams, events and modules are made here and streams and events are never destroyed: a device lives as long as its
-//! process, and nothing of the driver is touched while that ends (trap 16).
+//! streams, events and modules are made here and streams and events, but for those that keep times, are never destroyed: a
+//! device lives as long as its process, and nothing of the driver is touched while that ends (trap 16). A stream of other
+//! code is named here only while it lives ([`Driver::stream_of`]).
 //!
 //! **Loss.** Some errors (an illegal address, a trap, …) leave the context unusable for ever. The first call that meets one
 //! marks the context as lost; from then on [`Context::enter`] refuses, so the driver isn't called any more.
@@ -18,6 +19,10 @@ use std::{
     sync::OnceLock,
 };
 
+/// `cuEventElapsedTime_v2` came with it; newer headers know no other.
+const ELAPSED_VERSION: i32 = 12080;
+/// The handle that stands for another stream on each thread, as the driver's interface has it.
+const STREAM_PER_THREAD: u64 = 2;
 /// `cuFuncLoad` came with it.
 const FUNC_LOAD_VERSION: i32 = 12040;
 /// `cuStreamGetCaptureInfo_v3` came with it.
@@ -40,11 +45,11 @@ macro_rules! handle {
     };
 }
 handle! {
-    /// A stream of the driver. Never destroyed.
+    /// A stream of the driver that lives: made here and never destroyed, or of other code that hasn't closed it.
     Stream(sys::CUstream)
 }
 handle! {
-    /// An event of the driver. Never destroyed.
+    /// An event of the driver that lives.
     Event(sys::CUevent)
 }
 handle! {
@@ -95,6 +100,42 @@ impl Stream {
     pub fn raw(self) -> *mut c_void {
         self.0.cast()
     }
+
+    /// As a number.
+    pub fn handle(self) -> u64 {
+        self.0 as u64
+    }
+
+    /// Back from the number.
+    ///
+    /// # Safety
+    /// - It is that of a stream that lives.
+    #[inline]
+    pub unsafe fn from_handle(handle: u64) -> Stream {
+        Stream(handle as sys::CUstream)
+    }
+}
+
+impl Event {
+    /// As a number.
+    pub fn handle(self) -> u64 {
+        self.0 as u64
+    }
+
+    /// Back from the number.
+    ///
+    /// # Safety
+    /// - It is that of an event that lives.
+    #[inline]
+    pub unsafe fn from_handle(handle: u64) -> Event {
+        Event(handle as sys::CUevent)
+    }
+}
+
+/// An error for what came with a later version of the driver.
+fn too_old(found: i32, needed: i32) -> DeviceError {
+    let parts = |version: i32| [version as u32 / 1000, version as u32 % 1000 / 10];
+    DeviceError::OldDriver { found: parts(found), needed: parts(needed) }
 }
 
 /// What the hardware can do and is.
@@ -362,10 +403,49 @@ impl Driver<'_> {
         Ok(Stream(stream))
     }
 
+    /// A stream of other code, if it can be used.
+    ///
+    /// # Safety
+    /// - The handle is that of a stream that lives, and does while the result is used.
+    pub unsafe fn stream_of(self, handle: u64) -> Result<Stream, DeviceError> {
+        if handle == STREAM_PER_THREAD {
+            let reason =
+                "the default stream of a thread is another one on each thread, make a stream instead";
+            return Err(DeviceError::Refused { handle, reason });
+        }
+        let stream = Stream(handle as sys::CUstream);
+        let mut context = ptr::null_mut();
+        // SAFETY: by the contract the handle is of a stream, or of the legacy one, which is of the current context; it
+        // writes one handle.
+        self.check("cuStreamGetCtx", unsafe { sys::cuStreamGetCtx(stream.0, &mut context) })?;
+        if context != self.context.raw {
+            let reason = "it is a stream of another context than the device's primary one";
+            return Err(DeviceError::Refused { handle, reason });
+        }
+        Ok(stream)
+    }
+
+    /// The priority of a stream; less is more urgent.
+    pub fn stream_priority(self, stream: Stream) -> Result<i32, DeviceError> {
+        let mut priority = 0;
+        // SAFETY: the handle lives; it writes one number.
+        let code = unsafe { sys::cuStreamGetPriority(stream.0, &mut priority) };
+        self.check("cuStreamGetPriority", code).map(|()| priority)
+    }
+
+    /// Destroys a stream that other code, that is a test, has made.
+    ///
+    /// # Safety
+    /// - It lives, and nobody uses it any more.
+    pub unsafe fn stream_destroy(self, stream: Stream) -> Result<(), DeviceError> {
+        // SAFETY: by the contract; what is on it goes on.
+        self.check("cuStreamDestroy", unsafe { sys::cuStreamDestroy_v2(stream.0) })
+    }
+
     /// Puts a stream behind what an event has recorded at this moment.
     #[inline]
     pub fn stream_wait_event(self, stream: Stream, event: Event) -> Result<(), DeviceError> {
-        // SAFETY: both handles live for ever.
+        // SAFETY: both handles live.
         self.check("cuStreamWaitEvent", unsafe { sys::cuStreamWaitEvent(stream.0, event.0, 0) })
     }
 
@@ -396,10 +476,40 @@ impl Driver<'_> {
         Ok(Event(event))
     }
 
+    /// An event that keeps the time when it is reached.
+    pub fn timing_event_create(self) -> Result<Event, DeviceError> {
+        let mut event = ptr::null_mut();
+        let flags = sys::CUevent_flags::CU_EVENT_DEFAULT as c_uint;
+        // SAFETY: it writes one handle.
+        self.check("cuEventCreate", unsafe { sys::cuEventCreate(&mut event, flags) })?;
+        Ok(Event(event))
+    }
+
+    /// Milliseconds between two such events, both recorded and complete.
+    pub fn event_elapsed_ms(self, start: Event, end: Event) -> Result<f32, DeviceError> {
+        let version = self.context.driver_version;
+        if version < ELAPSED_VERSION {
+            return Err(too_old(version, ELAPSED_VERSION));
+        }
+        let mut elapsed_ms = 0.0;
+        // SAFETY: both handles live; it writes one number.
+        let code = unsafe { sys::cuEventElapsedTime_v2(&mut elapsed_ms, start.0, end.0) };
+        self.check("cuEventElapsedTime", code).map(|()| elapsed_ms)
+    }
+
+    /// Destroys an event.
+    ///
+    /// # Safety
+    /// - It lives, and nobody uses it any more.
+    pub unsafe fn event_destroy(self, event: Event) -> Result<(), DeviceError> {
+        // SAFETY: by the contract.
+        self.check("cuEventDestroy", unsafe { sys::cuEventDestroy_v2(event.0) })
+    }
+
     /// Records everything that is on a stream.
     #[inline]
     pub fn event_record(self, event: Event, stream: Stream) -> Result<(), DeviceError> {
-        // SAFETY: both handles live for ever.
+        // SAFETY: both handles live.
         self.check("cuEventRecord", unsafe { sys::cuEventRecord(event.0, stream.0) })
     }
 
@@ -518,11 +628,7 @@ impl Driver<'_> {
     pub fn stream_last_captured(self, stream: Stream) -> Result<GraphNode, DeviceError> {
         let version = self.context.driver_version;
         if version < CAPTURE_INFO_VERSION {
-            let parts = |version: i32| [version as u32 / 1000, version as u32 % 1000 / 10];
-            return Err(DeviceError::OldDriver {
-                found: parts(version),
-                needed: parts(CAPTURE_INFO_VERSION),
-            });
+            return Err(too_old(version, CAPTURE_INFO_VERSION));
         }
         let mut status = sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
         let (mut nodes, mut edges, mut count) = (ptr::null(), ptr::null(), 0);

@@ -135,10 +135,10 @@ impl Shared {
             (Some(records), None) => Some(self.stage_records(driver, records)?),
         };
         // SAFETY: it is destroyed only when no launch of it is in flight; what its nodes touch is as the contract says.
-        unsafe { driver.graph_launch(executable.raw, queue.stream) }?;
+        unsafe { driver.graph_launch(executable.raw, queue.stream()) }?;
         let Some((records, block)) = executable.records.as_ref().zip(block) else { return Ok(()) };
         // SAFETY: the block is so large and stays until the copy is complete; the records live as long as the executable.
-        unsafe { driver.memcpy_dtoh(block.address, records.address, records.size_bytes(), queue.stream) }?;
+        unsafe { driver.memcpy_dtoh(block.address, records.address, records.size_bytes(), queue.stream()) }?;
         let copies = Copies { block, axis_sizes: records.axis_sizes.clone() };
         queue.errors.lock().add_copies(sequence, copies, queue.executed());
         // The block is wanted back.

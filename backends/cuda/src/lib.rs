@@ -47,7 +47,7 @@ pub fn device_count() -> Result<usize, DeviceError> {
 use cache::{Cache, Held, Retired};
 use compile::Compiler;
 use disk::Disk;
-use driver::{Context, Driver};
+use driver::{Context, Driver, Event};
 use errors::{RECORD_BYTES, RECORD_COUNT};
 use kernels::Key;
 use matmul::{Algorithm, Shape};
@@ -56,7 +56,7 @@ use prepared::{Call, Loaded, Steps, Used};
 use queue::Queue;
 use raddle_hal::{
     Address, Device, DeviceError, Info, Kernel, KernelError, Launch, Operand, Priority, QUEUE_COUNT_MAX,
-    QueueId, Slab, Submitted, Wait,
+    QueueId, Slab, Stamp, Submitted, Wait,
 };
 use raddle_sync::{
     Arc, Mutex, Rank,
@@ -414,7 +414,7 @@ impl Shared {
             }
             Launch::Download { to, .. } => self.stage(driver, to.size_bytes)?,
             Launch::Graph { graph, draws } => self.prepare_graph(driver, graph, draws)?,
-            Launch::FillBytes { .. } | Launch::Nothing => return Ok(0),
+            Launch::FillBytes { .. } | Launch::Stamp(_) | Launch::Nothing => return Ok(0),
         };
         prepared::with(|here| {
             if let Some(here) = here {
@@ -436,7 +436,7 @@ impl Shared {
         let driver = self.context.enter()?;
         let queue = self.queue(id);
         for wait in waits {
-            self.queue(wait.queue).hold_up(driver, queue.stream, wait.sequence)?;
+            self.queue(wait.queue).hold_up(driver, queue.stream(), wait.sequence)?;
         }
         self.perhaps_spin(id)?;
         let block = || prepared::with(|here| here?.take_block(self.id));
@@ -461,28 +461,29 @@ impl Shared {
                     let (size_bytes, to) = (from.size_bytes, address(&to));
                     match block() {
                         Some(block) => {
-                            driver.memcpy_htod(to, block.address, size_bytes, queue.stream)?;
+                            driver.memcpy_htod(to, block.address, size_bytes, queue.stream())?;
                             queue.transfers.add(sequence, block, None);
                             // The block is wanted back.
                             queue.ask_for_mark();
                         }
-                        None => driver.memcpy_htod(to, from.address, size_bytes, queue.stream)?,
+                        None => driver.memcpy_htod(to, from.address, size_bytes, queue.stream())?,
                     }
                 }
                 Launch::Download { from, to } => {
                     let (size_bytes, from) = (to.size_bytes, address(&from));
                     match block() {
                         Some(block) => {
-                            driver.memcpy_dtoh(block.address, from, size_bytes, queue.stream)?;
+                            driver.memcpy_dtoh(block.address, from, size_bytes, queue.stream())?;
                             queue.transfers.add(sequence, block, Some(to));
                         }
-                        None => driver.memcpy_dtoh(to.address, from, size_bytes, queue.stream)?,
+                        None => driver.memcpy_dtoh(to.address, from, size_bytes, queue.stream())?,
                     }
                 }
                 Launch::Graph { graph, .. } => self.launch_graph(driver, queue, sequence, graph, block())?,
+                Launch::Stamp(stamp) => driver.event_record(Event::from_handle(stamp.0), queue.stream())?,
                 Launch::FillBytes { size_bytes: 0, .. } | Launch::Nothing => {}
                 Launch::FillBytes { to, size_bytes, value } => {
-                    driver.memset(address(&to), value, size_bytes, queue.stream)?;
+                    driver.memset(address(&to), value, size_bytes, queue.stream())?;
                 }
             }
         }
@@ -509,7 +510,7 @@ impl Shared {
         let scratch = scratch_of(&steps.plan, operands);
         if !wants_record(&steps.plan) {
             // SAFETY: by the contract.
-            return unsafe { self.steps(driver, queue.stream, steps, scratch, 0) };
+            return unsafe { self.steps(driver, queue.stream(), steps, scratch, 0) };
         }
         let axis_size = errors::axis_size(kernel, operands);
         let read = |record| queue.record_at(record);
@@ -520,10 +521,10 @@ impl Shared {
         // SAFETY: the record is inside the ring, and no other launch in flight uses it; the rest is by the contract.
         let result = unsafe {
             let cleared =
-                if given.is_dirty { driver.memset(record, 0, RECORD_BYTES, queue.stream) } else { Ok(()) };
+                if given.is_dirty { driver.memset(record, 0, RECORD_BYTES, queue.stream()) } else { Ok(()) };
             cleared
-                .and_then(|()| self.steps(driver, queue.stream, steps, scratch, record))
-                .and_then(|()| driver.memcpy_dtoh(copy, record, RECORD_BYTES, queue.stream))
+                .and_then(|()| self.steps(driver, queue.stream(), steps, scratch, record))
+                .and_then(|()| driver.memcpy_dtoh(copy, record, RECORD_BYTES, queue.stream()))
         };
         result.inspect_err(|_| queue.errors.lock().give_back())
     }
@@ -571,15 +572,46 @@ impl Shared {
     fn open_queue(&self, id: QueueId, priority: Priority) -> Result<(), DeviceError> {
         let driver = self.context.enter()?;
         let stream = driver.stream_create(priority == Priority::High)?;
+        let word = match self.words {
+            [0, _] => [0; 2],
+            words => words.map(|start| start + u64::from(id.0) * WORD_STRIDE_BYTES),
+        };
+        self.adopt(driver, id, stream, word)
+    }
+
+    /// # Safety
+    /// - As `Device::open_external`.
+    unsafe fn open_external(&self, id: QueueId, handle: u64) -> Result<(), DeviceError> {
+        let driver = self.context.enter()?;
+        // SAFETY: by the contract.
+        let stream = unsafe { driver.stream_of(handle) }?;
+        match self.queues[id.0 as usize].get() {
+            Some(queue) => {
+                queue.reopen(stream);
+                Ok(())
+            }
+            // No marks: a stream of other code isn't made to write into memory, and events do.
+            None => {
+                self.adopt(driver, id, stream, [0; 2])?;
+                self.queue(id).expose();
+                Ok(())
+            }
+        }
+    }
+
+    /// Makes a queue of a stream.
+    fn adopt(
+        &self,
+        driver: Driver<'_>,
+        id: QueueId,
+        stream: driver::Stream,
+        word: [u64; 2],
+    ) -> Result<(), DeviceError> {
         let size_bytes = RECORD_COUNT * RECORD_BYTES;
         let records = driver.mem_alloc(size_bytes)?;
         let [copies, _] = zeroed(driver, size_bytes)?;
         // SAFETY: it was just allocated, so large, and is known to nobody.
         unsafe { driver.memset(records, 0, size_bytes, stream) }?;
-        let word = match self.words {
-            [0, _] => [0; 2],
-            words => words.map(|start| start + u64::from(id.0) * WORD_STRIDE_BYTES),
-        };
         let opened = self.queues[id.0 as usize].set(Queue::new(stream, word, [records, copies]));
         assert!(opened.is_ok(), "cuda: a queue is opened once");
         Ok(())
@@ -619,6 +651,41 @@ impl Device for Cuda {
 
     fn open_queue(&self, queue: QueueId, priority: Priority) -> Result<(), DeviceError> {
         self.0.open_queue(queue, priority).map_err(|error| self.0.told(error))
+    }
+
+    unsafe fn open_external(&self, queue: QueueId, handle: u64) -> Result<(), DeviceError> {
+        // SAFETY: the contract is the same.
+        unsafe { self.0.open_external(queue, handle) }.map_err(|error| self.0.told(error))
+    }
+
+    fn close_external(&self, queue: QueueId) {
+        // On a lost device nothing is left to wait for. No other failure can be met with a stream that lives.
+        _ = self.0.context.enter().and_then(|driver| self.0.queue(queue).close(driver));
+    }
+
+    fn raw_queue(&self, queue: QueueId) -> Option<u64> {
+        let queue = self.0.queue(queue);
+        queue.expose();
+        Some(queue.stream().handle())
+    }
+
+    fn make_stamp(&self) -> Result<Stamp, DeviceError> {
+        let made = self.0.context.enter().and_then(Driver::timing_event_create);
+        made.map(|event| Stamp(event.handle())).map_err(|error| self.0.told(error))
+    }
+
+    unsafe fn release_stamp(&self, stamp: Stamp) {
+        if let Ok(driver) = self.0.context.enter() {
+            // SAFETY: by contract it came from `make_stamp`, is given back once, and no launch names it.
+            _ = unsafe { driver.event_destroy(Event::from_handle(stamp.0)) };
+        }
+    }
+
+    unsafe fn elapsed_ms(&self, start: Stamp, end: Stamp) -> Result<f64, DeviceError> {
+        // SAFETY: by contract both came from `make_stamp` and live.
+        let [start, end] = [start, end].map(|stamp| unsafe { Event::from_handle(stamp.0) });
+        let elapsed = self.0.context.enter().and_then(|driver| driver.event_elapsed_ms(start, end));
+        elapsed.map(f64::from).map_err(|error| self.0.told(error))
     }
 
     unsafe fn prepare(&self, launch: &Launch<'_>) -> Result<usize, DeviceError> {

@@ -8,7 +8,8 @@
 //! waits for half of the queue and not for its end.
 //!
 //! **Launches of nothing**, such as the fence of a block that is freed, put nothing on the stream: they are executed when
-//! what was before them is.
+//! what was before them is. But where other code may use the stream, its work is before them as well, so there they are
+//! marked as any other.
 //!
 //! **Calls of the driver.** They take locks that all threads share, so each costs every thread. A launch on operands that no
 //! other stream uses: `cuLaunchKernel`; one `cuStreamWriteValue64` for 64 launches, and one more for each time that the
@@ -17,6 +18,8 @@
 //!
 //! | field | stored by | loaded by |
 //! |---|---|---|
+//! | `stream` | who opens the queue, Release, while it is closed and complete | anybody; Acquire pairs with it. A queue that stands
+//! for a stream of other code and has been closed is complete or has an event, so that nobody puts anything there |
 //! | `submitted` | the submitter, Release | anybody; Acquire pairs with it: the launch is on the stream, its transfer listed |
 //! | `completed` | anybody, by maximum | anybody |
 //! | `word` | the device, at a mark | anybody |
@@ -54,10 +57,12 @@ const POLL_COUNT: u32 = 64;
 
 /// What a queue has of its own; see the module.
 pub struct Queue {
-    pub stream: Stream,
+    stream: AtomicU64,
     pub submitted: Padded<AtomicU64>,
     /// The last launch that put something on the stream.
     worked: AtomicU64,
+    /// May other code put work on the stream?
+    is_foreign: AtomicBool,
     completed: Padded<AtomicU64>,
     /// In pinned memory; the address as the host sees it, and as the device does. 0 if streams can't write numbers.
     word: [u64; 2],
@@ -81,9 +86,10 @@ impl Queue {
     /// `word` and `records` are memory that is never freed, by its address for the host and for the device.
     pub fn new(stream: Stream, word: [u64; 2], records: [u64; 2]) -> Queue {
         Queue {
-            stream,
+            stream: AtomicU64::new(stream.handle()),
             submitted: Padded(AtomicU64::new(0)),
             worked: AtomicU64::new(0),
+            is_foreign: AtomicBool::new(false),
             completed: Padded(AtomicU64::new(0)),
             word,
             marked: AtomicU64::new(0),
@@ -97,6 +103,29 @@ impl Queue {
             errors: Mutex::new(Rank::Queue, Errors::new()),
             records,
         }
+    }
+
+    /// The driver's stream.
+    #[inline]
+    pub fn stream(&self) -> Stream {
+        // SAFETY: it was a stream when it was stored. One of other code lives until the queue is closed, after which nobody
+        // puts anything on it: see the table.
+        unsafe { Stream::from_handle(self.stream.load(Acquire)) }
+    }
+
+    /// Stands for another stream from now on. Everything on the former one is complete, and it has been closed.
+    pub fn reopen(&self, stream: Stream) {
+        self.stream.store(stream.handle(), Release); // pairs with the Acquire in `stream`
+    }
+
+    /// Ends the use of a stream of other code: an event tells when what is submitted is complete. Not while anybody submits.
+    pub fn close(&self, driver: Driver<'_>) -> Result<(), DeviceError> {
+        let mut events = self.events.lock();
+        if self.executed() < self.submitted.load(Acquire) {
+            // One that all can wait for, threads too; it stays until it is known to be complete.
+            self.record(driver, &mut events, Kind::Sleep)?;
+        }
+        Ok(())
     }
 
     /// What the device is known to have executed. Asks nobody.
@@ -122,6 +151,7 @@ impl Queue {
     /// for the submitter.
     #[inline]
     pub fn publish(&self, driver: Driver<'_>, sequence: u64, works: bool) {
+        let works = works || self.is_foreign.load(Relaxed);
         if works {
             self.worked.store(sequence, Release); // pairs with the Acquire in `executed`
         }
@@ -134,6 +164,11 @@ impl Queue {
                 self.mark(driver, sequence);
             }
         }
+    }
+
+    /// From now on other code may put work on the stream.
+    pub fn expose(&self) {
+        self.is_foreign.store(true, Relaxed); // whoever has the stream's handle got it after this
     }
 
     /// Somebody would like to know soon what is complete.
@@ -151,7 +186,7 @@ impl Queue {
         self.marked_last.store(sequence, Relaxed);
         if self.word[1] != 0 {
             // SAFETY: a word of pinned memory that is never freed.
-            if unsafe { driver.stream_write_value(self.stream, self.word[1], sequence) }.is_ok() {
+            if unsafe { driver.stream_write_value(self.stream(), self.word[1], sequence) }.is_ok() {
                 self.marked.store(sequence, Relaxed);
             }
         }
@@ -172,7 +207,7 @@ impl Queue {
     ) -> Result<Event, DeviceError> {
         events.recycle(self.executed());
         let make = || driver.event_create(kind == Kind::Sleep);
-        events.record(kind, &self.submitted, make, |event| driver.event_record(event, self.stream))
+        events.record(kind, &self.submitted, make, |event| driver.event_record(event, self.stream()))
     }
 
     /// Puts another stream behind this queue's number, unless that is complete. Takes no lock that is held while anybody
@@ -182,6 +217,9 @@ impl Queue {
             return Ok(());
         }
         let mut events = self.events.lock();
+        if self.executed() >= sequence {
+            return Ok(()); // by now, so that the event is gone
+        }
         let event = match events.covering(sequence) {
             Some(event) => event,
             None => self.record(driver, &mut events, Kind::Stream)?,
@@ -248,6 +286,7 @@ impl Queue {
             let mut events = self.events.lock();
             let (covers, event) = match events.hold(sequence) {
                 Some(held) => held,
+                None if self.executed() >= sequence => break, // by now, so that the event is gone
                 None => {
                     self.record(driver, &mut events, Kind::Sleep)?;
                     continue;

@@ -1,6 +1,9 @@
 //! Kernels that only tests want: one that takes its time, so that races have room, and one that loses the device.
 
-use crate::{Shared, driver::Function};
+use crate::{
+    Shared,
+    driver::{Function, Stream},
+};
 use raddle_hal::{DeviceError, QueueId};
 use raddle_sync::{
     Arc,
@@ -83,7 +86,7 @@ impl Shared {
         let function = self.load_spin()?;
         // SAFETY: the parameter is one number, and the kernel touches no memory.
         unsafe {
-            let stream = self.queue(queue).stream;
+            let stream = self.queue(queue).stream();
             self.context.enter()?.launch_kernel(function, [[1; 3]; 2], 0, stream, &ns.to_ne_bytes())
         }
     }
@@ -109,7 +112,7 @@ impl Control {
         let function = self.0.stress_kernel(&self.0.stress.trap, "trap", TRAP)?;
         // SAFETY: the kernel has no parameters, and touches no memory.
         unsafe {
-            let stream = self.0.queue(queue).stream;
+            let stream = self.0.queue(queue).stream();
             self.0.context.enter()?.launch_kernel(function, [[1; 3]; 2], 0, stream, &[])
         }
     }
@@ -119,7 +122,7 @@ impl Control {
     pub fn launch_empty(&self, queue: QueueId, count: usize) -> Result<(), DeviceError> {
         let function = self.0.load_spin()?;
         let driver = self.0.context.enter()?;
-        let stream = self.0.queue(queue).stream;
+        let stream = self.0.queue(queue).stream();
         let nothing = 0_u64.to_ne_bytes();
         for _ in 0..count {
             // SAFETY: the parameter is one number, and the kernel touches no memory.
@@ -128,6 +131,47 @@ impl Control {
         let event = driver.event_create(false)?;
         driver.event_record(event, stream)?;
         driver.event_synchronize(event)
+    }
+
+    /// The priority that the driver gives an open queue; less is more urgent.
+    pub fn priority(&self, queue: QueueId) -> Result<i32, DeviceError> {
+        self.0.context.enter()?.stream_priority(self.0.queue(queue).stream())
+    }
+
+    /// A stream as other code makes one.
+    pub fn make_stream(&self) -> Result<u64, DeviceError> {
+        self.0.context.enter()?.stream_create(false).map(Stream::handle)
+    }
+
+    /// Puts work on such a stream, behind the device's back: it lasts for a while, then fills memory.
+    ///
+    /// # Safety
+    /// - The stream is one of [`Control::make_stream`] that lives.
+    /// - The memory is of the device, so large, and is used by nobody else until the work is over.
+    pub unsafe fn fill_late(
+        &self,
+        stream: u64,
+        ns: u64,
+        [address, size_bytes]: [u64; 2],
+        value: u8,
+    ) -> Result<(), DeviceError> {
+        let function = self.0.load_spin()?;
+        let driver = self.0.context.enter()?;
+        // SAFETY: by the contract; the parameter is one number, and the kernel touches no memory.
+        unsafe {
+            let stream = Stream::from_handle(stream);
+            driver.launch_kernel(function, [[1; 3]; 2], 0, stream, &ns.to_ne_bytes())?;
+            driver.memset(address, value, size_bytes as usize, stream)
+        }
+    }
+
+    /// Destroys such a stream, whatever is on it: that goes on.
+    ///
+    /// # Safety
+    /// - It lives, and isn't wrapped.
+    pub unsafe fn destroy_stream(&self, stream: u64) -> Result<(), DeviceError> {
+        // SAFETY: by the contract.
+        unsafe { self.0.context.enter()?.stream_destroy(Stream::from_handle(stream)) }
     }
 
     /// Keeps an open queue busy.

@@ -15,6 +15,8 @@ use std::{
 };
 
 const Q: [QueueId; 4] = [QueueId(0), QueueId(1), QueueId(2), QueueId(40)];
+/// For a stream of other code.
+const WRAPPED: QueueId = QueueId(70);
 /// Long enough to be seen, for the host and for other queues.
 const LONG_NS: u64 = 20_000_000;
 
@@ -33,7 +35,8 @@ impl Gpu {
             cuda.open_queue(queue, priority).unwrap();
         }
         let control = cuda.control();
-        Gpu { cuda, control, sequences: Q.map(|queue| (queue, Mutex::new(0))).into() }
+        let all = Q.into_iter().chain([WRAPPED]);
+        Gpu { cuda, control, sequences: all.map(|queue| (queue, Mutex::new(0))).collect() }
     }
 
     fn try_submit(&self, queue: QueueId, waits: &[Wait], launch: &Launch<'_>) -> Result<u64, DeviceError> {
@@ -234,6 +237,118 @@ fn a_trap_loses_the_device_and_nothing_hangs() {
     assert!(output.status.success(), "{text}");
 }
 
+/// Other code works on a stream that is wrapped, and destroys it in flight when it is closed; the queue then stands for another.
+fn wrapped_streams_are_ordered_and_closed_in_flight() {
+    let gpu = plain();
+    let slab = gpu.cuda.allocate_slab(1 << 20).unwrap();
+    let region = [slab.handle, slab.size_bytes as u64];
+    let mut back = vec![0; 1 << 20];
+    for round in 0..4 {
+        let handle = gpu.control.make_stream().unwrap();
+        // SAFETY: it lives until it is closed; before that everything on the queue is complete.
+        unsafe { gpu.cuda.open_external(WRAPPED, handle) }.unwrap();
+        assert_eq!(gpu.cuda.raw_queue(WRAPPED), Some(handle));
+        let mut read_behind = |sequence, value| {
+            let waits = [Wait { queue: WRAPPED, sequence }];
+            let last = gpu.download(Q[0], &waits, slab, &mut back);
+            gpu.cuda.synchronize(Q[0], last).unwrap();
+            assert!(back.iter().all(|byte| *byte == value), "round {round}: {} for {value}", back[0]);
+        };
+        let value = round * 3;
+        // SAFETY: nobody else uses the slab before the download has waited.
+        unsafe { gpu.control.fill_late(handle, LONG_NS, region, value) }.unwrap();
+        let sequence = gpu.submit(WRAPPED, &[], &Launch::Nothing);
+        assert!(gpu.cuda.completed(WRAPPED) < sequence, "an empty op is behind what others have put there");
+        read_behind(sequence, value);
+        assert_eq!(gpu.cuda.completed(WRAPPED), sequence);
+        // Behind an op of ours, which the other stream waits for.
+        let waits = [Wait { queue: Q[1], sequence: gpu.submit(Q[1], &[], &fill(slab, value + 1)) }];
+        let sequence = gpu.submit(WRAPPED, &waits, &fill(slab, value + 2));
+        read_behind(sequence, value + 2);
+        // SAFETY: as above.
+        unsafe { gpu.control.fill_late(handle, LONG_NS, region, value + 3) }.unwrap();
+        let sequence = gpu.submit(WRAPPED, &[], &Launch::Nothing);
+        gpu.cuda.close_external(WRAPPED);
+        assert!(gpu.cuda.completed(WRAPPED) < sequence);
+        // SAFETY: it was made here, and the device has let go of it.
+        unsafe { gpu.control.destroy_stream(handle) }.unwrap();
+        gpu.cuda.flush(WRAPPED);
+        match round {
+            0 => gpu.cuda.synchronize(WRAPPED, sequence).unwrap(),
+            1 => while gpu.cuda.completed(WRAPPED) < sequence {},
+            _ => {}
+        }
+        read_behind(sequence, value + 3);
+        gpu.cuda.synchronize(WRAPPED, sequence).unwrap();
+        assert_eq!(gpu.cuda.completed(WRAPPED), sequence);
+    }
+    // The legacy default stream is one like others.
+    // SAFETY: it lives for ever.
+    unsafe { gpu.cuda.open_external(WRAPPED, 0) }.unwrap();
+    let sequence = gpu.submit(WRAPPED, &[], &fill(slab, 77));
+    gpu.cuda.synchronize(WRAPPED, sequence).unwrap();
+    gpu.cuda.close_external(WRAPPED);
+    // SAFETY: none is looked at by the driver.
+    let refused = unsafe { gpu.cuda.open_external(WRAPPED, 2) };
+    assert!(matches!(refused, Err(DeviceError::Refused { handle: 2, .. })), "{refused:?}");
+    // SAFETY: everything is complete.
+    unsafe { gpu.cuda.release_slab(slab) };
+}
+
+/// Many threads ask and wait while a wrapped stream is closed and destroyed: nobody touches it any more.
+fn wrapped_streams_are_closed_while_others_ask() {
+    let gpu = plain();
+    for _ in 0..200 {
+        let handle = gpu.control.make_stream().unwrap();
+        // SAFETY: it lives until it is closed; everything on the queue is complete.
+        unsafe { gpu.cuda.open_external(WRAPPED, handle) }.unwrap();
+        gpu.control.spin(WRAPPED, 100_000).unwrap();
+        let sequence = gpu.submit(WRAPPED, &[], &Launch::Nothing);
+        std::thread::scope(|scope| {
+            for queue in [Q[0], Q[1]] {
+                let gpu = &gpu;
+                scope.spawn(move || {
+                    let waits = [Wait { queue: WRAPPED, sequence }];
+                    while gpu.cuda.completed(WRAPPED) < sequence {
+                        gpu.cuda.flush(WRAPPED);
+                        gpu.submit(queue, &waits, &Launch::Nothing);
+                    }
+                    gpu.cuda.synchronize(WRAPPED, sequence).unwrap();
+                });
+            }
+            gpu.cuda.close_external(WRAPPED);
+            // SAFETY: it was made here, and the device has let go of it.
+            unsafe { gpu.control.destroy_stream(handle) }.unwrap();
+        });
+    }
+}
+
+/// C-13 of the reported cases, as far as it is about time.
+fn times_are_the_devices() {
+    let gpu = plain();
+    let [start, end, last] = [0; 3].map(|_| gpu.cuda.make_stamp().unwrap());
+    let first = gpu.submit(Q[1], &[], &Launch::Stamp(start));
+    gpu.control.spin(Q[1], 50_000_000).unwrap();
+    let sequence = gpu.submit(Q[1], &[], &Launch::Stamp(end));
+    assert!(gpu.cuda.completed(Q[1]) < sequence && first < sequence);
+    let other = gpu.submit(Q[2], &[Wait { queue: Q[1], sequence }], &Launch::Stamp(last));
+    gpu.cuda.synchronize(Q[2], other).unwrap();
+    gpu.cuda.synchronize(Q[1], sequence).unwrap();
+    // SAFETY: all are complete and live.
+    let elapsed = |start, end| unsafe { gpu.cuda.elapsed_ms(start, end) }.unwrap();
+    assert!(elapsed(start, end) >= 49.0, "{}", elapsed(start, end));
+    assert!(elapsed(end, start) <= -49.0 && elapsed(end, last) >= 0.0);
+    // SAFETY: nobody uses them any more.
+    [start, end, last].into_iter().for_each(|stamp| unsafe { gpu.cuda.release_stamp(stamp) });
+}
+
+fn priorities_reach_the_driver() {
+    let gpu = plain();
+    let [normal, urgent] = [Q[0], Q[3]].map(|queue| gpu.control.priority(queue).unwrap());
+    // Less is more urgent. All cards of the last ten years have more than one priority.
+    assert!(urgent < normal, "{urgent} and {normal}");
+}
+
 const TRAP: &str = "RADDLE_TEST_TRAP";
 
 fn trap() {
@@ -287,6 +402,13 @@ fn main() -> ExitCode {
         test("random_programs_keep_the_order_of_their_waits", random_programs_keep_the_order_of_their_waits),
         test("memory_has_a_limit", memory_has_a_limit),
         test("half_a_queue_is_waited_for_and_not_its_end", half_a_queue_is_waited_for_and_not_its_end),
+        test(
+            "wrapped_streams_are_ordered_and_closed_in_flight",
+            wrapped_streams_are_ordered_and_closed_in_flight,
+        ),
+        test("wrapped_streams_are_closed_while_others_ask", wrapped_streams_are_closed_while_others_ask),
+        test("times_are_the_devices", times_are_the_devices),
+        test("priorities_reach_the_driver", priorities_reach_the_driver),
         test("a_trap_loses_the_device_and_nothing_hangs", a_trap_loses_the_device_and_nothing_hangs),
     ];
     // One at a time: they share a context, and pinning memory for one holds up the copies of another.

@@ -7,6 +7,9 @@
 //! swapped, and torn. It obeys those waits and the order of each queue, and knows nothing of the runtime above: a wait that
 //! the runtime wrongly elides can't hide from it.
 //!
+//! **Other code** ([`Others`]) has streams of its own here, which the runtime may wrap, and work on them of which it isn't told;
+//! and it can hold a queue, so that nothing of it starts.
+//!
 //! **Faults on demand** ([`SimOptions`]): out of memory, a lost device, slow launches, a full queue; and [`Info::poison`] is
 //! set, so the runtime fills memory with junk when it is handed out and when it is freed.
 //!
@@ -20,13 +23,18 @@
 //! The wrapped device computes with the kernels that it always has, and launches are cut only where that changes no bit, so
 //! the numbers are its own.
 
+mod others;
 mod piece;
 mod random;
 mod state;
 #[cfg(test)]
 mod tests;
 
-use raddle_hal::{Device, DeviceError, Info, KernelError, Launch, Priority, QueueId, Slab, Submitted, Wait};
+pub use others::Others;
+
+use raddle_hal::{
+    Device, DeviceError, Info, KernelError, Launch, Priority, QueueId, Slab, Stamp, Submitted, Wait,
+};
 use raddle_sync::{Arc, Condvar, Mutex, Rank};
 use state::{Executed, Pick, State, Turn};
 use std::fmt;
@@ -116,6 +124,11 @@ impl Sim {
         History(self.shared.clone())
     }
 
+    /// What other code does with the device; stays usable when the device has been handed on.
+    pub fn others(&self) -> Others {
+        Others(self.shared.clone())
+    }
+
     /// Runs a piece, or lets a turn pass.
     fn turn(&self, pick: Pick) -> Turn {
         let mut state = self.shared.state.lock();
@@ -177,7 +190,12 @@ impl Sim {
                 // Waits name only what has been submitted, so this is a bug above, or here.
                 Turn::Nothing => {
                     let state = self.shared.state.lock();
-                    if !is_reached(&state) {
+                    if is_reached(&state) || !state.is_stuck(pick) {
+                        continue;
+                    }
+                    if state.is_any_held() {
+                        drop(self.shared.turn_over.wait(state)); // whoever lets go of it wakes us
+                    } else {
                         let report = state.to_string();
                         drop(state);
                         panic!("sim: queue {} never gets there, nothing can run\n{report}", queue.0);
@@ -248,6 +266,28 @@ impl Device for Sim {
 
     fn open_queue(&self, queue: QueueId, _priority: Priority) -> Result<(), DeviceError> {
         self.shared.state.lock().open(queue)
+    }
+
+    unsafe fn open_external(&self, queue: QueueId, handle: u64) -> Result<(), DeviceError> {
+        self.shared.state.lock().open_external(queue, handle)
+    }
+
+    fn raw_queue(&self, queue: QueueId) -> Option<u64> {
+        Some(self.shared.state.lock().raw(queue))
+    }
+
+    fn make_stamp(&self) -> Result<Stamp, DeviceError> {
+        self.inner.make_stamp()
+    }
+
+    unsafe fn release_stamp(&self, stamp: Stamp) {
+        // SAFETY: the contract is the same; a launch that is complete here is complete there.
+        unsafe { self.inner.release_stamp(stamp) };
+    }
+
+    unsafe fn elapsed_ms(&self, start: Stamp, end: Stamp) -> Result<f64, DeviceError> {
+        // SAFETY: as above.
+        unsafe { self.inner.elapsed_ms(start, end) }
     }
 
     unsafe fn submit(

@@ -41,7 +41,8 @@ pub enum Pick {
 }
 
 struct Entry {
-    sequence: u64,
+    /// Its queue and number; none if other code has put it there.
+    launch: Option<Wait>,
     waits: Box<[Wait]>,
     name: &'static str,
     pieces: VecDeque<Piece>,
@@ -51,28 +52,29 @@ struct Entry {
 
 #[derive(Default)]
 struct Queue {
+    /// Of a queue that stands for a stream of other code they are with that one.
     entries: VecDeque<Entry>,
     submitted: u64,
     flushed: u64,
     completed: u64,
+    /// The stream of other code that it stands for.
+    stands_for: Option<QueueId>,
+    /// Nothing of it starts.
+    is_held: bool,
 }
+
+/// Streams of other code have the ids from here on.
+const OTHERS_FIRST: usize = QUEUE_COUNT_MAX;
 
 /// What came of a piece: the device's error, or the kernel's.
 pub type Executed = Result<Result<(), KernelError>, DeviceError>;
 
 /// One executed piece.
 struct Step {
-    queue: QueueId,
-    sequence: u64,
+    launch: Option<Wait>,
     name: &'static str,
     piece: usize,
     piece_count: usize,
-}
-
-impl Step {
-    fn launch(&self) -> Wait {
-        Wait { queue: self.queue, sequence: self.sequence }
-    }
 }
 
 pub struct State {
@@ -80,6 +82,7 @@ pub struct State {
     random: Random,
     /// Up to the highest opened.
     queues: Vec<Queue>,
+    others_count: usize,
     turn_is_taken: bool,
     inner_sequence: u64,
     executed_count: u64,
@@ -97,6 +100,7 @@ impl State {
             options,
             random: Random::new(options.seed),
             queues: Vec::new(),
+            others_count: 0,
             turn_is_taken: false,
             inner_sequence: 0,
             executed_count: 0,
@@ -125,9 +129,63 @@ impl State {
     pub fn open(&mut self, id: QueueId) -> Result<(), DeviceError> {
         debug_assert!((id.0 as usize) < QUEUE_COUNT_MAX);
         self.check()?;
+        self.make(id);
+        Ok(())
+    }
+
+    fn make(&mut self, id: QueueId) {
         let count = self.queues.len().max(id.0 as usize + 1);
         self.queues.resize_with(count, Queue::default);
+    }
+
+    /// Lets a queue stand for a stream of other code.
+    pub fn open_external(&mut self, id: QueueId, handle: u64) -> Result<(), DeviceError> {
+        let is_known = (OTHERS_FIRST as u64..(OTHERS_FIRST + self.others_count) as u64).contains(&handle);
+        if !is_known {
+            return Err(DeviceError::Refused { handle, reason: "no such stream has been made" });
+        }
+        self.open(id)?;
+        self.queue_mut(id).stands_for = Some(QueueId(handle as u8));
         Ok(())
+    }
+
+    // ------------------------------------------------------------ what other code does
+
+    /// Makes a stream; none if there are as many as there can be.
+    pub fn make_other(&mut self) -> Option<QueueId> {
+        let id = QueueId(u8::try_from(OTHERS_FIRST + self.others_count).ok()?);
+        self.others_count += 1;
+        self.make(id);
+        Some(id)
+    }
+
+    /// Puts a launch on such a stream.
+    ///
+    /// # Safety
+    /// - The source of an upload is readable.
+    pub unsafe fn submit_other(&mut self, id: QueueId, launch: &Launch<'_>) {
+        // SAFETY: by contract.
+        unsafe { self.append(id, None, &[], launch) };
+    }
+
+    /// Lets nothing start on a queue or stream, or again everything.
+    pub fn hold(&mut self, id: QueueId, is_held: bool) {
+        self.queue_mut(id).is_held = is_held;
+    }
+
+    /// Is something held, so that what is stuck may get loose?
+    pub fn is_any_held(&self) -> bool {
+        self.queues.iter().any(|queue| queue.is_held)
+    }
+
+    /// The number by which other code knows a queue.
+    pub fn raw(&self, id: QueueId) -> u64 {
+        u64::from(self.line(id).0)
+    }
+
+    /// Where the entries of a queue are.
+    fn line(&self, id: QueueId) -> QueueId {
+        self.queue(id).stands_for.unwrap_or(id)
     }
 
     /// Counts a request for a slab, and refuses it if that is its fate.
@@ -143,7 +201,8 @@ impl State {
     }
 
     pub fn is_full(&self, id: QueueId) -> bool {
-        self.queue(id).entries.len() as u64 >= self.options.in_flight_count_max.max(1)
+        let queue = self.queue(id);
+        queue.submitted - queue.completed >= self.options.in_flight_count_max.max(1)
     }
 
     /// Appends a launch.
@@ -165,16 +224,23 @@ impl State {
             let awaited = self.queue_mut(wait.queue);
             awaited.flushed = awaited.flushed.max(wait.sequence);
         }
+        self.queue_mut(id).submitted = sequence;
+        // SAFETY: by contract.
+        unsafe { self.append(self.line(id), Some(Wait { queue: id, sequence }), waits, launch) };
+        Ok(())
+    }
+
+    /// # Safety
+    /// - The source of an upload is readable.
+    unsafe fn append(&mut self, line: QueueId, launched: Option<Wait>, waits: &[Wait], launch: &Launch<'_>) {
         let cuts = self.random.chance(self.options.cut_probability);
         // SAFETY: by contract.
         let pieces = unsafe { cut(launch, cuts, &mut self.random) };
         let is_slow = self.random.chance(self.options.slow_probability);
         let idle_turns = if is_slow { 1 + self.random.below(SLOW_TURNS_MAX) } else { 0 };
         let (waits, piece_count, name) = (waits.into(), pieces.len(), launch.name());
-        let queue = self.queue_mut(id);
-        queue.submitted = sequence;
-        queue.entries.push_back(Entry { sequence, waits, name, pieces, piece_count, idle_turns });
-        Ok(())
+        let entry = Entry { launch: launched, waits, name, pieces, piece_count, idle_turns };
+        self.queue_mut(line).entries.push_back(entry);
     }
 
     pub fn completed(&self, id: QueueId) -> u64 {
@@ -209,29 +275,43 @@ impl State {
     }
 
     /// The first wait of the head that isn't over.
-    fn blocked_on(&self, id: QueueId) -> Option<Wait> {
-        let head = self.queue(id).entries.front()?;
+    fn blocked_on(&self, line: QueueId) -> Option<Wait> {
+        let head = self.queue(line).entries.front()?;
         head.waits.iter().find(|wait| self.completed(wait.queue) < wait.sequence).copied()
     }
 
     /// Has it a head that hal's contract allows to run?
-    fn is_ready(&self, id: QueueId) -> bool {
-        let queue = self.queue(id);
-        let is_committed = |head: &Entry| !self.options.needs_flush || head.sequence <= queue.flushed;
-        queue.entries.front().is_some_and(is_committed) && self.blocked_on(id).is_none()
+    fn is_ready(&self, line: QueueId) -> bool {
+        let queue = self.queue(line);
+        let is_committed = |head: &Entry| {
+            let is_flushed = |launch: Wait| launch.sequence <= self.queue(launch.queue).flushed;
+            !self.options.needs_flush || head.launch.is_none_or(is_flushed)
+        };
+        !queue.is_held && queue.entries.front().is_some_and(is_committed) && self.blocked_on(line).is_none()
+    }
+
+    /// What may run next.
+    fn ready(&self, pick: Pick) -> Vec<QueueId> {
+        if let Pick::For(id) = pick {
+            let mut line = self.line(id);
+            while let Some(wait) = self.blocked_on(line) {
+                line = self.line(wait.queue);
+            }
+            return if self.is_ready(line) { vec![line] } else { Vec::new() };
+        }
+        let all = (0..self.queues.len()).map(|index| QueueId(index as u8));
+        all.filter(|id| self.is_ready(*id)).collect()
+    }
+
+    /// Is there no turn to be had before something else happens?
+    pub fn is_stuck(&self, pick: Pick) -> bool {
+        !self.turn_is_taken && self.ready(pick).is_empty()
     }
 
     fn next_queue(&mut self, pick: Pick) -> Option<QueueId> {
-        if let Pick::For(mut id) = pick {
-            while let Some(wait) = self.blocked_on(id) {
-                id = wait.queue;
-            }
-            return self.is_ready(id).then_some(id);
-        }
-        let all = (0..self.queues.len()).map(|index| QueueId(index as u8));
-        let ready: Vec<QueueId> = all.filter(|id| self.is_ready(*id)).collect();
-        if ready.is_empty() {
-            return None;
+        let ready = self.ready(pick);
+        if matches!(pick, Pick::For(_)) || ready.is_empty() {
+            return ready.first().copied();
         }
         if self.starving_turns == 0 {
             self.starving_turns = 1 + self.random.below(STARVING_TURNS_MAX);
@@ -260,8 +340,8 @@ impl State {
             return Ok(None);
         }
         let piece = head.pieces.pop_front().expect("the head is not complete");
-        let (sequence, name, piece_count) = (head.sequence, head.name, head.piece_count);
-        let step = Step { queue: id, sequence, name, piece: piece_count - head.pieces.len(), piece_count };
+        let (launch, name, piece_count) = (head.launch, head.name, head.piece_count);
+        let step = Step { launch, name, piece: piece_count - head.pieces.len(), piece_count };
         if self.history.len() == HISTORY_COUNT_MAX {
             self.history.pop_front();
         }
@@ -274,11 +354,11 @@ impl State {
     pub fn end(&mut self, id: QueueId, result: Executed) {
         self.turn_is_taken = false;
         let head = self.queue(id).entries.front().expect("the head stays until its last piece is over");
-        let (launch, is_over) = (Wait { queue: id, sequence: head.sequence }, head.pieces.is_empty());
+        let (launch, is_over) = (head.launch, head.pieces.is_empty());
         match result {
             Ok(result) => {
                 self.inner_sequence += 1;
-                if let Err(error) = result {
+                if let (Err(error), Some(launch)) = (result, launch) {
                     if self.errors.len() == ERROR_COUNT_MAX {
                         self.errors.pop_front();
                     }
@@ -287,30 +367,38 @@ impl State {
             }
             // The wrapped device names its own queue; what it executed last is what was executed here last.
             Err(DeviceError::Lost { reason, .. }) => {
-                let mut suspects: Vec<Wait> = self.history.iter().rev().take(2).map(Step::launch).collect();
+                let mut suspects: Vec<Wait> =
+                    self.history.iter().rev().take(2).filter_map(|step| step.launch).collect();
                 suspects.dedup();
                 return self.lose(DeviceError::Lost { reason, suspects });
             }
             Err(error) => return self.lose(error),
         }
         if is_over {
-            let queue = self.queue_mut(id);
-            queue.entries.pop_front();
-            queue.completed = launch.sequence;
+            self.queue_mut(id).entries.pop_front();
+            if let Some(launch) = launch {
+                self.queue_mut(launch.queue).completed = launch.sequence;
+            }
             self.executed_count += 1;
             if self.options.lose_after_count == Some(self.executed_count) {
-                self.lose(DeviceError::Lost { reason: "the simulator was told to", suspects: vec![launch] });
+                self.lose(DeviceError::Lost {
+                    reason: "the simulator was told to",
+                    suspects: launch.into_iter().collect(),
+                });
             }
         }
     }
 
-    /// A launch that is not complete and names memory of this slab.
+    /// A launch that is not complete and names memory of this slab; one of other code has number 0.
     pub fn user_of(&self, handle: u64) -> Option<Wait> {
         let names = |entry: &&Entry| entry.pieces.iter().any(|piece| piece::names(&piece.launch(), handle));
-        self.queues.iter().enumerate().find_map(|(index, queue)| {
-            let entry = queue.entries.iter().find(names)?;
-            Some(Wait { queue: QueueId(index as u8), sequence: entry.sequence })
-        })
+        let lines = self.queues.iter().enumerate();
+        lines.flat_map(|(index, queue)| queue.entries.iter().map(move |entry| (index, entry))).find_map(
+            |(index, entry)| {
+                let other = Wait { queue: QueueId(index as u8), sequence: 0 };
+                names(&entry).then(|| entry.launch.unwrap_or(other))
+            },
+        )
     }
 
     /// From now on everything is complete and nothing else runs. Only for whoever has had the turn: nothing is running.
@@ -328,12 +416,20 @@ impl fmt::Display for State {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let seed = self.options.seed;
         writeln!(f, "sim: seed {seed}, replay with sim:{seed}; the last {} pieces:", self.history.len())?;
-        for Step { queue, sequence, name, piece, piece_count } in &self.history {
-            writeln!(f, "  queue {}, op {sequence}: {name}, piece {piece} of {piece_count}", queue.0)?;
+        for Step { launch, name, piece, piece_count } in &self.history {
+            match launch {
+                Some(Wait { queue, sequence }) => write!(f, "  queue {}, op {sequence}", queue.0)?,
+                None => write!(f, "  other code")?,
+            }
+            writeln!(f, ": {name}, piece {piece} of {piece_count}")?;
         }
         for (index, queue) in self.queues.iter().enumerate().filter(|(_, queue)| !queue.entries.is_empty()) {
-            let (first, last) = (queue.completed + 1, queue.submitted);
-            write!(f, "  queue {index} holds ops {first} to {last}")?;
+            match index < OTHERS_FIRST {
+                true => {
+                    write!(f, "  queue {index} holds ops {} to {}", queue.completed + 1, queue.submitted)?
+                }
+                false => write!(f, "  stream {index} of other code holds {} ops", queue.entries.len())?,
+            }
             match self.blocked_on(QueueId(index as u8)) {
                 Some(wait) => writeln!(f, ", waiting for op {} of queue {}", wait.sequence, wait.queue.0)?,
                 None => writeln!(f)?,

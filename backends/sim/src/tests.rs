@@ -86,7 +86,7 @@ impl Device for Mover {
             }
             Launch::Kernel { kernel: Kernel::Gather { .. }, .. } => return Err(GATHER_ERROR),
             Launch::Kernel { .. } | Launch::Graph { .. } => panic!("planted"),
-            Launch::Nothing => {}
+            Launch::Stamp(_) | Launch::Nothing => {}
         }
         Ok(())
     }
@@ -317,6 +317,38 @@ fn a_panic_of_the_wrapped_device_loses_this_one() {
     };
     assert_eq!(bench.sim.synchronize(Q0, 1), Err(lost));
     assert_eq!(bench.sim.completed(Q0), 1);
+}
+
+#[test]
+fn other_code_is_in_order_on_its_stream_and_can_be_held() {
+    for seed in 0..50 {
+        let bench = Bench::seed(seed);
+        let others = bench.sim.others();
+        let handle = others.make_stream().unwrap();
+        let (wrapped, line) = (QueueId(70), QueueId(handle as u8));
+        // SAFETY: the stream is the simulator's own; what the launches name lives as long as the bench.
+        let fill = |value| unsafe { others.submit(handle, &bench.fill(value)) };
+        fill(1);
+        // SAFETY: as above; the queue has never been opened.
+        unsafe { bench.sim.open_external(wrapped, handle) }.unwrap();
+        assert_eq!((bench.sim.raw_queue(wrapped), bench.sim.raw_queue(Q0)), (Some(handle), Some(0)));
+        fill(2);
+        others.hold(line);
+        let mut host = [vec![9; SIZE_BYTES], vec![9; SIZE_BYTES]];
+        bench.submit(wrapped, 1, &[], &bench.download(&mut host[0]));
+        fill(3);
+        bench.submit(wrapped, 2, &[], &bench.download(&mut host[1]));
+        bench.submit(Q0, 1, &[], &Launch::Nothing);
+        bench.sim.synchronize(Q0, 1).unwrap();
+        (0..100).for_each(|_| assert_eq!(bench.sim.completed(wrapped), 0, "it is held"));
+        std::thread::scope(|scope| {
+            let waiter = scope.spawn(|| bench.sim.synchronize(wrapped, 2).unwrap());
+            others.let_go(line);
+            waiter.join().unwrap();
+        });
+        assert_eq!(host, [vec![2; SIZE_BYTES], vec![3; SIZE_BYTES]], "seed {seed}");
+        bench.sim.close_external(wrapped);
+    }
 }
 
 #[test]

@@ -8,6 +8,7 @@
 //!   device proves nothing about it.
 
 mod scenes;
+mod streams;
 
 use crate::Backend;
 use libtest_mimic::{Arguments, Failed, Trial};

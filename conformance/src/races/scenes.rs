@@ -1,6 +1,6 @@
 //! The scenes. Results are exact: whatever a race would spoil is compared to the bit.
 
-use super::Ground;
+use super::{Ground, streams::*};
 use crate::programs;
 use raddle::{Arg, DType, Device, Event, Generator, Priority, Result, Stream, Tensor, runtime};
 use raddle_sync::faults::Fault;
@@ -67,29 +67,32 @@ pub const TABLE: &[Scene] = scenes! {
     an_event_covers_all_before_it on ALL, faults [event_early], on cuda [];
     a_stream_of_another_device_is_refused on ALL, faults [], on cuda [];
     errors_of_kernels_reach_who_depends_on_them on ALL, faults [], on cuda [];
+    callbacks_see_their_stream_and_its_work on ALL, faults [callback_early, callback_stream], on cuda [callback_early, callback_stream];
+    threads_have_streams_for_themselves on ALL, faults [], on cuda [];
+    times_follow_each_other on ALL, faults [stamp_in_flight], on cuda [];
 };
 
-fn filled(device: &Device, size: usize, value: f32) -> Tensor {
+pub(super) fn filled(device: &Device, size: usize, value: f32) -> Tensor {
     Tensor::full([size], value, DType::F32, device).unwrap()
 }
 
-fn is_all(tensor: &Tensor, value: f32) -> bool {
+pub(super) fn is_all(tensor: &Tensor, value: f32) -> bool {
     tensor.to_vec::<f32>().unwrap().iter().all(|&found| found == value)
 }
 
-fn pool(device: &Device, count: usize) -> Vec<Stream> {
+pub(super) fn pool(device: &Device, count: usize) -> Vec<Stream> {
     (0..count).map(|_| Stream::from_pool(device, Priority::Normal).unwrap()).collect()
 }
 
 /// All trials are made, so that what is said tells how often a fault shows.
-fn trials(count: usize, mut is_right: impl FnMut(usize) -> bool) {
+pub(super) fn trials(count: usize, mut is_right: impl FnMut(usize) -> bool) {
     let wrong = (0..count).filter(|&trial| !is_right(trial)).count();
     assert!(wrong == 0, "{wrong} of {count} trials are wrong");
 }
 
 /// Runs a body on so many threads to their ends. (A scope alone would not wait for thread-locals, in which free blocks are
 /// kept, and the device couldn't be closed.)
-fn on_threads(count: usize, body: impl Fn(usize) + Sync) {
+pub(super) fn on_threads(count: usize, body: impl Fn(usize) + Sync) {
     let body = &body;
     std::thread::scope(|scope| {
         let threads: Vec<_> = (0..count).map(|thread| scope.spawn(move || body(thread))).collect();
@@ -108,14 +111,14 @@ fn beside(other: impl FnOnce() + Send, body: impl FnOnce()) {
 }
 
 /// Ops that are in front of what the current stream is given next: a window for who overtakes.
-struct Backlog(Tensor);
+pub(super) struct Backlog(Tensor);
 
 impl Backlog {
-    fn new(device: &Device) -> Backlog {
+    pub(super) fn new(device: &Device) -> Backlog {
         Backlog(filled(device, 64, 0.0))
     }
 
-    fn put(&self) {
+    pub(super) fn put(&self) {
         for _ in 0..16 {
             self.0.add_(1.0).unwrap();
         }

@@ -14,6 +14,8 @@
 //! | `flush` | nothing | nothing | commits the open command buffer | nothing |
 //! | `completed` | a counter | events and a progress mark in pinned memory | the shared event's value | a counter |
 //! | address | pointer | device pointer | buffer and offset | pointer of the wrapped device |
+//! | a stream of other code | there is none | a stream | a command queue | a list that tests append to |
+//! | a stamp | a word | an event with a time | a sample of a counter | the wrapped device's |
 //! | a graph | its nodes, one after the other | an executable graph, made when it is first prepared | an encoder for all nodes | the pieces of its nodes |
 
 mod graph;
@@ -51,6 +53,10 @@ pub enum Priority {
     /// Before others, where the device can.
     High,
 }
+
+/// Where a device notes a time, from [`Device::make_stamp`]; what it knows it by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Stamp(pub u64);
 
 /// A piece of memory of the device, from [`Device::allocate_slab`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -147,6 +153,8 @@ pub enum Launch<'a> {
         /// For each of its nodes that draws random numbers, in order: from where.
         draws: &'a [Draw],
     },
+    /// Notes the time when it is reached, in place of what the stamp had noted.
+    Stamp(Stamp),
     /// Does nothing, in order: an event, a wait.
     Nothing,
 }
@@ -160,6 +168,7 @@ impl Launch<'_> {
             Launch::Download { .. } => "download",
             Launch::FillBytes { .. } => "fill_bytes",
             Launch::Graph { .. } => "graph",
+            Launch::Stamp(_) => "stamp",
             Launch::Nothing => "nothing",
         }
     }
@@ -216,6 +225,18 @@ pub enum DeviceError {
         /// The driver's code.
         code: i64,
     },
+    /// The device has no such thing.
+    Unsupported {
+        /// What.
+        what: &'static str,
+    },
+    /// A handle of other code that can't be used.
+    Refused {
+        /// Which.
+        handle: u64,
+        /// Why.
+        reason: &'static str,
+    },
     /// The driver has no device of that number.
     NoDevice {
         /// How many it has.
@@ -256,6 +277,10 @@ impl fmt::Display for DeviceError {
                 Ok(())
             }
             DeviceError::Driver { call, code } => write!(f, "{call} failed with code {code}"),
+            DeviceError::Unsupported { what } => write!(f, "the device has no {what}"),
+            DeviceError::Refused { handle, reason } => {
+                write!(f, "the handle {handle:#x} is refused: {reason}")
+            }
             DeviceError::NoDevice { count } => write!(f, "no such device, the driver shows {count}"),
             DeviceError::OldDriver { found, needed } => write!(
                 f,
@@ -309,6 +334,51 @@ pub trait Device: Send + Sync {
 
     /// Makes a queue. Not called twice for one id.
     fn open_queue(&self, queue: QueueId, priority: Priority) -> Result<(), DeviceError>;
+
+    /// Takes a stream that other code has made as a queue, whose numbers go on from where they were.
+    ///
+    /// # Safety
+    /// - `queue` was never opened; or it was opened by this, closed, and all its numbers are complete.
+    /// - `handle` names a live stream of the device's API until [`Device::close_external`] has returned, and it doesn't
+    ///   capture meanwhile.
+    unsafe fn open_external(&self, queue: QueueId, handle: u64) -> Result<(), DeviceError> {
+        _ = (queue, handle);
+        Err(DeviceError::Unsupported { what: "streams of other code" })
+    }
+
+    /// Ends the use of such a stream: from now on `completed`, `synchronize`, `flush` and waits for what has been submitted
+    /// do without it, so it may be destroyed. Doesn't block; doesn't overlap with a `submit` to the queue.
+    fn close_external(&self, queue: QueueId) {
+        _ = queue;
+    }
+
+    /// An open queue as the device's API knows it.
+    fn raw_queue(&self, queue: QueueId) -> Option<u64> {
+        _ = queue;
+        None
+    }
+
+    /// Makes a place for a time. May block.
+    fn make_stamp(&self) -> Result<Stamp, DeviceError> {
+        Err(DeviceError::Unsupported { what: "clock" })
+    }
+
+    /// Gives a stamp back.
+    ///
+    /// # Safety
+    /// - It came from this device and has not been given back; nothing in flight names it, and nothing will.
+    unsafe fn release_stamp(&self, stamp: Stamp) {
+        _ = stamp;
+    }
+
+    /// Milliseconds from what one stamp has noted to what another has; negative if it was earlier.
+    ///
+    /// # Safety
+    /// - Both are of this device and live, and the last launch of each is complete.
+    unsafe fn elapsed_ms(&self, start: Stamp, end: Stamp) -> Result<f64, DeviceError> {
+        _ = (start, end);
+        Err(DeviceError::Unsupported { what: "clock" })
+    }
 
     /// Does for a launch what may block: compiles and loads its kernel, finds staging for a copy and fills it. Called with
     /// no lock held, where [`Info::prepares`]; the next `submit` of a kernel or a copy by this thread is of the launch that it

@@ -26,6 +26,9 @@
 //! - [`Device`]: where tensors live; named as `cpu`, `cuda:0` or `sim:7`.
 //! - [`Tensor`]: views, broadcasting, promotion and methods as in PyTorch; all ops return a [`Result`].
 //! - [`fused`]: one kernel from a closure. [`Publisher`]: versions of live weights for those who train and serve at once.
+//! - [`Stream`], [`Event`]: for those who want to say which work goes where; streams for one thread
+//!   ([`Stream::dedicated`]), of other code ([`Stream::wrap`]), callbacks ([`Stream::on_complete`]), times
+//!   ([`Event::timing`]).
 //! - [`grad`], [`optim`], [`nn`]: gradients, optimisers, layers and checkpoints.
 #![forbid(unsafe_code)]
 
@@ -37,7 +40,8 @@ pub use raddle_nn as nn;
 pub use raddle_op::catalogue;
 pub use raddle_optim as optim;
 pub use raddle_runtime::{
-    self as runtime, Event, MappedFile, MemoryStats, Priority, Stream, StreamGuard, StreamId, StreamStats,
+    self as runtime, DedicatedStream, Event, EventFuture, Exhausted, ExternalStream, MappedFile, MemoryStats,
+    Priority, Stream, StreamGuard, StreamId, StreamStats,
 };
 #[cfg(feature = "sim")]
 pub use raddle_sim::{OutOfMemory, SimOptions};

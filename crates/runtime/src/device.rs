@@ -1,9 +1,12 @@
 //! A device in service: its hal, its streams, its memory.
 
 use crate::{
-    Access, Buffer, Error, MemoryStats, NotCapturable, Operand, Result,
+    Access, Buffer, Error, MemoryStats, NotCapturable, Operand, Result, Stream,
     alloc::Allocator,
-    capture, fork,
+    capture,
+    dedicated::{self, Pool, Streams},
+    event::Stamps,
+    fork,
     local::{self, Local},
     stream::{POOL_COUNT, StreamInner},
     submit::Touch,
@@ -33,9 +36,9 @@ pub(crate) struct DeviceInner {
     pub(crate) prepares: bool,
     /// Set when the device is lost; then everything counts as complete.
     pub(crate) lost: AtomicBool,
-    streams: [AtomicPtr<StreamInner>; SLOT_COUNT],
-    /// Held while a stream is made, or a thread chooses one.
-    pub(crate) pool: Mutex<()>,
+    slots: [AtomicPtr<StreamInner>; SLOT_COUNT],
+    pub(crate) streams: Streams,
+    pub(crate) stamps: Stamps,
     pub(crate) next_normal: AtomicU32,
     pub(crate) next_high: AtomicU32,
     pub(crate) next_block_id: AtomicU64,
@@ -70,8 +73,9 @@ impl DeviceInner {
             poison: info.poison,
             prepares: info.prepares,
             lost: AtomicBool::new(false),
-            streams: std::array::from_fn(|_| AtomicPtr::new(ptr::null_mut())),
-            pool: Mutex::new(Rank::Pool, ()),
+            slots: std::array::from_fn(|_| AtomicPtr::new(ptr::null_mut())),
+            streams: Streams::new(),
+            stamps: Stamps::new(),
             next_normal: AtomicU32::new(0),
             next_high: AtomicU32::new(0),
             next_block_id: AtomicU64::new(0),
@@ -89,10 +93,10 @@ impl DeviceInner {
         &self.hal.info().name
     }
 
-    /// A stream that has been made. Acquire pairs with the Release in `stream_in_pool`.
+    /// A stream that has been made. Acquire pairs with the Release in `publish`.
     #[inline]
     pub(crate) fn made(&self, slot: usize) -> Option<&'static StreamInner> {
-        let stream = self.streams[slot].load(Acquire);
+        let stream = self.slots[slot].load(Acquire);
         // SAFETY: made by `Box::into_raw` and never freed.
         (!stream.is_null()).then(|| unsafe { &*stream })
     }
@@ -103,18 +107,18 @@ impl DeviceInner {
         self.made(slot).expect("a tick names a stream that has been made")
     }
 
-    /// The stream of a slot; made if it is wanted for the first time.
+    /// The stream of a slot of the runtime's own; made if it is wanted for the first time.
     pub(crate) fn stream(&'static self, slot: usize) -> Result<&'static StreamInner> {
         match self.made(slot) {
             Some(stream) => Ok(stream),
-            None => self.stream_in_pool(slot, &self.pool.lock()),
+            None => self.stream_in_pool(slot, &self.streams.pool.lock()),
         }
     }
 
     pub(crate) fn stream_in_pool(
         &'static self,
         slot: usize,
-        _pool: &MutexGuard<'_, ()>,
+        pool: &MutexGuard<'_, Pool>,
     ) -> Result<&'static StreamInner> {
         if let Some(stream) = self.made(slot) {
             return Ok(stream);
@@ -122,17 +126,26 @@ impl DeviceInner {
         let priority = if slot > POOL_COUNT { Priority::High } else { Priority::Normal };
         let queue = hal::QueueId(slot as u8);
         self.hal.open_queue(queue, priority).map_err(|error| self.error(error))?;
-        let stream = Box::into_raw(Box::new(StreamInner::new(self, slot, priority)));
-        self.streams[slot].store(stream, Release);
-        Ok(self.opened(slot))
+        Ok(self.publish(StreamInner::new(self, slot, priority), pool))
     }
 
-    fn all_streams(&self) -> impl Iterator<Item = &'static StreamInner> + '_ {
+    /// Gives a stream, whose queue is open, to everybody.
+    pub(crate) fn publish(&self, stream: StreamInner, _pool: &MutexGuard<'_, Pool>) -> &'static StreamInner {
+        let slot = stream.slot;
+        self.slots[slot].store(Box::into_raw(Box::new(stream)), Release);
+        self.opened(slot)
+    }
+
+    pub(crate) fn all_streams(&self) -> impl Iterator<Item = &'static StreamInner> + '_ {
         (0..SLOT_COUNT).filter_map(|slot| self.made(slot))
     }
 
     pub(crate) fn synchronize_all(&self) -> Result<()> {
-        self.all_streams().try_for_each(|stream| stream.synchronize(stream.latest().sequence()))
+        self.all_streams().try_for_each(|stream| {
+            // Of a closed one, and if it takes no more work, what it has taken.
+            let tick = stream.handle().now().unwrap_or_else(|_| stream.latest());
+            stream.synchronize(tick.sequence())
+        })
     }
 
     /// A thread's things: idle ones of a thread that has ended, or new.
@@ -234,40 +247,35 @@ fn touch<'a>(kernel: &Kernel, operand: &Operand<'a>) -> Touch<'a> {
     Touch { block, access: operand.access, whole }
 }
 
-impl StreamInner {
+impl Stream {
     /// Submits, after the device has prepared what it may have to.
     #[inline]
     pub(crate) fn launch(
-        &'static self,
+        self,
         op: &'static str,
         launch: &Launch<'_>,
         touches: &mut [Touch<'_>],
     ) -> Result<()> {
-        if self.device.prepares {
+        if self.0.device.prepares {
             self.prepared(op, launch, touches)
         } else {
             self.submit(op, launch, touches, &[])
         }
     }
 
-    fn prepared(
-        &'static self,
-        op: &'static str,
-        launch: &Launch<'_>,
-        touches: &mut [Touch<'_>],
-    ) -> Result<()> {
+    fn prepared(self, op: &'static str, launch: &Launch<'_>, touches: &mut [Touch<'_>]) -> Result<()> {
+        let device = self.0.device;
         // First of all, so that nothing comes between preparing and submitting.
-        self.wait_for_room()?;
+        self.0.wait_for_room()?;
         // SAFETY: the launch is one that is submitted next; who uploads holds the source until then.
-        let scratch_bytes =
-            unsafe { self.device.hal.prepare(launch) }.map_err(|error| self.device.error(error))?;
+        let scratch_bytes = unsafe { device.hal.prepare(launch) }.map_err(|error| device.error(error))?;
         let Launch::Kernel { kernel, operands } = *launch else {
             return self.enqueue(op, launch, touches, &[]);
         };
         if scratch_bytes == 0 {
             return self.enqueue(op, launch, touches, &[]);
         }
-        let scratch = self.device.allocate(scratch_bytes)?;
+        let scratch = device.allocate(scratch_bytes)?;
         let block = scratch.block();
         let view = hal::View {
             address: block.address,
@@ -282,7 +290,7 @@ impl StreamInner {
     }
 }
 
-impl crate::Stream {
+impl Stream {
     /// As [`Device::submit_named`], on this stream.
     pub fn submit_kernel(self, op: &'static str, kernel: &Kernel, operands: &[Operand<'_>]) -> Result<()> {
         if capture::is_on(self.0.device) {
@@ -292,7 +300,7 @@ impl crate::Stream {
             if fork::is_child(self.0.device) {
                 return fork::submit(self.0.device, op, launch, touches);
             }
-            self.0.launch(op, launch, touches)
+            self.launch(op, launch, touches)
         })
     }
 }
@@ -309,15 +317,18 @@ impl Device {
         Ok(Device(Box::leak(Box::new(DeviceInner::new(hal, index as u8)))))
     }
 
-    /// Takes a device out of service: waits for its work and gives its memory back. False, and nothing else, if buffers
-    /// of it are alive. Using a closed device afterwards is safe and opens nothing anew. A lost one can be closed, too.
+    /// Takes a device out of service: waits for its callbacks and its work, and gives its memory back. False, and nothing
+    /// else, if buffers of it are alive. Using a closed device afterwards is safe and opens nothing anew. A lost one can be
+    /// closed, too. [`Error::InCallback`] if it is called in one of those callbacks.
     pub fn close(self) -> Result<bool> {
+        self.drain_callbacks("close")?;
         local::release(self.0);
         match self.synchronize() {
             // After a loss nothing is in flight.
             Ok(()) | Err(Error::Device { error: hal::DeviceError::Lost { .. }, .. }) => {}
             Err(error) => return Err(error),
         }
+        self.0.release_stamps();
         self.empty_cache();
         let closed = self.memory_stats().reserved_bytes == 0;
         if closed {
@@ -406,7 +417,7 @@ impl Device {
         let stream = local::current(self.0)?;
         stream.launch("download", &launch, &mut [touch])?;
         // The bytes are borrowed until the copy is over: nothing may return before, not even an error.
-        stream.synchronize(stream.latest().sequence())?;
+        stream.0.synchronize(stream.0.latest().sequence())?;
         match block.taint.load(Acquire) {
             0 => Ok(()),
             taint => self.failure(taint),
@@ -422,14 +433,14 @@ impl Device {
             Some(Failure::Kernel { op, tick, error }) => Err(Error::Kernel {
                 op,
                 error,
-                stream: crate::Stream(self.0.opened(tick.slot())).id().0,
+                stream: self.0.opened(tick.slot()).handle().id().0,
                 sequence: tick.sequence(),
             }),
             Some(Failure::Captured) => Err(Error::Captured { device: self.name().into() }),
         }
     }
 
-    /// Waits for everything that has been submitted on any stream.
+    /// Waits for everything that has been submitted on any stream, and for what others have put on wrapped ones.
     pub fn synchronize(&self) -> Result<()> {
         capture::refuse(self.0, "synchronize", NotCapturable::Wait)?;
         if fork::is_child(self.0) { Ok(()) } else { self.0.synchronize_all() }
@@ -469,19 +480,22 @@ impl Device {
         local::release(self.0);
     }
 
-    /// How many threads are bound to each of the streams that have been made, by slot.
+    /// How many threads have each of the streams that have been made as their current one (or had it when they entered
+    /// another), by slot.
     pub fn stream_users(&self) -> Vec<u32> {
-        self.0.all_streams().map(|stream| stream.users.load(Relaxed)).collect()
+        self.0.all_streams().map(dedicated::users).collect()
     }
 
     /// Notes that code outside of the runtime uses a buffer on a stream. The memory is not used again before everything is
-    /// complete that is on that stream *when the buffer is freed*: work put there after this call is covered, too.
-    pub fn record_stream(&self, buffer: &Buffer, stream: crate::Stream) -> Result<()> {
+    /// complete that is on that stream *when the buffer is freed* (or when it is closed before, if it is a wrapped one): work
+    /// put there after this call is covered, too.
+    pub fn record_stream(&self, buffer: &Buffer, stream: Stream) -> Result<()> {
         let found = if ptr::eq(stream.0.device, self.0) { buffer.device() } else { stream.device() };
         if found != *self {
             let (expected, found) = (self.name().into(), found.name().into());
             return Err(Error::StreamDevice { op: "record_stream", expected, found });
         }
+        stream.check_open()?;
         buffer.block().record(stream.0.slot);
         Ok(())
     }

@@ -42,6 +42,32 @@ pub enum Error {
     /// The stream has given out all its sequence numbers (2^48).
     #[error("{device}: stream {stream:#x} has used up its sequence numbers, use another one")]
     StreamExhausted { device: String, stream: u64 },
+    /// A handle of a wrapped stream that has been closed.
+    #[error("{device}: stream {stream:#x} was wrapped and has been closed; wrap it again")]
+    StreamClosed { device: String, stream: u64 },
+    /// All slots for wrapped streams are taken.
+    #[error(
+        "{device}: no room for another wrapped stream, expected less than {count_max}, found {open_count} open and \
+         {pending_count} closed with work in flight"
+    )]
+    ExternalStreamsExhausted { device: String, count_max: usize, open_count: usize, pending_count: usize },
+    /// No stream is free for a thread that wants one for itself.
+    #[error(
+        "dedicated: all {count_max} streams of {device} are dedicated or in use; wait, or use shared ones"
+    )]
+    StreamsTaken { device: String, count_max: usize },
+    /// A thread has one dedicated stream of a device at most.
+    #[error("dedicated: this thread has a stream of {device} for itself already")]
+    AlreadyDedicated { device: String },
+    /// Callbacks are bounded.
+    #[error("on_complete: {count_max} callbacks wait on stream {stream:#x} of {device} already")]
+    TooManyCallbacks { device: String, stream: u64, count_max: usize },
+    /// A call that waits for all callbacks, in one of them.
+    #[error("{op}: called in a callback of a stream of {device}, for which it would wait for ever")]
+    InCallback { op: &'static str, device: String },
+    /// The time between two events can't be told.
+    #[error("elapsed: the {which} event {reason}")]
+    Elapsed { which: Which, reason: NoTime },
     /// The process has opened as many devices as ticks can name.
     #[error("open: no room for {name}, {count_max} devices are open")]
     TooManyDevices { name: String, count_max: usize },
@@ -60,6 +86,51 @@ pub enum Error {
     /// A file could not be mapped.
     #[error("{path}: {reason}")]
     File { path: String, reason: String },
+}
+
+/// Which of two events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Which {
+    /// The one from which the time is counted.
+    Start,
+    /// The other one.
+    End,
+}
+
+impl fmt::Display for Which {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Which::Start => "start",
+            Which::End => "end",
+        })
+    }
+}
+
+/// Why an event has no time that could be compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoTime {
+    /// It was made by [`Event::new`](crate::Event::new).
+    Untimed,
+    /// It has recorded nothing.
+    NotRecorded,
+    /// The work before it is in flight.
+    NotComplete,
+    /// It was recorded on another device than the start.
+    Device,
+    /// It was recorded in a capture, where nothing runs.
+    Captured,
+}
+
+impl fmt::Display for NoTime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            NoTime::Untimed => "takes no time, make it by Event::timing()",
+            NoTime::NotRecorded => "has not been recorded",
+            NoTime::NotComplete => "is not complete, synchronize it first",
+            NoTime::Device => "was recorded on another device than the start event",
+            NoTime::Captured => "was recorded inside of a capture, where nothing runs",
+        })
+    }
 }
 
 /// Why a call can't be captured.

@@ -2,15 +2,108 @@
 //!
 //! A new event has recorded nothing: it isn't complete, and waiting for it waits for nothing. To record is to note the
 //! stream's latest tick: no call of the device. Whoever waits has taken the tick, so recording again disturbs nobody
-//! (T4). Elapsed time between events comes with the backends that can measure it.
+//! (T4).
+//!
+//! A *timing* event puts a [`Stamp`] on the stream, by which the device notes when it gets there. Stamps are used again
+//! when nobody holds them and the tick that noted them is complete; so there are as many as were held or in flight at once,
+//! and at most [`SPARE_COUNT_MAX`] wait to be used.
+//!
+//! Events stay in their process: there are no interprocess handles.
 
-use crate::{NotCapturable, Result, Stream, capture, device::DeviceInner, tick::Tick};
-use raddle_sync::{Mutex, Rank, fault};
+use crate::{
+    Error, NoTime, NotCapturable, Result, Stream, Which, callback, capture, device::DeviceInner, tick::Tick,
+};
+use raddle_hal::{Launch, Stamp};
+use raddle_sync::{Arc, Mutex, Rank, fault};
+use std::{
+    collections::VecDeque,
+    future::Future,
+    pin::Pin,
+    task::{Context, Poll, Waker},
+};
+
+/// Stamps that are kept for later (guess: more than a profiler of one step takes).
+const SPARE_COUNT_MAX: usize = 1024;
+
+/// Stamps of a device that nobody holds, with the tick of their last use, oldest first.
+pub(crate) struct Stamps(Mutex<VecDeque<(Stamp, Tick)>>);
+
+impl Stamps {
+    pub(crate) fn new() -> Stamps {
+        Stamps(Mutex::new(Rank::Leaf, VecDeque::new()))
+    }
+}
+
+impl DeviceInner {
+    /// A stamp that is in no use. Gives one back to the device if there are too many.
+    fn take_stamp(&self) -> Result<Stamp> {
+        let mut surplus = None;
+        let oldest = {
+            let mut spare = self.stamps.0.lock();
+            if spare.len() > SPARE_COUNT_MAX {
+                surplus = spare.pop_front();
+            }
+            spare.pop_front()
+        };
+        let free = |(stamp, tick)| match self.is_complete(tick) || fault!(stamp_in_flight) {
+            true => Some(stamp),
+            false => {
+                self.stamps.0.lock().push_back((stamp, tick));
+                None
+            }
+        };
+        if let Some(stamp) = surplus.and_then(free) {
+            // SAFETY: it is complete, and nobody holds it.
+            unsafe { self.hal.release_stamp(stamp) };
+        }
+        match oldest.and_then(free) {
+            Some(stamp) => Ok(stamp),
+            None => self.hal.make_stamp().map_err(|error| self.error(error)),
+        }
+    }
+
+    /// How many wait to be used again.
+    #[cfg(all(test, not(loom)))]
+    pub(crate) fn spare_stamps(&self) -> usize {
+        self.stamps.0.lock().len()
+    }
+
+    /// Gives all stamps back that nobody holds. Everything is complete.
+    pub(crate) fn release_stamps(&self) {
+        let spare = std::mem::take(&mut *self.stamps.0.lock());
+        // SAFETY: as above.
+        spare.into_iter().for_each(|(stamp, _)| unsafe { self.hal.release_stamp(stamp) });
+    }
+}
+
+/// A stamp on a stream. The last who holds it gives it back.
+#[derive(Debug)]
+struct Held {
+    device: &'static DeviceInner,
+    stamp: Stamp,
+    tick: Tick,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.device.stamps.0.lock().push_back((self.stamp, self.tick));
+    }
+}
+
+/// What an event has recorded.
+#[derive(Clone, Debug)]
+struct Recorded {
+    device: &'static DeviceInner,
+    tick: Tick,
+    /// Of a timing event; or why there is none.
+    time: Option<Result<Arc<Held>>>,
+}
 
 /// A point in the work of a stream. May be shared by threads; dropping it disturbs nobody who waits for it.
 #[derive(Debug)]
 pub struct Event {
-    recorded: Mutex<Option<(&'static DeviceInner, Tick)>>,
+    is_timing: bool,
+    recorded: Mutex<Option<Recorded>>,
 }
 
 impl Default for Event {
@@ -20,15 +113,36 @@ impl Default for Event {
 }
 
 impl Event {
-    /// An event that has recorded nothing.
+    /// An event that has recorded nothing, and notes no times: to record it costs no call of the device.
     pub fn new() -> Event {
-        Event { recorded: Mutex::new(Rank::Leaf, None) }
+        Event { is_timing: false, recorded: Mutex::new(Rank::Leaf, None) }
     }
 
-    /// Records everything that is on the stream now, in place of what it had recorded. Doesn't block.
+    /// As [`Event::new`], and when it is recorded the device notes the time at which it gets there, for
+    /// [`Event::elapsed_ms`]. To record it is an op of its own.
+    pub fn timing() -> Event {
+        Event { is_timing: true, ..Event::new() }
+    }
+
+    /// Records everything that is on the stream now, in place of what it had recorded. Doesn't block, except that a timing
+    /// event, or any on a wrapped stream, takes a place on the stream and waits for one. It can't fail: of a wrapped
+    /// stream that has been closed it records everything until then; and why a time couldn't be noted is told by
+    /// [`Event::elapsed_ms`].
     pub fn record(&self, stream: Stream) {
-        let tick = stream.recorded();
-        *self.recorded.lock() = Some((stream.0.device, tick));
+        if fault!(record_first_only) && self.tick().is_some() {
+            return;
+        }
+        let device = stream.0.device;
+        let recorded = if self.is_timing {
+            let time = stamp(stream).map(Arc::new);
+            // What was enqueued since is covered as well.
+            Recorded { device, tick: stream.0.latest(), time: Some(time) }
+        } else {
+            Recorded { device, tick: stream.recorded(), time: None }
+        };
+        // The old one's stamp goes back under a lock of its own.
+        let before = self.recorded.lock().replace(recorded);
+        drop(before);
     }
 
     /// Is everything complete that was on the stream when it was last recorded? False before the first record.
@@ -45,13 +159,112 @@ impl Event {
         match self.tick() {
             Some((device, tick)) => {
                 capture::refuse(device, "synchronize", NotCapturable::Wait)?;
-                device.stream(tick.slot())?.synchronize(tick.sequence())
+                device.opened(tick.slot()).synchronize(tick.sequence())
             }
             None => Ok(()),
         }
     }
 
+    /// A future that is ready when what is recorded now is complete; at once if nothing is. It needs no executor of any
+    /// kind: a thread of the runtime wakes it, in the order of the stream's callbacks ([`Stream::on_complete`]). Its
+    /// value is what [`Event::synchronize`] would return. Dropping it disturbs nobody.
+    pub fn wait(&self) -> EventFuture {
+        EventFuture { tick: self.tick(), told: None }
+    }
+
+    /// Milliseconds from the record of `start` to that of this event, as the device has met them on its way; negative if it
+    /// met this one first. Both are timing events, recorded, and complete. Doesn't block. The resolution is the device's:
+    /// about half a microsecond on CUDA, that of the system's clock elsewhere.
+    ///
+    /// Errors: [`Error::Elapsed`] says which event lacks what; [`Error::Device`].
+    pub fn elapsed_ms(&self, start: &Event) -> Result<f64> {
+        let [start, end] = [start.time(Which::Start)?, self.time(Which::End)?];
+        if !std::ptr::eq(start.device, end.device) {
+            return Err(Error::Elapsed { which: Which::End, reason: NoTime::Device });
+        }
+        // SAFETY: both are complete, and are held meanwhile.
+        let elapsed = unsafe { end.device.hal.elapsed_ms(start.stamp, end.stamp) };
+        elapsed.map_err(|error| end.device.error(error))
+    }
+
+    fn time(&self, which: Which) -> Result<Arc<Held>> {
+        let lacks = |reason| Err(Error::Elapsed { which, reason });
+        if !self.is_timing {
+            return lacks(NoTime::Untimed);
+        }
+        let recorded = self.recorded.lock().clone();
+        match recorded.and_then(|recorded| recorded.time) {
+            None => lacks(NoTime::NotRecorded),
+            Some(Err(Error::NotCapturable { .. })) => lacks(NoTime::Captured),
+            Some(Err(error)) => Err(error),
+            Some(Ok(held)) if held.device.opened(held.tick.slot()).query(held.tick.sequence()) => Ok(held),
+            Some(Ok(_)) => lacks(NoTime::NotComplete),
+        }
+    }
+
     pub(crate) fn tick(&self) -> Option<(&'static DeviceInner, Tick)> {
-        *self.recorded.lock()
+        self.recorded.lock().as_ref().map(|recorded| (recorded.device, recorded.tick))
+    }
+}
+
+/// Puts a stamp on a stream.
+fn stamp(stream: Stream) -> Result<Held> {
+    let device = stream.0.device;
+    capture::refuse(device, "record", NotCapturable::Wait)?;
+    let stamp = device.take_stamp()?;
+    let submitted = stream.submit("time", &Launch::Stamp(stamp), &mut [], &[]);
+    let held = Held { device, stamp, tick: stream.0.latest() };
+    submitted.map(|()| held)
+}
+
+/// What a future and the callback that wakes it share.
+#[derive(Debug, Default)]
+struct Told {
+    result: Option<Result<()>>,
+    waker: Option<Waker>,
+}
+
+/// See [`Event::wait`].
+#[derive(Debug)]
+#[must_use = "a future does nothing unless it is awaited"]
+pub struct EventFuture {
+    tick: Option<(&'static DeviceInner, Tick)>,
+    /// Once a callback is on its way.
+    told: Option<Arc<Mutex<Told>>>,
+}
+
+impl Future for EventFuture {
+    type Output = Result<()>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
+        let Some((device, tick)) = self.tick else { return Poll::Ready(Ok(())) };
+        if let Some(told) = &self.told {
+            let mut told = told.lock();
+            return match told.result.take() {
+                Some(result) => Poll::Ready(result),
+                None => {
+                    told.waker = Some(context.waker().clone());
+                    Poll::Pending
+                }
+            };
+        }
+        let stream = device.opened(tick.slot());
+        if stream.query(tick.sequence()) {
+            return Poll::Ready(stream.synchronize(tick.sequence())); // tells of a loss
+        }
+        let waker = Some(context.waker().clone());
+        let told = Arc::new(Mutex::new(Rank::Leaf, Told { result: None, waker }));
+        self.told = Some(told.clone());
+        let tell = move |result| {
+            let mut told = told.lock();
+            told.result = Some(result);
+            let waker = told.waker.take();
+            drop(told);
+            waker.into_iter().for_each(Waker::wake);
+        };
+        match callback::add(stream.handle(), tick.sequence(), Box::new(tell)) {
+            Ok(()) => Poll::Pending,
+            Err(error) => Poll::Ready(Err(error)),
+        }
     }
 }

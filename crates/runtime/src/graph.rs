@@ -23,7 +23,6 @@ use crate::{
     device::DeviceInner,
     fork, local,
     marks::Uses,
-    stream::StreamInner,
     submit::Touch,
 };
 use raddle_base::{DType, Layout};
@@ -326,15 +325,15 @@ impl Graph {
     /// As [`Graph::replay`], on a stream.
     pub(crate) fn replay_on(
         &self,
-        stream: &'static StreamInner,
+        stream: crate::Stream,
         replacements: &[Replacement<'_>],
         draws: &[Draw],
     ) -> Result<Vec<Buffer>> {
         let bound = self.template.bind(replacements)?;
-        let taken = match self.take(stream.slot, &bound, true) {
+        let taken = match self.take(stream.0.slot, &bound, true) {
             // What there is has to do.
             Err(Error::OutOfMemory { .. }) if self.pool.lock().count > 0 => {
-                self.take(stream.slot, &bound, false)?
+                self.take(stream.0.slot, &bound, false)?
             }
             taken => taken?,
         };

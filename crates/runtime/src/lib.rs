@@ -2,19 +2,23 @@
 //!
 //! Any buffer may be used from any thread on any stream, with no lock and no synchronisation in user code. Everything
 //! follows from *ticks* (a place in the work of one stream) and from the marks that each block of memory keeps: the tick
-//! of its last write, and of its last read on each stream. `tick`, `marks` and `submit` hold the argument; `stream` and
-//! `event` what users see of it; `alloc`, `magazine` and `large` the memory; `taint` errors; `capture` and `graph` ops that
+//! of its last write, and of its last read on each stream. `tick`, `marks` and `submit` hold the argument; `stream`,
+//! `external`, `dedicated`, `event` and `callback` what users see of it; `alloc`, `magazine` and `large` the memory; `taint` errors; `capture` and `graph` ops that
 //! are recorded once and replayed; `fork` and `local` the ends of processes and threads.
 
 mod alloc;
 mod block;
+mod callback;
 mod capture;
+mod dedicated;
 mod device;
 mod error;
 mod event;
+mod external;
 mod file;
 mod fork;
 mod graph;
+mod id;
 mod large;
 mod local;
 mod magazine;
@@ -33,13 +37,16 @@ mod tick;
 pub use alloc::MemoryStats;
 pub use block::Buffer;
 pub use capture::{Capture, uncaptured};
+pub use dedicated::{DedicatedStream, Exhausted};
 pub use device::{Device, StreamStats};
-pub use error::{Error, Misfit, NotCapturable, Result};
-pub use event::Event;
+pub use error::{Error, Misfit, NoTime, NotCapturable, Result, Which};
+pub use event::{Event, EventFuture};
+pub use external::ExternalStream;
 pub use file::MappedFile;
 pub use graph::{Graph, GraphStats, Replacement};
+pub use id::StreamId;
 pub use raddle_hal::{self as hal, Draw, Priority};
-pub use stream::{Stream, StreamGuard, StreamId};
+pub use stream::{Stream, StreamGuard};
 
 use raddle_base::{DType, Layout};
 

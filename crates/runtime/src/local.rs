@@ -6,51 +6,72 @@
 //! the thread-locals are gone works without: stream 0 and the centre.
 
 use crate::{
-    Access, Buffer, Result,
-    block::FreeBlock,
-    device::DeviceInner,
-    magazine::Magazine,
-    stream::{POOL_COUNT, StreamInner},
-    submit::Touch,
+    Access, Buffer, Result, Stream, block::FreeBlock, dedicated, device::DeviceInner, fork,
+    magazine::Magazine, stream::StreamInner, submit::Touch,
 };
 use raddle_hal::Launch;
 use raddle_sync::atomic::Ordering::*;
 use std::cell::{Cell, RefCell};
 
-/// What a thread has on one device. `stream` is the thread's own; `magazine` is shared by its flag.
+/// What a thread has on one device. `current` and `dedicated` are the thread's own; `magazine` is shared by its flag.
 pub(crate) struct Local {
     pub(crate) device: &'static DeviceInner,
-    stream: Cell<Option<&'static StreamInner>>,
+    current: Cell<Option<Current>>,
+    /// The stream that the thread has for itself, and the name of that hold.
+    dedicated: Cell<Option<(&'static StreamInner, u64)>>,
     pub(crate) magazine: Magazine,
 }
 
-// SAFETY: `stream` is touched only by the thread that the `Local` belongs to at the time: it is handed out under the lock
-// of `idle_locals` and comes back by it. The rest is `Sync`.
+/// The current stream of a thread, which is counted as one of the stream's users.
+#[derive(Clone, Copy)]
+pub(crate) struct Current {
+    stream: Stream,
+    /// Was it chosen here, by the thread's first op, rather than by the user?
+    is_bound: bool,
+}
+
+// SAFETY: `current` and `dedicated` are touched only by the thread that the `Local` belongs to at the time: it is handed
+// out under the lock of `idle_locals` and comes back by it. The rest is `Sync`.
 unsafe impl Sync for Local {}
 // SAFETY: as above.
 unsafe impl Send for Local {}
 
 impl Local {
     pub(crate) fn new(device: &'static DeviceInner) -> Local {
-        Local { device, stream: Cell::new(None), magazine: Magazine::new() }
+        Local { device, current: Cell::new(None), dedicated: Cell::new(None), magazine: Magazine::new() }
     }
 
     /// The slot of the bound stream; of the default one before the thread is bound.
     #[inline]
     pub(crate) fn slot(&self) -> usize {
-        self.stream.get().map_or(0, |stream| stream.slot)
+        self.current.get().map_or(0, |current| current.stream.0.slot)
     }
 
     /// Binds the thread that it belongs to.
     #[cfg(all(test, loom))]
-    pub(crate) fn bind_now(&self) -> Result<&'static StreamInner> {
+    pub(crate) fn bind_now(&self) -> Result<Stream> {
         bind(self)
     }
 
     pub(crate) fn unbind(&self) {
-        if let Some(stream) = self.stream.take() {
-            stream.users.fetch_sub(1, Relaxed);
+        if let Some(current) = self.current.take() {
+            dedicated::let_go(current.stream.0);
         }
+    }
+
+    /// Lets go of a stream that was chosen here, so that nobody waits for it while this thread waits for one of its own.
+    pub(crate) fn unbind_chosen(&self) {
+        if self.current.get().is_some_and(|current| current.is_bound) {
+            self.unbind();
+        }
+    }
+
+    pub(crate) fn set_dedicated(&self, dedicated: Option<(&'static StreamInner, u64)>) {
+        self.dedicated.set(dedicated);
+    }
+
+    pub(crate) fn has_dedicated(&self) -> bool {
+        self.dedicated.get().is_some()
     }
 }
 
@@ -67,7 +88,14 @@ impl Drop for Locals {
 }
 
 fn give_back(local: &'static Local) {
+    if fork::is_child(local.device) {
+        return; // the locks are the parent's
+    }
     local.unbind();
+    // The guard was leaked, or is itself in a thread-local.
+    if let Some((stream, hold)) = local.dedicated.take() {
+        dedicated::release(stream, hold);
+    }
     let mut blocks = Vec::new();
     local.magazine.with(|shelves| {
         shelves.drain(&mut blocks);
@@ -113,42 +141,46 @@ fn find(device: &'static DeviceInner) -> Option<&'static Local> {
 
 /// The current stream of this thread; binds it to the least shared one if it has none.
 #[inline]
-pub(crate) fn current(device: &'static DeviceInner) -> Result<&'static StreamInner> {
+pub(crate) fn current(device: &'static DeviceInner) -> Result<Stream> {
     match get(device) {
-        Some(local) => match local.stream.get() {
-            Some(stream) => Ok(stream),
+        Some(local) => match local.current.get() {
+            Some(current) => Ok(current.stream),
             None => bind(local),
         },
-        None => device.stream(0),
+        None => device.stream(0).map(StreamInner::handle),
     }
 }
 
 #[cold]
-fn bind(local: &Local) -> Result<&'static StreamInner> {
-    // Made streams first, so that a device's few hardware queues aren't spread thin (trap 17): a new one only if all
-    // that are there are in use.
-    let _pool = local.device.pool.lock();
-    let users = |slot: usize| local.device.made(slot).map_or(0, |stream| stream.users.load(Relaxed));
-    let slot = (0..=POOL_COUNT).min_by_key(|&slot| users(slot)).unwrap_or(0);
-    let stream = local.device.stream_in_pool(slot, &_pool)?;
-    stream.users.fetch_add(1, Relaxed);
-    local.stream.set(Some(stream));
+fn bind(local: &Local) -> Result<Stream> {
+    let stream = dedicated::least_shared(local.device)?.handle();
+    local.current.set(Some(Current { stream, is_bound: true }));
     Ok(stream)
 }
 
-/// Changes the current stream of this thread; returns the one before.
-pub(crate) fn replace(
-    device: &'static DeviceInner,
-    stream: Option<&'static StreamInner>,
-) -> Option<&'static StreamInner> {
-    let local = get(device)?;
-    let before = local.stream.get();
-    local.unbind();
-    if let Some(stream) = stream {
-        stream.users.fetch_add(1, Relaxed);
+/// Makes a stream current; who gets what was current before keeps it counted as used, for [`leave`].
+pub(crate) fn enter(stream: Stream) -> Option<Current> {
+    let local = get(stream.0.device)?;
+    stream.0.users.fetch_add(1, Relaxed);
+    local.current.replace(Some(Current { stream, is_bound: false }))
+}
+
+/// Makes current again what [`enter`] has returned.
+pub(crate) fn leave(device: &'static DeviceInner, outer: Option<Current>) {
+    match get(device) {
+        Some(local) => {
+            local.unbind();
+            local.current.set(outer);
+        }
+        None => outer.into_iter().for_each(|outer| dedicated::let_go(outer.stream.0)),
     }
-    local.stream.set(stream);
-    before
+}
+
+/// Makes a stream current in place of the one that is.
+pub(crate) fn set(stream: Stream) {
+    if let Some(before) = enter(stream) {
+        dedicated::let_go(before.stream.0);
+    }
 }
 
 /// Lets go of this thread's stream and magazine now rather than at its end.

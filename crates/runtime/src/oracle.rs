@@ -28,6 +28,7 @@ struct Log {
     slabs: u64,
     errors: HashMap<(u8, u64), KernelError>,
     slab_bytes_left: Option<usize>,
+    priorities: HashMap<u8, Priority>,
 }
 
 /// Its lock is std's even in models, so that it orders nothing there. `beat` is the model's, relaxed, and orders nothing
@@ -109,6 +110,11 @@ impl Oracle {
         self.log().errors.insert((slot as u8, sequence), error);
     }
 
+    /// As it was when the queue was opened.
+    pub(crate) fn priority(&self, slot: usize) -> Option<Priority> {
+        self.log().priorities.get(&(slot as u8)).copied()
+    }
+
     pub(crate) fn set_slab_bytes_left(&self, bytes: usize) {
         self.log().slab_bytes_left = Some(bytes);
     }
@@ -183,7 +189,8 @@ impl raddle_hal::Device for Hal {
         }
         log.entries.push(Entry::Release(slab.handle));
     }
-    fn open_queue(&self, _: QueueId, _: Priority) -> std::result::Result<(), DeviceError> {
+    fn open_queue(&self, queue: QueueId, priority: Priority) -> std::result::Result<(), DeviceError> {
+        self.oracle.log().priorities.insert(queue.0, priority);
         Ok(())
     }
     unsafe fn submit(

@@ -1,14 +1,21 @@
-//! Streams: the pool of a device, the binding of threads to them, and what user code can do with one.
+//! Streams: the pool of a device, and what user code can do with one.
 //!
 //! A device has [`QUEUE_COUNT_MAX`](raddle_hal::QUEUE_COUNT_MAX) slots: 0 is the default stream, then 32 of normal and 32
-//! of high priority, made when they are first wanted. A thread is bound to the least shared of the default and the
-//! normal streams at its first op and lets go of it when it ends (or by [`Device::release_current_thread`]); streams may
-//! be shared, so the number of threads has no limit. Streams live as long as the process, so a handle is `Copy`.
+//! of high priority, made when they are first wanted, and 63 for streams that other code has made (`external`). A thread
+//! is bound to the least shared of the default and the normal streams at its first op and lets go of it when it ends (or
+//! by [`Device::release_current_thread`]); streams may be shared, so the number of threads has no limit. Who wants one for
+//! a thread alone takes it ([`Stream::dedicated`]).
+//!
+//! A slot's stream lives as long as the process, so a handle is `Copy`: a pointer, and the *generation* of what the slot
+//! stood for when the handle was made. The slot of a wrapped stream is used again, continuing its sequence, so that ticks
+//! and marks stay right; a handle of its former life is told by the generation and refused (pointers would be equal).
 
 use crate::{
-    Device, Error, Event, NotCapturable, Result, capture,
+    Device, Error, Event, NotCapturable, Result, StreamId,
+    callback::Callbacks,
+    capture,
     device::DeviceInner,
-    local,
+    local::{self, Current},
     submit::State,
     tick::{Clock, Tick},
 };
@@ -22,43 +29,8 @@ use std::{collections::VecDeque, marker::PhantomData};
 
 /// Streams of each priority.
 pub(crate) const POOL_COUNT: usize = if cfg!(loom) { 1 } else { 32 };
-
-/// Names a stream for other programs: which device, which pool, which index, in 64 bits.
-///
-/// | bits | meaning |
-/// |---|---|
-/// | 0–15 | index in its pool |
-/// | 16–23 | pool: 0 default, 1 normal, 2 high |
-/// | 24–31 | origin: 0 made by the runtime |
-/// | 32–47 | device |
-/// | 48–63 | 0x5244, so that a stray number isn't taken for an id |
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct StreamId(pub u64);
-
-impl StreamId {
-    const MAGIC: u64 = 0x5244;
-
-    fn encode(device: u8, slot: usize) -> StreamId {
-        let (pool, index) = match slot {
-            0 => (0, 0),
-            slot if slot <= POOL_COUNT => (1, slot - 1),
-            slot => (2, slot - 1 - POOL_COUNT),
-        };
-        StreamId(Self::MAGIC << 48 | u64::from(device) << 32 | pool << 16 | index as u64)
-    }
-
-    /// The slot, if the id names a stream that the device can have.
-    fn decode(self, device: u8) -> Option<usize> {
-        let (pool, index) = (self.0 >> 16 & 0xff, (self.0 & 0xffff) as usize);
-        let slot = match pool {
-            0 if index == 0 => 0,
-            1 if index < POOL_COUNT => 1 + index,
-            2 if index < POOL_COUNT => 1 + POOL_COUNT + index,
-            _ => return None,
-        };
-        (self == StreamId::encode(device, slot)).then_some(slot)
-    }
-}
+/// The slots from here on are for wrapped streams.
+pub(crate) const EXTERNAL_FIRST: usize = 1 + 2 * POOL_COUNT;
 
 /// A stream of a device. Everything that a thread submits goes to its current stream, in order.
 ///
@@ -68,7 +40,10 @@ impl StreamId {
 /// | `enqueued` | holder of `state`, Release | anybody; Acquire pairs with it: what has a tick has been submitted |
 /// | `completed` | anybody, by maximum, after asking the device | anybody: a lower bound |
 /// | `history` | holder of `state` and of its own lock | anybody under its lock |
-/// | `users` | threads that bind or let go | anybody |
+/// | `generation` | holder of `state`, Release | holder of `state`; anybody, for whom it is a moment old |
+/// | `users` | threads that bind or let go, and those that want a stream alone (`dedicated`), by read-modify-write | anybody |
+/// | `owner` | holder of the pool's lock | the same; anybody, for whom it is a moment old |
+/// | `callbacks` | see there | |
 pub(crate) struct StreamInner {
     pub(crate) device: &'static DeviceInner,
     pub(crate) slot: usize,
@@ -78,8 +53,13 @@ pub(crate) struct StreamInner {
     pub(crate) completed: Padded<AtomicU64>,
     /// (sequence, the clock from then on), oldest first.
     pub(crate) history: Mutex<VecDeque<(u64, Box<Clock>)>>,
-    /// Threads that are bound to it.
+    /// How often the slot was opened and closed; even while it is open. 0 for ever on streams of the runtime.
+    pub(crate) generation: AtomicU32,
+    /// Threads whose current stream it is, or was when they entered another one; and the bit `dedicated::WANTED`.
     pub(crate) users: AtomicU32,
+    /// Names the hold of the thread that it is dedicated to; 0 for none.
+    pub(crate) owner: AtomicU64,
+    pub(crate) callbacks: Callbacks,
 }
 
 // As for `DeviceInner`.
@@ -95,7 +75,10 @@ impl StreamInner {
             enqueued: Padded(AtomicU64::new(0)),
             completed: Padded(AtomicU64::new(0)),
             history: Mutex::new(Rank::History, VecDeque::new()),
+            generation: AtomicU32::new(0),
             users: AtomicU32::new(0),
+            owner: AtomicU64::new(0),
+            callbacks: Callbacks::new(),
         }
     }
 
@@ -107,7 +90,17 @@ impl StreamInner {
         Tick::new(self.device.index, self.slot, sequence)
     }
 
-    /// Everything that has been enqueued so far.
+    /// A handle of what the slot stands for just now. Of a closed one it is refused.
+    #[inline]
+    pub(crate) fn handle(&'static self) -> Stream {
+        Stream(self, self.generation.load(Acquire)) // pairs with the Release in `external`
+    }
+
+    pub(crate) fn is_external(&self) -> bool {
+        self.slot >= EXTERNAL_FIRST
+    }
+
+    /// Everything that the runtime has enqueued so far.
     pub(crate) fn latest(&self) -> Tick {
         self.tick(self.enqueued.load(Acquire)) // pairs with the Release in `submit`
     }
@@ -151,12 +144,15 @@ impl StreamInner {
 }
 
 /// A handle of a stream. May be used from any thread; several threads may use one stream.
+///
+/// A handle of a wrapped stream ([`Stream::wrap`]) that has been closed is refused with [`Error::StreamClosed`] by whatever
+/// would put work there or wait for it.
 #[derive(Clone, Copy)]
-pub struct Stream(pub(crate) &'static StreamInner);
+pub struct Stream(pub(crate) &'static StreamInner, pub(crate) u32);
 
 impl PartialEq for Stream {
     fn eq(&self, other: &Stream) -> bool {
-        std::ptr::eq(self.0, other.0)
+        std::ptr::eq(self.0, other.0) && self.1 == other.1
     }
 }
 impl Eq for Stream {}
@@ -170,49 +166,59 @@ impl std::fmt::Debug for Stream {
 impl Stream {
     /// The default stream of a device. Doesn't synchronise with others by itself: nothing here needs that.
     pub fn default(device: &Device) -> Result<Stream> {
-        device.0.stream(0).map(Stream)
+        device.0.stream(0).map(StreamInner::handle)
     }
 
-    /// The next stream of a pool, round-robin; 32 of each priority, made when first wanted.
+    /// The next stream of a pool, round-robin; 32 of each priority, made when first wanted. Streams that are dedicated to a
+    /// thread are passed over; the default stream if all are.
     pub fn from_pool(device: &Device, priority: Priority) -> Result<Stream> {
         let (next, first) = match priority {
             Priority::Normal => (&device.0.next_normal, 1),
             Priority::High => (&device.0.next_high, 1 + POOL_COUNT),
         };
-        let index = next.fetch_add(1, Relaxed) as usize % POOL_COUNT;
-        device.0.stream(first + index).map(Stream)
+        for _ in 0..POOL_COUNT {
+            let index = next.fetch_add(1, Relaxed) as usize % POOL_COUNT;
+            let stream = device.0.stream(first + index)?;
+            if stream.owner.load(Relaxed) == 0 {
+                return Ok(stream.handle());
+            }
+        }
+        Stream::default(device)
     }
 
     /// The stream that this thread's work on a device goes to; binds the thread if it has none.
     pub fn current(device: &Device) -> Result<Stream> {
-        local::current(device.0).map(Stream)
+        local::current(device.0)
     }
 
-    /// Makes this the current stream of this thread until the guard is dropped (also by a panic); guards nest.
+    /// Makes this the current stream of this thread until the guard is dropped (also by a panic); guards nest, and guards
+    /// of different devices don't meet.
     pub fn enter(self) -> StreamGuard {
-        StreamGuard {
-            device: self.0.device,
-            outer: local::replace(self.0.device, Some(self.0)),
-            _here: PhantomData,
-        }
+        StreamGuard { device: self.0.device, outer: local::enter(self), _here: PhantomData }
     }
 
-    /// Makes this the current stream of this thread.
+    /// Makes this the current stream of this thread for work on the stream's device; that on others goes where it went.
     pub fn set_current(self) {
-        local::replace(self.0.device, Some(self.0));
+        local::set(self);
     }
 
-    /// The stream that an id names.
+    /// The stream that an id names. Any number may be given: one that names nothing, another device's, or a wrapped stream
+    /// that has been closed is an error.
     pub fn from_id(device: &Device, id: StreamId) -> Result<Stream> {
-        match id.decode(device.0.index) {
-            Some(slot) => device.0.stream(slot).map(Stream),
-            None => Err(Error::UnknownStream { device: device.name().into(), id: id.0 }),
-        }
+        let stream = match id.decode(device.0.index) {
+            Some(slot) if slot >= EXTERNAL_FIRST => device.0.made(slot),
+            Some(slot) => Some(device.0.stream(slot)?),
+            None => None,
+        };
+        let unknown = || Error::UnknownStream { device: device.name().into(), id: id.0 };
+        let stream =
+            stream.map(StreamInner::handle).filter(|stream| stream.id() == id).ok_or_else(unknown)?;
+        stream.check_open().map(|()| stream)
     }
 
     /// Its id.
     pub fn id(self) -> StreamId {
-        StreamId::encode(self.0.device.index, self.0.slot)
+        StreamId::encode(self.0.device.index, self.0.slot, self.1)
     }
 
     /// Its device.
@@ -225,21 +231,53 @@ impl Stream {
         self.0.priority
     }
 
-    /// Is everything complete that has been put on it? An open but empty command buffer is. Doesn't block.
+    /// Is everything complete that has been put on it? An open but empty command buffer is. On a wrapped stream that includes
+    /// what others have put there; of one that is closed, up to then. Doesn't block.
     pub fn query(self) -> bool {
-        self.0.query(self.0.latest().sequence())
+        if self.0.generation.load(Acquire) > self.1.saturating_add(1) {
+            return true; // the slot was opened again, which is done when its work is complete
+        }
+        let is_complete = || self.0.query(self.0.latest().sequence());
+        // What others have put there has no tick, so it gets one, when that is all that can be missing.
+        is_complete() && (!self.0.is_external() || self.mark().is_err() || is_complete())
     }
 
     /// Blocks until everything that has been put on it is complete; waits for no other stream but for what that work
-    /// itself waits for.
+    /// itself waits for. On a wrapped stream that includes what others have put there.
     pub fn synchronize(self) -> Result<()> {
         capture::refuse(self.0.device, "synchronize", NotCapturable::Wait)?;
-        self.0.synchronize(self.0.latest().sequence())
+        self.0.synchronize(self.now()?.sequence())
+    }
+
+    /// A tick of everything that is on the stream now, also of what others have put on a wrapped one. Blocks only while a
+    /// wrapped one is full.
+    pub(crate) fn now(self) -> Result<Tick> {
+        if self.0.is_external() {
+            self.0.wait_for_room()?;
+            self.mark()?;
+        }
+        Ok(self.0.latest())
+    }
+
+    /// Puts nothing on it, which gives a tick to what others have put there before.
+    pub(crate) fn mark(self) -> Result<()> {
+        self.enqueue("mark", &Launch::Nothing, &mut [], &[])
+    }
+
+    /// Does the handle name what the slot stands for?
+    #[inline]
+    pub(crate) fn check_open(self) -> Result<()> {
+        let generation = self.0.generation.load(Relaxed); // exact under the stream's lock
+        if generation.is_multiple_of(2) && (generation == self.1 || fault!(stale_handle)) {
+            return Ok(());
+        }
+        Err(Error::StreamClosed { device: self.0.device.name().into(), stream: self.id().0 })
     }
 
     /// Puts whatever is submitted to this stream from now on behind what an event has recorded. An event that was never
     /// recorded holds nothing up. Doesn't block.
     pub fn wait_event(self, event: &Event) -> Result<()> {
+        self.check_open()?;
         match event.tick() {
             Some((device, tick)) if std::ptr::eq(device, self.0.device) => self.wait_tick(tick),
             Some((device, _)) => Err(Error::StreamDevice {
@@ -260,25 +298,27 @@ impl Stream {
                 found: other.device().name().into(),
             });
         }
-        self.wait_tick(other.0.latest())
+        self.check_open()?;
+        self.wait_tick(other.now()?)
     }
 
     fn wait_tick(self, tick: Tick) -> Result<()> {
         if tick.slot() == self.0.slot || self.0.device.is_complete(tick) {
             return Ok(());
         }
-        self.0.submit("wait", &Launch::Nothing, &mut [], &[tick])
+        self.submit("wait", &Launch::Nothing, &mut [], &[tick])
     }
 
-    /// An event that has recorded everything that is on the stream now.
+    /// An event that has recorded everything that is on the stream now; see [`Event::record`].
     pub fn record(self) -> Event {
         let event = Event::new();
         event.record(self);
         event
     }
 
+    /// As [`Stream::now`]. Of a stream that takes no more work what it has taken: all of it, if it is closed.
     pub(crate) fn recorded(self) -> Tick {
-        let latest = self.0.latest();
+        let latest = self.now().unwrap_or_else(|_| self.0.latest());
         let early = u64::from(fault!(event_early) && latest.sequence() > 1);
         self.0.tick(latest.sequence() - early)
     }
@@ -288,31 +328,12 @@ impl Stream {
 #[must_use = "the stream is current until the guard is dropped"]
 pub struct StreamGuard {
     device: &'static DeviceInner,
-    outer: Option<&'static StreamInner>,
+    outer: Option<Current>,
     _here: PhantomData<*const ()>,
 }
 
 impl Drop for StreamGuard {
     fn drop(&mut self) {
-        local::replace(self.device, self.outer);
-    }
-}
-
-#[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ids_name_what_they_came_from_and_nothing_else() {
-        for device in [0, 7, 255] {
-            for slot in 0..=2 * POOL_COUNT {
-                let id = StreamId::encode(device, slot);
-                assert_eq!(id.decode(device), Some(slot));
-                assert_eq!(id.decode(device ^ 1), None);
-            }
-        }
-        for stray in [0, 1, u64::MAX, StreamId::MAGIC << 48 | 3 << 16, StreamId::MAGIC << 48 | 1 << 16 | 32] {
-            assert_eq!(StreamId(stray).decode(0), None);
-        }
+        local::leave(self.device, self.outer);
     }
 }

@@ -10,7 +10,7 @@
 //! locks never nest. The stamp is made by `Drop`, so a launch that panics counts as enqueued and holds nothing.
 
 use crate::{
-    Access, Error, Result,
+    Access, Error, Result, Stream,
     block::Block,
     device::DeviceInner,
     marks::Claim,
@@ -161,56 +161,43 @@ fn sorted<'a, 'b>(touches: &'b mut [Touch<'a>]) -> &'b mut [Touch<'a>] {
     &mut touches[..count]
 }
 
-impl StreamInner {
+impl Stream {
     /// Puts a launch on this stream, behind what its blocks and `after` have to wait for. Blocks only while the stream is
     /// full or, on a device that says `Inline`, while the launch runs.
     #[inline]
     pub(crate) fn submit(
-        &'static self,
+        self,
         op: &'static str,
         launch: &Launch<'_>,
         touches: &mut [Touch<'_>],
         after: &[Tick],
     ) -> Result<()> {
-        self.wait_for_room()?;
+        self.0.wait_for_room()?;
         self.enqueue(op, launch, touches, after)
     }
 
-    /// Marks a block that is being freed as used by all that is on this stream. Doesn't block, so it may take one more
-    /// place than the stream has room for.
-    pub(crate) fn fence(&'static self, block: &Block) {
-        let touch = Touch { block, access: Access::Read, whole: false };
-        // A lost device uses nothing any more.
-        _ = self.enqueue("fence", &Launch::Nothing, &mut [touch], &[]);
-    }
-
-    /// As [`StreamInner::submit`], when there is room.
+    /// As [`Stream::submit`], when there is room.
     #[inline]
     pub(crate) fn enqueue(
-        &'static self,
+        self,
         op: &'static str,
         launch: &Launch<'_>,
         touches: &mut [Touch<'_>],
         after: &[Tick],
     ) -> Result<()> {
-        let hal = &*self.device.hal;
+        let stream = self.0;
+        let hal = &*stream.device.hal;
         let trace = trace::start();
 
         let touches = &*sorted(touches);
 
-        let state = self.state.lock();
-        if state.sequence == Tick::SEQUENCE_MAX {
-            return Err(Error::StreamExhausted {
-                device: self.device.name().into(),
-                stream: crate::Stream(self).id().0,
-            });
-        }
+        let state = stream.state.lock();
+        self.check(&state)?;
         let sequence = state.sequence + 1;
-        let mut enqueued =
-            Enqueued { tick: self.tick(sequence), stream: self, claims: SmallVec::new(), state };
+        let mut enqueued = Enqueued { tick: stream.tick(sequence), stream, claims: SmallVec::new(), state };
         let Enqueued { tick, claims, state, .. } = &mut enqueued;
         let state = &mut **state;
-        let mut order = Order { stream: self, clock: &mut state.clock, waits: Waits::new(), elided: 0 };
+        let mut order = Order { stream, clock: &mut state.clock, waits: Waits::new(), elided: 0 };
         after.iter().for_each(|tick| order.behind(*tick));
         for touch in touches {
             claims.push(match touch.access {
@@ -223,25 +210,25 @@ impl StreamInner {
         state.elided += order.elided;
         if !waits.is_empty() {
             state.inserted += waits.len() as u64;
-            self.remember(sequence, &state.clock);
+            stream.remember(sequence, &state.clock);
         }
         // SAFETY: the queue is open since the stream was made; its lock makes sequences gapless and calls exclusive;
         // waits name ticks found in marks, stamped after their submission returned; the caller has checked the
         // operands; blocks stay allocated while their ticks are incomplete (`alloc`), and downloads are waited for.
-        let submitted = unsafe { hal.submit(self.queue(), sequence, &waits, launch) };
+        let submitted = unsafe { hal.submit(stream.queue(), sequence, &waits, launch) };
         let submitted = match submitted {
             Ok(submitted) => submitted,
             Err(error) => {
-                self.skip(sequence, &waits);
+                stream.skip(sequence, &waits);
                 drop(enqueued);
-                return Err(self.device.error(error));
+                return Err(stream.device.error(error));
             }
         };
         let fallible = launch.is_fallible();
-        let taint = self.taint(fallible.then_some((op, tick, submitted == Submitted::Inline)), touches);
+        let taint = stream.taint(fallible.then_some((op, tick, submitted == Submitted::Inline)), touches);
         drop(enqueued);
         if let Some(start) = trace {
-            let queue = (self.device.index, self.slot as u8);
+            let queue = (stream.device.index, stream.slot as u8);
             trace::enqueued(
                 queue,
                 sequence,
@@ -255,9 +242,9 @@ impl StreamInner {
             Submitted::Queued => Ok(()),
             Submitted::Inline => {
                 // SAFETY: it is what `submit` has just been asked, for this queue and sequence, once.
-                let result = unsafe { hal.run(self.queue(), sequence, launch) };
+                let result = unsafe { hal.run(stream.queue(), sequence, launch) };
                 if fallible {
-                    self.device.taints.settle(taint, result.as_ref().err().cloned());
+                    stream.device.taints.settle(taint, result.as_ref().err().cloned());
                 }
                 result.map_err(|error| {
                     // Nothing was written and the caller knows: the outputs are as good as before. Of a graph only the kernel
@@ -267,10 +254,43 @@ impl StreamInner {
                     for touch in touches.iter().filter(|touch| !is_graph && written(touch)) {
                         _ = touch.block.taint.compare_exchange(taint, 0, Relaxed, Relaxed);
                     }
-                    Error::Kernel { op, error, stream: crate::Stream(self).id().0, sequence }
+                    Error::Kernel { op, error, stream: self.id().0, sequence }
                 })
             }
         }
+    }
+
+    /// Does the stream take work by this handle?
+    #[inline]
+    fn check(self, state: &State) -> Result<()> {
+        self.check_open()?;
+        if state.sequence == Tick::SEQUENCE_MAX {
+            return Err(Error::StreamExhausted { device: self.0.device.name().into(), stream: self.id().0 });
+        }
+        Ok(())
+    }
+}
+
+impl StreamInner {
+    /// Marks a block that is being freed as used by all that is on this stream. Doesn't block, so it may take one more
+    /// place than the stream has room for.
+    pub(crate) fn fence(&'static self, block: &Block) {
+        let touch = Touch { block, access: Access::Read, whole: false };
+        if let Err(Error::StreamClosed { .. }) =
+            self.handle().enqueue("fence", &Launch::Nothing, &mut [touch], &[])
+        {
+            self.stamp_last(block);
+        } // a lost device uses nothing any more
+    }
+
+    /// As [`StreamInner::fence`], of a stream that takes no more work: its last tick covers all there was.
+    #[cold]
+    fn stamp_last(&self, block: &Block) {
+        let state = self.state.lock();
+        // Nothing is put behind what the block has to wait for, so the stream learns nothing either.
+        let mut clock = state.clock.clone();
+        let mut order = Order { stream: self, clock: &mut clock, waits: SmallVec::new(), elided: 0 };
+        block.marks.claim_read(&mut order).stamp(self.tick(state.sequence));
     }
 
     /// Which failed, or perhaps failing, op the outputs depend on; 0 for none. Called while the operands are claimed.

@@ -1,5 +1,9 @@
 //! The runtime against the oracle: random programs of several threads, the allocator, events, errors along ticks.
 
+mod external;
+mod reached;
+mod streams;
+
 use crate::{
     oracle::{self, Oracle, op, op_of, waits},
     *,
@@ -148,7 +152,7 @@ fn replays(seed: u64, thread_count: usize) -> std::result::Result<(), String> {
         for _ in 0..40 {
             let stream = streams[random.below(4)];
             match random.below(6) {
-                0..3 => held.extend(graph.replay_on(stream.0, &[], &[]).unwrap()),
+                0..3 => held.extend(graph.replay_on(stream, &[], &[]).unwrap()),
                 3 => held.iter().for_each(|output| op(stream, &[output], &[]).unwrap()),
                 4 => op(stream, &[], &[[&weight, &other][random.below(2)]]).unwrap(),
                 _ => held.truncate(random.below(2)),

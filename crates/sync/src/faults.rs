@@ -47,6 +47,22 @@ faults! {
     event_born_complete breaks "T4";
     /// An event records all but the last op of the stream.
     event_early breaks "T4";
+    /// An event that is recorded again keeps what it had recorded.
+    record_first_only breaks "T4";
+    /// The place where a device notes a time is used again although a launch that notes one there is in flight.
+    stamp_in_flight breaks "T4";
+    /// A callback runs before what it waits for is complete.
+    callback_early breaks "T4";
+    /// In a callback the current stream is whatever its thread is bound to.
+    callback_stream breaks "T6";
+    /// A wrapped stream is closed without a tick for what others have put there last.
+    unfenced_close breaks "T1";
+    /// Handles of a wrapped stream are compared by the slot alone, which may stand for another one by now.
+    stale_handle breaks "T10";
+    /// A stream that a thread has for itself is given to another one as well.
+    shared_dedicated breaks "T5";
+    /// Who waits for a stream isn't woken when one becomes free.
+    lost_slot_wakeup breaks "T5";
     /// A thread that waits for room on a stream keeps the lock that the others need.
     wait_under_lock breaks "T5";
     /// A queue whose wait is over isn't woken.

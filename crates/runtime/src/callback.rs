@@ -1,0 +1,142 @@
+//! Callbacks: what a program wants to do when a stream gets somewhere.
+//!
+//! A callback runs on a thread of the runtime, after its tick is complete, with no lock held: it may use the runtime as it
+//! likes, unlike one that a driver calls. Its stream is the thread's current one. The stream doesn't wait for it.
+//!
+//! Each stream with callbacks has a thread while it has some: those of one stream run one at a time, in the order of their
+//! ticks, and neither a slow stream nor a slow callback holds up those of another stream. So there are at most as many
+//! threads as streams. A panic ends its callback and nothing else.
+//!
+//! **The end.** [`Device::close`] waits for the callbacks of the device. A process that ends doesn't: what hasn't run then,
+//! never runs.
+
+use crate::{Device, Error, Result, Stream, device::DeviceInner, fork, local};
+use raddle_sync::{Condvar, Mutex, Rank, fault, thread};
+use std::{
+    cell::Cell,
+    collections::VecDeque,
+    panic::{AssertUnwindSafe, catch_unwind},
+    ptr,
+};
+
+/// Callbacks that wait on one stream (guess: as many as a stream has ops in flight).
+const CALLBACK_COUNT_MAX: usize = 1024;
+
+type Body = Box<dyn FnOnce(Result<()>) + Send>;
+
+#[derive(Default)]
+struct List {
+    /// In the order of their numbers, and of arrival.
+    waiting: VecDeque<(u64, Body)>,
+    /// Is there a thread that runs them? It looks at the list before it says no.
+    has_thread: bool,
+}
+
+/// Of one stream.
+pub(crate) struct Callbacks {
+    list: Mutex<List>,
+    /// Signalled when the thread has ended.
+    idle: Condvar,
+}
+
+thread_local! {
+    /// The device of whose stream a callback runs on this thread.
+    static RUNNING: Cell<*const DeviceInner> = const { Cell::new(ptr::null()) };
+}
+
+impl Callbacks {
+    pub(crate) fn new() -> Callbacks {
+        Callbacks { list: Mutex::new(Rank::Leaf, List::default()), idle: Condvar::new() }
+    }
+
+    /// Blocks until there is none.
+    pub(crate) fn drain(&self) {
+        let mut list = self.list.lock();
+        while list.has_thread {
+            list = self.idle.wait(list);
+        }
+    }
+}
+
+impl Stream {
+    /// Calls a closure once everything that is on the stream now is complete, on a thread of the runtime; see the module. It
+    /// is given what [`Stream::synchronize`] would have returned: after a loss of the device it is called, too, with the
+    /// error. Later work on the stream doesn't wait for it, nor does [`Stream::synchronize`]; [`Device::close`] does.
+    ///
+    /// Doesn't block, except that on a wrapped stream it takes a place and waits for one, and that it does the work here if
+    /// the system gives no thread. In a forked child everything is complete, so the closure is called here.
+    ///
+    /// Errors: [`Error::TooManyCallbacks`], [`Error::StreamClosed`]; then it is not called.
+    pub fn on_complete(self, closure: impl FnOnce(Result<()>) + Send + 'static) -> Result<()> {
+        if fork::is_child(self.0.device) {
+            closure(Ok(()));
+            return Ok(());
+        }
+        self.check_open()?;
+        add(self, self.now()?.sequence(), Box::new(closure))
+    }
+}
+
+/// Calls `body` when a number of a stream is complete.
+pub(crate) fn add(stream: Stream, sequence: u64, body: Body) -> Result<()> {
+    let mut list = stream.0.callbacks.list.lock();
+    if list.waiting.len() >= CALLBACK_COUNT_MAX {
+        return Err(Error::TooManyCallbacks {
+            device: stream.device().name().into(),
+            stream: stream.id().0,
+            count_max: CALLBACK_COUNT_MAX,
+        });
+    }
+    let place = list.waiting.partition_point(|(other, _)| *other <= sequence);
+    list.waiting.insert(place, (sequence, body));
+    if std::mem::replace(&mut list.has_thread, true) {
+        return Ok(());
+    }
+    drop(list);
+    let builder = thread::Builder::new().name("raddle-callbacks".into());
+    if builder.spawn(move || work(stream, true)).is_err() {
+        work(stream, false);
+    }
+    Ok(())
+}
+
+/// Runs the callbacks of a stream until there is none. A thread of its own gives back what it has of the device before it says
+/// that it is idle: who waits for that may be closing the device.
+fn work(stream: Stream, on_own_thread: bool) {
+    let callbacks = &stream.0.callbacks;
+    let mut has_things = on_own_thread;
+    loop {
+        let mut list = callbacks.list.lock();
+        let Some((sequence, body)) = list.waiting.pop_front() else {
+            if has_things {
+                drop(list);
+                local::release(stream.0.device);
+                has_things = false;
+                continue;
+            }
+            list.has_thread = false;
+            callbacks.idle.notify_all();
+            return;
+        };
+        drop(list);
+        has_things = on_own_thread;
+        let result = if fault!(callback_early) { Ok(()) } else { stream.0.synchronize(sequence) };
+        let outer = RUNNING.replace(stream.0.device);
+        let guard = (!fault!(callback_stream)).then(|| stream.enter());
+        // The hook has printed the panic; there is nobody else to tell.
+        _ = catch_unwind(AssertUnwindSafe(|| body(result)));
+        drop(guard);
+        RUNNING.set(outer);
+    }
+}
+
+impl Device {
+    /// Waits for all callbacks, which is refused in one of them.
+    pub(crate) fn drain_callbacks(&self, op: &'static str) -> Result<()> {
+        if ptr::eq(RUNNING.get(), self.0) {
+            return Err(Error::InCallback { op, device: self.name().into() });
+        }
+        self.0.all_streams().for_each(|stream| stream.callbacks.drain());
+        Ok(())
+    }
+}
