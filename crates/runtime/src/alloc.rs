@@ -233,7 +233,8 @@ impl DeviceInner {
         let size_bytes = class_size_bytes(class);
         let (mut batch, is_full) = {
             let mut shelf = self.allocator.centre[class].lock();
-            let is_full = shelf.blocks.len() > PENDING_RATIO_MAX * keep_count_max(class);
+            let is_full =
+                shelf.blocks.len() > PENDING_RATIO_MAX * keep_count_max(class) && !fault!(growth_without_end);
             let count = BATCH_COUNT.min(keep_count_max(class) / 2).max(1).min(shelf.blocks.len());
             (shelf.blocks.drain(..count).collect::<Vec<FreeBlock>>(), is_full)
         };

@@ -106,7 +106,8 @@ impl Large {
         }
         let fits = || self.free.range((wanted, 0, 0)..);
         let much = fits().map(|(size, ..)| size).sum::<usize>() / PENDING_RATIO_MAX >= wanted;
-        let key = (anyway || much).then(|| fits().next().copied()).flatten()?;
+        let key =
+            (anyway || much && !fault!(growth_without_end)).then(|| fits().next().copied()).flatten()?;
         let mut block = self.cut(key, wanted);
         if fault!(forget_marks) {
             block.forget_uses();

@@ -23,6 +23,8 @@ mod local;
 mod magazine;
 mod marks;
 mod memory;
+#[cfg(all(test, not(loom)))]
+mod memory_tests;
 #[cfg(all(test, loom))]
 mod models;
 #[cfg(test)]

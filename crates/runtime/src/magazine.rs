@@ -111,7 +111,7 @@ impl Shelves {
         }
         shelf.ready.pop().or_else(|| {
             // Full of what is in flight: a wait is better than growth without end.
-            let full = shelf.pending.len() >= keep_count_max(class);
+            let full = shelf.pending.len() >= keep_count_max(class) && !fault!(growth_without_end);
             let mut block = if full || anyway { shelf.pending.pop_front() } else { None }?;
             if fault!(forget_marks) {
                 block.forget_uses();

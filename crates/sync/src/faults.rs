@@ -71,6 +71,8 @@ faults! {
     merge_in_flight breaks "T1";
     /// `record_stream` covers what is on the stream when it is called, not when the block is freed.
     fence_at_record breaks "T1";
+    /// However much is in flight, memory grows rather than that work waits for some of it.
+    growth_without_end breaks "T9";
     /// Counts of two threads that are added at once: one is lost.
     lost_count breaks "T9";
     /// The limit of a device's memory isn't looked at.
