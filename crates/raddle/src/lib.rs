@@ -37,7 +37,8 @@ pub use raddle_nn as nn;
 pub use raddle_op::catalogue;
 pub use raddle_optim as optim;
 pub use raddle_runtime::{
-    self as runtime, Event, MappedFile, MemoryStats, Priority, Stream, StreamGuard, StreamId, StreamStats,
+    self as runtime, Event, MappedFile, MemoryPool, MemoryPoolGuard, MemorySnapshot, MemoryStats, Priority,
+    Stream, StreamGuard, StreamId, StreamStats,
 };
 #[cfg(feature = "sim")]
 pub use raddle_sim::{OutOfMemory, SimOptions};
