@@ -301,11 +301,15 @@ fn record_nothing(ground: &Ground) {
     assert!(empty.to_vec::<f32>().unwrap().is_empty());
 }
 
-/// A tensor that is gone, of which only the handle of the memory is left; then the address alone. (Of a size that no other
-/// scene uses at the same time.)
+/// A tensor that is gone, of which only the handle of the memory is left; then the address alone. In a private pool, so that
+/// no other scene gets the memory at that moment.
 fn record_freed(ground: &Ground) {
     let stream = pool(&ground.device, 1)[0];
-    let buffer = filled(&ground.device, 6_700_001, 1.0).buffer().clone();
+    let private = ground.device.memory_pool();
+    let buffer = {
+        let _inside = private.enter();
+        filled(&ground.device, 10, 1.0).buffer().clone()
+    };
     ground.device.record_stream(&buffer, stream).unwrap();
     let address = buffer.address();
     drop(buffer);

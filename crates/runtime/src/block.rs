@@ -218,7 +218,8 @@ impl Known {
         unsafe { &(*self.0.as_ptr()).marks }.last_use()
     }
 
-    /// One more handle, if there is one. Acquire pairs with the Release in `Buffer::drop` as for any handle that is the
+    /// One more handle, if there is one, to note a use: whoever has the only other one may go on as if this weren't there.
+    /// Acquire pairs with the Release in `Buffer::drop` as for any handle that is the
     /// last to go.
     pub(crate) fn buffer(&self) -> Option<Buffer> {
         let more = |count: usize| (count > 0).then_some(count + 1);
@@ -263,13 +264,12 @@ impl Buffer {
 
     /// Forgets the slots noted by `record`, which it returns. For whoever has the only handle.
     pub(crate) fn take_recorded(&mut self) -> impl Iterator<Item = usize> + use<> {
-        debug_assert_eq!(self.handle_count(), 1);
         self.block().take_recorded()
     }
 
     /// Gives it out anew, for another number of bytes. For whoever has the only handle.
     pub(crate) fn give_again(&self, asked_bytes: usize) -> Buffer {
-        debug_assert!(self.handle_count() == 1 && asked_bytes <= self.block().capacity_bytes);
+        debug_assert!(asked_bytes <= self.block().capacity_bytes);
         self.block().asked_bytes.store(asked_bytes, Relaxed);
         self.clone()
     }

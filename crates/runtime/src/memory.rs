@@ -2,7 +2,7 @@
 
 use crate::{
     Buffer, Device, Error, MemoryPool, MemoryResource, Result, Stream, alloc::SmallSlab, block::Known,
-    device::DeviceInner, large::LargeSlab,
+    device::DeviceInner, fork, large::LargeSlab,
 };
 use raddle_hal::Slab;
 use raddle_sync::{atomic::Ordering::*, fault};
@@ -105,6 +105,9 @@ impl Device {
     /// no live buffer of this device lies there (null, freed, foreign) or the stream is another device's. Looks through the
     /// slabs, under their locks: some microseconds.
     pub fn record_stream_raw(&self, address: u64, stream: Stream) -> bool {
+        if fork::is_child(self.0) {
+            return false; // its locks are the parent's, and nothing is in flight
+        }
         // The handle is dropped after the lock: it may be the last one by then.
         let buffer = self.0.buffer_at(address);
         buffer.is_some_and(|buffer| self.record_stream(&buffer, stream).is_ok())

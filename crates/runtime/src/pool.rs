@@ -13,6 +13,7 @@
 use crate::{
     Device,
     device::DeviceInner,
+    fork,
     large::{Grain, Large},
 };
 use raddle_sync::{
@@ -50,6 +51,9 @@ impl PoolInner {
 
     /// One user less. AcqRel: the last one sees what the others have done.
     pub(crate) fn let_go(&'static self) {
+        if fork::is_child(self.device) {
+            return; // its locks are the parent's
+        }
         if self.users.fetch_sub(1, AcqRel) == 1 {
             let slabs = self.large.lock().take_slabs();
             self.device.allocator.large.lock().put_slabs(slabs);

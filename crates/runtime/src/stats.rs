@@ -1,7 +1,7 @@
 //! What a device has given out and keeps: counts, and a survey of every piece of memory.
 //!
 //! Counts are kept by the threads and collected when somebody asks, so they are right up to what other threads do at the
-//! time; none but `allocated_bytes` ever falls (peaks only by [`Device::reset_memory_peaks`]). A survey takes the lists one
+//! time; what counts events never falls, and peaks fall by [`Device::reset_memory_peaks`] only. A survey takes the lists one
 //! by one: of a device that others use meanwhile it shows each list as it was at some moment, not all at the same one.
 
 use crate::{

@@ -11,7 +11,7 @@ use crate::{
     pool::{self, PoolInner},
 };
 use raddle_sync::{
-    Mutex, Rank,
+    Mutex, Padded, Rank,
     atomic::{AtomicU32, Ordering::*},
 };
 use std::{
@@ -33,8 +33,8 @@ struct Installed {
 /// | `reasons` | whoever switches something on or off, by read-modify-write | every allocation and free, to choose the path |
 /// | others | holder of their locks | the same |
 pub(crate) struct Watch {
-    /// How many reasons there are not to take the shortest path.
-    reasons: AtomicU32,
+    /// How many reasons there are not to take the shortest path. On a line of its own, since everybody loads it.
+    reasons: Padded<AtomicU32>,
     history: Mutex<Option<History>>,
     installed: Mutex<Option<Installed>>,
     install_count: AtomicU32,
@@ -61,7 +61,7 @@ fn inside<R>(call: impl FnOnce() -> R) -> R {
 impl Watch {
     pub(crate) fn new() -> Watch {
         Watch {
-            reasons: AtomicU32::new(0),
+            reasons: Padded(AtomicU32::new(0)),
             history: Mutex::new(Rank::Leaf, None),
             installed: Mutex::new(Rank::Leaf, None),
             install_count: AtomicU32::new(0),
