@@ -7,12 +7,13 @@ use raddle::{
     cuda::Cuda,
     nn::{AutoencoderOptions, Module, TopKAutoencoder},
     optim::{self, Adam, AdamOptions},
-    runtime,
+    runtime::{self, DeviceMemory, FailAt, FailingResource},
 };
 use raddle_conformance::Backend;
 use std::{
     collections::BTreeSet,
     process::{Command, ExitCode},
+    sync::Arc,
 };
 
 /// What a step of training fails with, whichever part of it fails.
@@ -166,6 +167,37 @@ fn one_refused_request() {
     println!("sim: {requests} requests, {errors} of them failed the step when refused once");
 }
 
+/// Each single allocation of a step is refused once, small ones, too: the step says so, nothing is lost, and the next one goes
+/// through.
+fn no_memory_at_each_allocation(device: &Device) {
+    let expected = Training::new(device).unwrap().step().unwrap();
+    device.synchronize().unwrap();
+    let before = device.memory_stats().allocated_bytes;
+    for number in 1.. {
+        let mut training = Training::new(device).unwrap();
+        let failing = Arc::new(FailingResource::new(DeviceMemory(**device), FailAt::Number(number)));
+        device.set_memory_resource(Some(failing.clone())).unwrap();
+        let loss = training.step();
+        device.set_memory_resource(None).unwrap();
+        if failing.allocations() < number {
+            assert_eq!(loss.unwrap().to_bits(), expected.to_bits());
+            println!("{}: each of {} allocations of a step was refused once", device.name(), number - 1);
+            assert!(number > 20);
+            break;
+        }
+        asked_and_allocated(&loss.expect_err("an allocation was refused and nobody noticed"));
+        let next = training.step().expect("there is memory again");
+        assert!(next.is_finite() && next <= 1.01 * expected, "{next}, at first {expected}");
+        assert!(training.is_finite());
+        drop(training);
+        assert_eq!(
+            device.memory_stats().allocated_bytes,
+            before,
+            "memory is given back, allocation {number}"
+        );
+    }
+}
+
 /// More than there is, by the driver's own count.
 fn more_than_there_is(device: &Device) {
     let memory_bytes = device.info().memory_bytes.expect("a GPU knows its memory");
@@ -250,11 +282,19 @@ fn main() -> ExitCode {
             no_memory_at_each_point_of_a_step(&device);
             assert!(device.close().unwrap());
         }),
+        trial("sim::no_memory_at_each_allocation", || {
+            let device = Device::new("sim:4").unwrap();
+            no_memory_at_each_allocation(&device);
+            assert!(device.close().unwrap());
+        }),
         trial("sim::one_refused_request", one_refused_request),
         trial("sim::a_lost_device", a_lost_simulator),
         // A device of its own: limits are those of all its threads.
         trial("cuda::no_memory_at_each_point_of_a_step", || {
             no_memory_at_each_point_of_a_step(&Device::cuda(0, Default::default()).unwrap());
+        }),
+        trial("cuda::no_memory_at_each_allocation", || {
+            no_memory_at_each_allocation(&Device::cuda(0, Default::default()).unwrap());
         }),
         trial("cuda::more_than_there_is", || more_than_there_is(&Device::new("cuda:0").unwrap())),
         trial("cuda::a_kernel_that_traps", a_kernel_that_traps),

@@ -54,7 +54,7 @@ pub const TABLE: &[Scene] = scenes! {
     record_nothing on ALL, faults [], on cuda [];
     record_freed on ALL, faults [], on cuda [];
     record_of_8_threads_20_times on ALL, faults [free_without_fence], on cuda [free_without_fence];
-    record_covers_what_comes_later on ALL, faults [free_without_fence], on cuda [free_without_fence];
+    record_covers_what_comes_later on ALL, faults [free_without_fence, fence_at_record], on cuda [free_without_fence, fence_at_record];
     allocator_race on ALL, faults [free_without_fence], on cuda [free_without_fence];
     allocator_race_without_room on LATE, faults [free_without_fence, forget_marks], on cuda [free_without_fence, forget_marks];
     memory_is_not_reused_while_another_stream_reads on ALL, faults [free_without_fence], on cuda [free_without_fence];
@@ -229,21 +229,31 @@ fn weights_are_read_by_32_threads(ground: &Ground) {
 
 // ------------------------------------------------------------ record_stream
 
+/// Marks a tensor by its handle, or by an address inside of it as C code would.
+fn mark(device: &Device, tensor: &Tensor, stream: Stream, by_address: bool) {
+    if by_address {
+        let inside = tensor.buffer().size_bytes() as u64 / 2;
+        assert!(device.record_stream_raw(tensor.buffer().address() + inside, stream));
+    } else {
+        device.record_stream(tensor.buffer(), stream).unwrap();
+    }
+}
+
 /// Reads a buffer on other streams while it was made here, marks it, drops it, and reuses its memory at once. In every
 /// second trial the mark comes before the work, which it must cover all the same. Is everything right?
 fn record_once(device: &Device, backlog: &Backlog, others: &[Stream], trial: usize) -> bool {
-    let value = trial as f32;
+    let (value, by_address) = (trial as f32, trial % 4 > 1);
     let a = filled(device, 4096, value);
     let mut reads = Vec::new();
     for stream in others {
         if trial.is_multiple_of(2) {
-            device.record_stream(a.buffer(), *stream).unwrap();
+            mark(device, &a, *stream, by_address);
         }
         let _guard = stream.enter();
         backlog.put();
         reads.push(a.mul(2.0).unwrap().add(1.0).unwrap());
         if trial % 2 == 1 {
-            device.record_stream(a.buffer(), *stream).unwrap();
+            mark(device, &a, *stream, by_address);
         }
     }
     drop(a);
@@ -271,7 +281,7 @@ fn record_passed_between_threads(ground: &Ground) {
             let tensor = receiver.recv().unwrap();
             let _guard = stream.enter();
             let sum = tensor.add(1.0).unwrap();
-            device.record_stream(tensor.buffer(), stream).unwrap();
+            mark(device, &tensor, stream, trial % 2 == 1);
             drop(tensor);
             is_all(&sum, trial as f32 + 1.0)
         });
@@ -283,20 +293,30 @@ fn record_passed_between_threads(ground: &Ground) {
     });
 }
 
-/// A buffer with nothing in it: a safe no-op.
+/// A buffer with nothing in it, and addresses where there is none: safe no-ops.
 fn record_nothing(ground: &Ground) {
     let stream = pool(&ground.device, 1)[0];
     let empty = Tensor::zeros([0], DType::F32, &ground.device).unwrap();
     ground.device.record_stream(empty.buffer(), stream).unwrap();
+    for foreign in [0, 1, u64::MAX, &raw const stream as u64] {
+        assert!(!ground.device.record_stream_raw(foreign, stream), "{foreign:#x}");
+    }
     assert!(empty.to_vec::<f32>().unwrap().is_empty());
 }
 
-/// A tensor that is gone, of which only the handle of the memory is left.
+/// A tensor that is gone, of which only the handle of the memory is left; then the address alone. In a private pool, so that
+/// no other scene gets the memory at that moment.
 fn record_freed(ground: &Ground) {
     let stream = pool(&ground.device, 1)[0];
-    let buffer = filled(&ground.device, 10, 1.0).buffer().clone();
+    let private = ground.device.memory_pool();
+    let buffer = {
+        let _inside = private.enter();
+        filled(&ground.device, 10, 1.0).buffer().clone()
+    };
     ground.device.record_stream(&buffer, stream).unwrap();
+    let address = buffer.address();
     drop(buffer);
+    assert!(!ground.device.record_stream_raw(address, stream));
     assert!(is_all(&filled(&ground.device, 10, 2.0), 2.0));
 }
 
@@ -329,7 +349,7 @@ fn record_covers_what_comes_later(ground: &Ground) {
     trials(count, |_| {
         let a = filled(device, 4096, 1.0);
         let memory = a.buffer().id();
-        device.record_stream(a.buffer(), stream).unwrap();
+        mark(device, &a, stream, reused % 2 == 1);
         let guard = stream.enter();
         backlog.put();
         let last = stream.record();

@@ -6,6 +6,7 @@
 mod bench;
 mod demo;
 mod doctor;
+mod memory;
 mod ops;
 mod output;
 
@@ -33,6 +34,8 @@ enum Command {
     Demo(demo::Arguments),
     /// Lists every op with its dtypes, backends and forms.
     Ops(ops::Arguments),
+    /// Shows a snapshot of a device's memory: the figures, or a picture.
+    Memory(memory::Arguments),
     /// Shows what GPUs need and whether it is there.
     Doctor(doctor::Arguments),
     /// Measures this machine, through the public API.
@@ -44,6 +47,7 @@ fn main() -> ExitCode {
     let result = match arguments.command {
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Ops(arguments) => ops::run(&arguments),
+        Command::Memory(arguments) => memory::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
     };

@@ -76,6 +76,13 @@ pub struct Address {
     pub offset_bytes: usize,
 }
 
+impl Address {
+    /// As one number: what a pointer is on devices whose handles are pointers.
+    pub fn number(self) -> u64 {
+        self.handle.wrapping_add(self.offset_bytes as u64)
+    }
+}
+
 /// A strided view of memory. Shape, strides and offset count elements of `dtype` from `address`.
 #[derive(Clone, Copy, Debug)]
 pub struct View {

@@ -40,8 +40,8 @@ pub use raddle_nn as nn;
 pub use raddle_op::catalogue;
 pub use raddle_optim as optim;
 pub use raddle_runtime::{
-    self as runtime, DedicatedStream, Event, EventFuture, Exhausted, ExternalStream, MappedFile, MemoryStats,
-    Priority, Stream, StreamGuard, StreamId, StreamStats,
+    self as runtime, DedicatedStream, Event, EventFuture, Exhausted, ExternalStream, MappedFile, MemoryPool,
+    MemoryPoolGuard, MemorySnapshot, MemoryStats, Priority, Stream, StreamGuard, StreamId, StreamStats,
 };
 #[cfg(feature = "sim")]
 pub use raddle_sim::{OutOfMemory, SimOptions};

@@ -5,18 +5,24 @@
 //! of all its blocks are complete (T3); when memory runs out, everything that can be given back is, before an error
 //! says so (T10).
 //!
-//! In order: the thread's magazine; the centre; a new slab; and when the device has no more: pending frees are awaited,
-//! magazines of all threads emptied, pieces merged, unused slabs released, and the search made once more.
+//! In order: the thread's magazine; the centre; a new slab (past the low watermark, what is unused is given back first); and
+//! when the device has no more: pending frees are awaited, magazines of all threads emptied, pieces merged, unused slabs
+//! released, and the search made once more; at last hooks of the user are asked whether they have freed something.
+//!
+//! Histories, resources and private pools ([`watch`](crate::watch)) cost nothing until there is one: a load that is false.
 
 use crate::{
     Buffer, Error, Result,
-    block::{Block, FreeBlock},
+    block::{Block, FreeBlock, Known, Source},
     device::DeviceInner,
-    large::Large,
+    hooks::{Hooks, MemoryNeed},
+    large::{Grain, Large},
     local,
     magazine::{Counts, keep_count_max},
     marks::{Marks, Uses},
+    pool::PoolInner,
     tick::Tick,
+    watch::Watch,
 };
 use raddle_hal::{Address, DeviceError, Slab, trace};
 use raddle_sync::{
@@ -64,68 +70,61 @@ pub(crate) fn class_size_bytes(class: usize) -> usize {
 }
 
 /// A slab of blocks of one class.
-struct SmallSlab {
-    slab: Slab,
-    block_count: usize,
+pub(crate) struct SmallSlab {
+    pub(crate) slab: Slab,
+    /// In the order of their addresses.
+    pub(crate) blocks: Box<[Known]>,
 }
 
 /// Free blocks of one class, of all threads. The oldest come first: their uses are the likeliest to be over.
 #[derive(Default)]
-struct Shelf {
-    blocks: VecDeque<FreeBlock>,
-    slabs: Vec<Option<SmallSlab>>,
-}
-
-/// What a device has given out and keeps.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
-pub struct MemoryStats {
-    /// In buffers that are alive, as rounded to blocks. Small blocks are counted in steps of up to 64 KiB a thread.
-    pub allocated_bytes: usize,
-    /// The most that `allocated_bytes` has been.
-    pub allocated_peak_bytes: usize,
-    /// In slabs of the device.
-    pub reserved_bytes: usize,
-    /// The most that `reserved_bytes` has been.
-    pub reserved_peak_bytes: usize,
-    /// Buffers given out so far.
-    pub allocations: u64,
-    /// Buffers given back so far.
-    pub frees: u64,
-    /// Calls of the device for memory.
-    pub slab_allocations: u64,
+pub(crate) struct Shelf {
+    pub(crate) blocks: VecDeque<FreeBlock>,
+    pub(crate) slabs: Vec<Option<SmallSlab>>,
 }
 
 pub(crate) struct Allocator {
-    centre: [Mutex<Shelf>; CLASS_COUNT],
+    pub(crate) centre: [Mutex<Shelf>; CLASS_COUNT],
     pub(crate) large: Mutex<Large>,
-    reserved_bytes: AtomicUsize,
-    reserved_peak_bytes: AtomicUsize,
-    limit_bytes: AtomicUsize,
-    allocated_bytes: AtomicU64,
-    allocated_peak_bytes: AtomicU64,
-    allocations: AtomicU64,
-    frees: AtomicU64,
-    slab_allocations: AtomicU64,
+    pub(crate) watch: Watch,
+    pub(crate) hooks: Hooks,
+    pub(crate) limit_bytes: AtomicUsize,
+    /// Held bytes past which what is unused is given back before more is asked for.
+    pub(crate) low_bytes: AtomicUsize,
+    pub(crate) reserved_bytes: AtomicUsize,
+    pub(crate) reserved_peak_bytes: AtomicUsize,
+    pub(crate) allocated_bytes: AtomicU64,
+    pub(crate) allocated_peak_bytes: AtomicU64,
+    pub(crate) allocations: AtomicU64,
+    pub(crate) frees: AtomicU64,
+    pub(crate) slab_allocations: AtomicU64,
+    pub(crate) out_of_memory: AtomicU64,
+    pub(crate) out_of_memory_retries: AtomicU64,
 }
 
 impl Allocator {
     pub(crate) fn new() -> Allocator {
         Allocator {
             centre: std::array::from_fn(|_| Mutex::new(Rank::Centre, Shelf::default())),
-            large: Mutex::new(Rank::Slabs, Large::default()),
+            large: Mutex::new(Rank::Slabs, Large::new(Grain::LARGE)),
+            watch: Watch::new(),
+            hooks: Hooks::new(),
+            limit_bytes: AtomicUsize::new(usize::MAX),
+            low_bytes: AtomicUsize::new(usize::MAX),
             reserved_bytes: AtomicUsize::new(0),
             reserved_peak_bytes: AtomicUsize::new(0),
-            limit_bytes: AtomicUsize::new(usize::MAX),
             allocated_bytes: AtomicU64::new(0),
             allocated_peak_bytes: AtomicU64::new(0),
             allocations: AtomicU64::new(0),
             frees: AtomicU64::new(0),
             slab_allocations: AtomicU64::new(0),
+            out_of_memory: AtomicU64::new(0),
+            out_of_memory_retries: AtomicU64::new(0),
         }
     }
 
     /// Adds what a magazine has counted. Wrapping: a thread may free more than it has allocated.
-    fn collect(&self, counts: &mut Counts) {
+    pub(crate) fn collect(&self, counts: &mut Counts) {
         let Counts { allocated_bytes, allocations, frees } = std::mem::take(counts);
         let now = self
             .allocated_bytes
@@ -134,21 +133,30 @@ impl Allocator {
         if allocated_bytes > 0 && (now as i64) > 0 {
             self.allocated_peak_bytes.fetch_max(now, Relaxed);
         }
-        self.allocations.fetch_add(allocations, Relaxed);
+        if fault!(lost_count) {
+            self.allocations.store(self.allocations.load(Relaxed) + allocations, Relaxed);
+        } else {
+            self.allocations.fetch_add(allocations, Relaxed);
+        }
         self.frees.fetch_add(frees, Relaxed);
     }
 
     /// A slab of the device, within the limit.
     fn slab(&self, device: &DeviceInner, size_bytes: usize) -> std::result::Result<Slab, DeviceError> {
-        let reserved = self.reserved_bytes.fetch_add(size_bytes, Relaxed) + size_bytes;
-        let slab = if reserved > self.limit_bytes.load(Relaxed) {
-            Err(DeviceError::OutOfMemory { size_bytes })
-        } else {
-            device.hal.allocate_slab(size_bytes)
+        let sum = |reserved: usize| reserved.saturating_add(size_bytes);
+        if sum(self.reserved_bytes.load(Relaxed)) > self.low_bytes.load(Relaxed) {
+            device.drain_magazines();
+            device.release_unused();
+        }
+        let limit = if fault!(limit_ignored) { usize::MAX } else { self.limit_bytes.load(Relaxed) };
+        let fits = |reserved: usize| Some(sum(reserved)).filter(|&sum| sum <= limit);
+        let Ok(before) = self.reserved_bytes.fetch_update(Relaxed, Relaxed, fits) else {
+            return Err(DeviceError::OutOfMemory { size_bytes });
         };
+        let slab = device.hal.allocate_slab(size_bytes);
         match &slab {
             Ok(_) => {
-                self.reserved_peak_bytes.fetch_max(reserved, Relaxed);
+                self.reserved_peak_bytes.fetch_max(sum(before), Relaxed);
                 self.slab_allocations.fetch_add(1, Relaxed);
             }
             Err(_) => _ = self.reserved_bytes.fetch_sub(size_bytes, Relaxed),
@@ -171,32 +179,10 @@ impl DeviceInner {
     /// Memory with undefined content.
     #[inline]
     pub(crate) fn allocate(&'static self, size_bytes: usize) -> Result<Buffer> {
-        let class = class_of(size_bytes);
-        let block = if class == LARGE {
-            self.allocate_large(size_bytes)?
+        let block = if self.allocator.watch.is_on() {
+            self.watched_block(size_bytes)?
         } else {
-            let class = class as usize;
-            match local::get(self) {
-                Some(local) => {
-                    let slot = local.slot();
-                    let block = local.magazine.with(|shelves| {
-                        let block = shelves.take(class, slot, false, |tick| self.is_complete(tick));
-                        if block.is_some() {
-                            shelves.counts.allocations += 1;
-                            shelves.counts.allocated_bytes += class_size_bytes(class) as i64;
-                            if shelves.counts.allocated_bytes > COUNT_BYTES_MAX {
-                                self.allocator.collect(&mut shelves.counts);
-                            }
-                        }
-                        block
-                    });
-                    match block {
-                        Some(block) => block,
-                        None => self.refill(size_bytes, slot, Some(local))?,
-                    }
-                }
-                None => self.refill(size_bytes, 0, None)?,
-            }
+            self.block(size_bytes)?
         };
         if let Some(now) = trace::start() {
             trace::memory(block.get().capacity_bytes as i64, now);
@@ -206,6 +192,33 @@ impl DeviceInner {
             local::poison(self, &buffer, 0xA5);
         }
         Ok(buffer)
+    }
+
+    /// A block of the device's own memory.
+    #[inline]
+    pub(crate) fn block(&'static self, size_bytes: usize) -> Result<FreeBlock> {
+        let class = class_of(size_bytes);
+        if class == LARGE {
+            return self.allocate_large(size_bytes, None);
+        }
+        let class = class as usize;
+        let Some(local) = local::get(self) else { return self.refill(size_bytes, 0, None) };
+        let slot = local.slot();
+        let block = local.magazine.with(|shelves| {
+            let block = shelves.take(class, slot, false, |tick| self.is_complete(tick));
+            if block.is_some() {
+                shelves.counts.allocations += 1;
+                shelves.counts.allocated_bytes += class_size_bytes(class) as i64;
+                if shelves.counts.allocated_bytes > COUNT_BYTES_MAX {
+                    self.allocator.collect(&mut shelves.counts);
+                }
+            }
+            block
+        });
+        match block {
+            Some(block) => Ok(block),
+            None => self.refill(size_bytes, slot, Some(local)),
+        }
     }
 
     /// From the centre or a new slab; leaves a batch in the magazine.
@@ -220,13 +233,12 @@ impl DeviceInner {
         let size_bytes = class_size_bytes(class);
         let (mut batch, is_full) = {
             let mut shelf = self.allocator.centre[class].lock();
-            let is_full = shelf.blocks.len() > PENDING_RATIO_MAX * keep_count_max(class);
+            let is_full =
+                shelf.blocks.len() > PENDING_RATIO_MAX * keep_count_max(class) && !fault!(growth_without_end);
             let count = BATCH_COUNT.min(keep_count_max(class) / 2).max(1).min(shelf.blocks.len());
             (shelf.blocks.drain(..count).collect::<Vec<FreeBlock>>(), is_full)
         };
-        let ready = |block: &mut FreeBlock| {
-            block.get_mut().marks.uses(slot, |tick| self.is_complete(tick)) != Uses::Pending
-        };
+        let ready = |block: &mut FreeBlock| block.uses(slot, |tick| self.is_complete(tick)) != Uses::Pending;
         let found = batch.iter_mut().position(ready);
         let block = match found {
             Some(position) => batch.swap_remove(position),
@@ -237,7 +249,13 @@ impl DeviceInner {
                 Ok(block) => block,
                 Err(DeviceError::OutOfMemory { .. }) => {
                     self.put_centre(class, &mut batch);
-                    return self.allocate_scarce(asked_bytes, || self.take_centre(class));
+                    return self.allocate_scarce(asked_bytes, || {
+                        self.take_centre(class).or_else(|| {
+                            let block = self.carve(class, &mut batch).ok()?;
+                            self.put_centre(class, &mut batch);
+                            Some(block)
+                        })
+                    });
                 }
                 Err(error) => return Err(self.error(error)),
             },
@@ -282,49 +300,54 @@ impl DeviceInner {
         let size_bytes = class_size_bytes(class);
         let block_count = (SLAB_BYTES_MIN / size_bytes).max(SLAB_BLOCK_COUNT);
         let slab = self.allocator.slab(self, block_count * size_bytes)?;
-        let index = {
-            let mut shelf = self.allocator.centre[class].lock();
-            let entry = Some(SmallSlab { slab, block_count });
-            match shelf.slabs.iter().position(Option::is_none) {
-                Some(index) => {
-                    shelf.slabs[index] = entry;
-                    index
-                }
-                None => {
-                    shelf.slabs.push(entry);
-                    shelf.slabs.len() - 1
-                }
-            }
-        };
-        let mut blocks = (0..block_count).map(|position| {
-            let address = Address { handle: slab.handle, offset_bytes: position * size_bytes };
-            FreeBlock::new(Block::new(self, address, size_bytes, class as u8, index as u32, Marks::new()))
+        let mut shelf = self.allocator.centre[class].lock();
+        let index = shelf.slabs.iter().position(Option::is_none).unwrap_or_else(|| {
+            shelf.slabs.push(None);
+            shelf.slabs.len() - 1
         });
-        let first = blocks.next().expect("a slab has at least one block");
-        batch.extend(blocks);
-        Ok(first)
+        let source = Source { class: class as u8, slab: index as u32, pool: None };
+        let start = batch.len();
+        batch.extend((0..block_count).map(|position| {
+            let address = Address { handle: slab.handle, offset_bytes: position * size_bytes };
+            FreeBlock::new(Block::new(self, address, size_bytes, source, Marks::new()))
+        }));
+        // SAFETY: blocks are destroyed after their slab has left the list.
+        let blocks = batch[start..].iter().map(|block| unsafe { block.known() }).collect();
+        shelf.slabs[index] = Some(SmallSlab { slab, blocks });
+        Ok(batch.remove(start))
     }
 
+    /// From the list of a private pool, or of the device's large blocks.
     #[cold]
-    fn allocate_large(&'static self, size_bytes: usize) -> Result<FreeBlock> {
+    pub(crate) fn allocate_large(
+        &'static self,
+        size_bytes: usize,
+        pool: Option<&'static PoolInner>,
+    ) -> Result<FreeBlock> {
         let slot = local::get(self).map_or(0, |local| local.slot());
-        let Some(wanted) = Large::round(size_bytes) else {
+        let pool =
+            if fault!(pool_leaks) { pool.or(self.allocator.watch.pools().first().copied()) } else { pool };
+        let (large, grain) = match pool {
+            Some(pool) => (&pool.large, Grain::PRIVATE),
+            None => (&self.allocator.large, Grain::LARGE),
+        };
+        let Some(wanted) = grain.round(size_bytes) else {
             return Err(self.out_of_memory(size_bytes));
         };
-        let find =
-            |anyway| self.allocator.large.lock().take(wanted, slot, anyway, |tick| self.is_complete(tick));
+        let find = |anyway| large.lock().take(wanted, slot, anyway, |tick| self.is_complete(tick));
         let block = match find(false) {
             Some(block) => block,
             None => {
-                let slab_bytes = Large::slab_bytes(wanted);
-                let slab =
-                    self.allocator.slab(self, slab_bytes).or_else(|_| self.allocator.slab(self, wanted));
+                let slab = self
+                    .allocator
+                    .slab(self, grain.slab_bytes(wanted))
+                    .or_else(|_| self.allocator.slab(self, wanted));
                 match slab {
-                    Ok(slab) => self.allocator.large.lock().add(self, slab, wanted),
+                    Ok(slab) => large.lock().add(self, pool, slab, wanted),
                     Err(DeviceError::OutOfMemory { .. }) => self.allocate_scarce(size_bytes, || {
                         find(true).or_else(|| {
                             let slab = self.allocator.slab(self, wanted).ok()?;
-                            Some(self.allocator.large.lock().add(self, slab, wanted))
+                            Some(large.lock().add(self, pool, slab, wanted))
                         })
                     })?,
                     Err(error) => return Err(self.error(error)),
@@ -337,65 +360,46 @@ impl DeviceInner {
             ..Counts::default()
         };
         self.allocator.collect(&mut counts);
+        if let Some(pool) = pool {
+            pool.hold();
+        }
         Ok(block)
     }
 
     /// The device has no more. First what is freed but in flight (with a wait in the block's marks), then what other
-    /// threads keep, then, once everything in flight is over, what slabs that are unused give back.
+    /// threads keep, then, once everything in flight is over, what slabs that are unused give back; then what hooks free.
     #[cold]
     fn allocate_scarce(
         &'static self,
         size_bytes: usize,
-        find: impl Fn() -> Option<FreeBlock>,
+        mut find: impl FnMut() -> Option<FreeBlock>,
     ) -> Result<FreeBlock> {
-        if let Some(block) = find() {
-            return Ok(block);
-        }
-        self.drain_magazines();
-        if let Some(block) = find() {
-            return Ok(block);
-        }
-        self.synchronize_all()?;
-        self.release_unused();
-        if let Some(block) = find() {
-            return Ok(block);
-        }
-        let class = class_of(size_bytes);
-        if class != LARGE {
-            let mut batch = Vec::new();
-            if let Ok(block) = self.carve(class as usize, &mut batch) {
-                self.put_centre(class as usize, &mut batch);
+        for attempt in 0.. {
+            if let Some(block) = find() {
                 return Ok(block);
             }
+            self.drain_magazines();
+            if let Some(block) = find() {
+                return Ok(block);
+            }
+            self.synchronize_all()?;
+            self.release_unused();
+            if let Some(block) = find() {
+                return Ok(block);
+            }
+            if !self.hooks_free_memory(size_bytes, attempt) {
+                break;
+            }
+            self.allocator.out_of_memory_retries.fetch_add(1, Relaxed);
         }
+        self.allocator.out_of_memory.fetch_add(1, Relaxed);
         Err(self.out_of_memory(size_bytes))
     }
 
-    fn out_of_memory(&self, asked_bytes: usize) -> Error {
-        let stats = self.memory_stats();
-        let pending_bytes = self.pending_bytes();
-        Error::OutOfMemory {
-            device: self.name().into(),
-            asked_bytes,
-            allocated_bytes: stats.allocated_bytes,
-            free_bytes: stats.reserved_bytes.saturating_sub(stats.allocated_bytes + pending_bytes),
-            pending_bytes,
-        }
-    }
-
-    fn pending_bytes(&self) -> usize {
-        let is_pending = |block: &mut FreeBlock| {
-            block.get_mut().marks.uses(usize::MAX, |tick| self.is_complete(tick)) != Uses::Over
-        };
-        let small = self.allocator.centre.iter().map(|shelf| {
-            let mut shelf = shelf.lock();
-            let pending = shelf
-                .blocks
-                .iter_mut()
-                .filter_map(|block| is_pending(block).then(|| block.get().capacity_bytes));
-            pending.sum::<usize>()
-        });
-        small.sum::<usize>() + self.allocator.large.lock().pending_bytes(|tick| self.is_complete(tick))
+    pub(crate) fn out_of_memory(&self, asked_bytes: usize) -> Error {
+        let MemoryNeed { allocated_bytes, free_bytes, pending_bytes, .. } = self.need(asked_bytes);
+        let device = self.name().into();
+        Error::OutOfMemory { device, asked_bytes, allocated_bytes, free_bytes, pending_bytes }
     }
 
     /// Takes the stores of all threads to the centre.
@@ -412,7 +416,7 @@ impl DeviceInner {
 
     pub(crate) fn to_centre(&self, blocks: Vec<FreeBlock>) {
         for block in blocks {
-            self.allocator.centre[block.get().class as usize].lock().blocks.push_back(block);
+            self.allocator.centre[block.get().source.class as usize].lock().blocks.push_back(block);
         }
     }
 
@@ -429,18 +433,18 @@ impl DeviceInner {
             let Shelf { blocks, slabs } = &mut *shelf;
             let mut over = vec![0usize; slabs.len()];
             for block in blocks.iter_mut() {
-                if block.get_mut().marks.uses(usize::MAX, is_complete) == Uses::Over {
-                    over[block.get().slab as usize] += 1;
+                if block.uses(usize::MAX, is_complete) == Uses::Over {
+                    over[block.get().source.slab as usize] += 1;
                 }
             }
             let mut unused = Vec::new();
             for (index, entry) in slabs.iter_mut().enumerate() {
-                if entry.as_ref().is_some_and(|slab| slab.block_count == over[index]) {
+                if entry.as_ref().is_some_and(|slab| slab.blocks.len() == over[index]) {
                     unused.extend(entry.take().map(|slab| slab.slab));
                 }
             }
             blocks.retain(|block| {
-                let keep = slabs[block.get().slab as usize].is_some();
+                let keep = slabs[block.get().source.slab as usize].is_some();
                 if !keep {
                     // SAFETY: it leaves the list, the only place that has it.
                     unsafe { block.destroy() };
@@ -452,33 +456,14 @@ impl DeviceInner {
                 unsafe { self.allocator.release(self, slab) };
             }
         }
-        for slab in self.allocator.large.lock().release_unused(is_complete) {
-            // SAFETY: it was one free piece, with all uses complete, which is gone.
-            unsafe { self.allocator.release(self, slab) };
+        let private = self.allocator.watch.pools();
+        for large in private.iter().map(|pool| &pool.large).chain([&self.allocator.large]) {
+            let unused = large.lock().release_unused(is_complete);
+            for slab in unused {
+                // SAFETY: it was one free piece, with all uses complete, which is gone.
+                unsafe { self.allocator.release(self, slab) };
+            }
         }
-    }
-
-    /// What is given out and kept. Collects the counts of all threads.
-    pub(crate) fn memory_stats(&self) -> MemoryStats {
-        for local in self.locals.lock().iter() {
-            local.magazine.with(|shelves| self.allocator.collect(&mut shelves.counts));
-        }
-        let allocator = &self.allocator;
-        let allocated_bytes = (allocator.allocated_bytes.load(Relaxed) as i64).max(0) as usize;
-        MemoryStats {
-            allocated_bytes,
-            allocated_peak_bytes: (allocator.allocated_peak_bytes.load(Relaxed) as usize)
-                .max(allocated_bytes),
-            reserved_bytes: allocator.reserved_bytes.load(Relaxed),
-            reserved_peak_bytes: allocator.reserved_peak_bytes.load(Relaxed),
-            allocations: allocator.allocations.load(Relaxed),
-            frees: allocator.frees.load(Relaxed),
-            slab_allocations: allocator.slab_allocations.load(Relaxed),
-        }
-    }
-
-    pub(crate) fn set_limit_bytes(&self, limit_bytes: usize) {
-        self.allocator.limit_bytes.store(limit_bytes, Relaxed);
     }
 }
 
@@ -492,22 +477,28 @@ pub(crate) fn free(mut block: FreeBlock) {
     if let Some(now) = trace::start() {
         trace::memory(-(block.get().capacity_bytes as i64), now);
     }
-    for slot in block.get_mut().take_recorded() {
+    for slot in block.get().take_recorded() {
         device.opened(slot).fence(block.get());
     }
     if fault!(free_without_fence) {
-        block.get_mut().marks = Marks::new();
+        block.forget_uses();
     }
+    if device.allocator.watch.is_on() { device.free_watched(block) } else { put_back(block) }
+}
+
+/// Puts a block that nobody uses any more, but for what is in flight, where others find it.
+#[inline]
+pub(crate) fn put_back(mut block: FreeBlock) {
+    let device = block.get().device;
     if device.poison {
         block = local::poison_free(device, block);
     }
-    let block_mut = block.get_mut();
-    block_mut.taint.store(0, Relaxed);
-    if block_mut.class == LARGE {
-        return free_large(device, block);
+    block.get().taint.store(0, Relaxed);
+    let Source { class, pool, .. } = block.get().source;
+    if class == LARGE {
+        return free_large(device, pool, block);
     }
-    let size_bytes = block_mut.capacity_bytes as i64;
-    let class = block_mut.class as usize;
+    let size_bytes = block.get().capacity_bytes as i64;
     let Some(local) = local::get(device) else {
         device.allocator.collect(&mut Counts { allocated_bytes: -size_bytes, frees: 1, ..Counts::default() });
         return device.to_centre(vec![block]);
@@ -523,15 +514,19 @@ pub(crate) fn free(mut block: FreeBlock) {
         shelves.put(block, slot, |tick| device.is_complete(tick), &mut overflow);
     });
     if !overflow.is_empty() {
-        device.put_centre(class, &mut overflow);
+        device.put_centre(class as usize, &mut overflow);
     }
 }
 
 #[cold]
-fn free_large(device: &'static DeviceInner, block: FreeBlock) {
+fn free_large(device: &'static DeviceInner, pool: Option<&'static PoolInner>, block: FreeBlock) {
     let capacity = block.get().capacity_bytes as i64;
     device.allocator.collect(&mut Counts { allocated_bytes: -capacity, frees: 1, ..Counts::default() });
-    device.allocator.large.lock().put(block, |tick| device.is_complete(tick));
+    let large = pool.map_or(&device.allocator.large, |pool| &pool.large);
+    large.lock().put(block, |tick| device.is_complete(tick));
+    if let Some(pool) = pool {
+        pool.let_go();
+    }
 }
 
 #[cfg(all(test, not(loom)))]

@@ -8,12 +8,13 @@ use crate::{
     Device,
     device::DeviceInner,
     marks::{Marks, Uses},
+    pool::PoolInner,
     tick::{SLOT_COUNT, Tick},
 };
 use raddle_hal::Address;
 use raddle_sync::{
     Padded,
-    atomic::{AtomicU64, AtomicUsize, Ordering::*},
+    atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::*},
 };
 use std::ptr::NonNull;
 
@@ -22,12 +23,25 @@ impl std::panic::RefUnwindSafe for Block {}
 
 const RECORDED_COUNT: usize = SLOT_COUNT.div_ceil(64);
 
+/// Where a block goes when it is free.
+#[derive(Clone, Copy)]
+pub(crate) struct Source {
+    /// Index of its size class, or [`LARGE`](crate::alloc::LARGE).
+    pub(crate) class: u8,
+    /// Which slab it is of, in the list for its kind.
+    pub(crate) slab: u32,
+    /// Whose list that is; none for the device's.
+    pub(crate) pool: Option<&'static PoolInner>,
+}
+
 /// A piece of a slab.
 ///
 /// | field | stored by | loaded by |
 /// |---|---|---|
-/// | `id`, `device`, `address`, `capacity_bytes`, `class`, `slab` | the allocator, while it owns the block alone | anybody |
-/// | `asked_bytes` | whoever gives the block out | anybody who has a buffer |
+/// | `id`, `device`, `address` | nobody | anybody |
+/// | `capacity_bytes`, `source` | the allocator, while it owns the block alone | anybody who has a buffer |
+/// | `asked_bytes` | whoever gives the block out | anybody who has a buffer, or the lock of the slab's list |
+/// | `resource` | whoever gives the block out, or takes it back | the same |
 /// | `recorded` | anybody who has a buffer, by read-modify-write | the allocator, when it takes the block back |
 /// | `taint` | holder of the block's write claim | holder of a claim, or of the only handle |
 /// | `marks` | see there | see there |
@@ -39,11 +53,10 @@ pub(crate) struct Block {
     pub(crate) device: &'static DeviceInner,
     pub(crate) address: Address,
     pub(crate) capacity_bytes: usize,
-    /// Index of its size class, or [`LARGE`](crate::alloc::LARGE).
-    pub(crate) class: u8,
-    /// Which slab it is of, in the allocator's list for its kind.
-    pub(crate) slab: u32,
+    pub(crate) source: Source,
     pub(crate) asked_bytes: AtomicUsize,
+    /// Which [resource](crate::MemoryResource) gave it out, by number; 0 for none.
+    pub(crate) resource: AtomicU32,
     /// Slots of streams on which code outside of the runtime may use the block, until it is freed.
     recorded: [AtomicU64; RECORDED_COUNT],
     pub(crate) taint: AtomicU64,
@@ -56,8 +69,7 @@ impl Block {
         device: &'static DeviceInner,
         address: Address,
         capacity_bytes: usize,
-        class: u8,
-        slab: u32,
+        source: Source,
         marks: Marks,
     ) -> Block {
         Block {
@@ -65,9 +77,9 @@ impl Block {
             device,
             address,
             capacity_bytes,
-            class,
-            slab,
+            source,
             asked_bytes: AtomicUsize::new(0),
+            resource: AtomicU32::new(0),
             recorded: std::array::from_fn(|_| AtomicU64::new(0)),
             taint: AtomicU64::new(0),
             marks,
@@ -82,9 +94,9 @@ impl Block {
         self.recorded[slot / 64].fetch_or(1 << (slot % 64), Relaxed); // read after the handles' count reached 0
     }
 
-    /// The slots noted, which are forgotten.
+    /// The slots noted, which are forgotten. For the block's only owner.
     #[inline]
-    pub(crate) fn take_recorded(&mut self) -> impl Iterator<Item = usize> + use<> {
+    pub(crate) fn take_recorded(&self) -> impl Iterator<Item = usize> + use<> {
         let mut words: [u64; RECORDED_COUNT] = std::array::from_fn(|word| self.recorded[word].load(Relaxed));
         if words.iter().any(|word| *word != 0) {
             self.recorded.iter().for_each(|word| word.store(0, Relaxed));
@@ -98,7 +110,8 @@ impl Block {
     }
 }
 
-/// A block that is owned alone: in a magazine, the centre, or a list of free pieces. Made by `Box::into_raw`.
+/// A block that is owned alone: in a magazine, the centre, or a list of free pieces. Made by `Box::into_raw`. Its owner makes
+/// no `&mut Block`, since others may look at its atomics at any time: see [`Known`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct FreeBlock(pub(crate) NonNull<Block>);
 
@@ -115,9 +128,44 @@ impl FreeBlock {
         unsafe { self.0.as_ref() }
     }
 
-    pub(crate) fn get_mut(&mut self) -> &mut Block {
-        // SAFETY: as for `get`; a free block is owned alone.
-        unsafe { self.0.as_mut() }
+    /// What is left of its uses, seen from a stream's slot.
+    #[inline]
+    pub(crate) fn uses(&mut self, own: usize, is_complete: impl Fn(Tick) -> bool) -> Uses {
+        // SAFETY: a free block is owned alone.
+        unsafe { self.get().marks.uses(own, is_complete) }
+    }
+
+    /// Forgets its uses, for a planted fault.
+    #[cold]
+    pub(crate) fn forget_uses(&mut self) {
+        // SAFETY: a free block is owned alone.
+        unsafe { self.get().marks.forget() };
+    }
+
+    /// The marks of a piece that is split off it.
+    pub(crate) fn split_marks(&mut self) -> Marks {
+        // SAFETY: a free block is owned alone.
+        unsafe { self.get().marks.split() }
+    }
+
+    /// Makes it shorter or longer.
+    pub(crate) fn set_capacity_bytes(&mut self, capacity_bytes: usize) {
+        // SAFETY: a free block is owned alone, and only owners and holders of handles read the field.
+        unsafe { (*self.0.as_ptr()).capacity_bytes = capacity_bytes };
+    }
+
+    /// Moves it to another list.
+    pub(crate) fn set_source(&mut self, source: Source) {
+        // SAFETY: as above.
+        unsafe { (*self.0.as_ptr()).source = source };
+    }
+
+    /// For the list of its slab.
+    ///
+    /// # Safety
+    /// - It is not used any more once the block is destroyed.
+    pub(crate) unsafe fn known(&self) -> Known {
+        Known(self.0)
     }
 
     /// Gives the block out, to one handle.
@@ -136,6 +184,46 @@ impl FreeBlock {
     pub(crate) unsafe fn destroy(self) {
         // SAFETY: made by `Box::leak` in `new`; by the contract it is freed once.
         drop(unsafe { Box::from_raw(self.0.as_ptr()) });
+    }
+}
+
+/// A block as the list of its slab knows it, whoever has it at the time. Only atomics are looked at through it, under the
+/// lock of the list, so that the block isn't destroyed meanwhile.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Known(NonNull<Block>);
+
+// SAFETY: it gives access to atomics only.
+unsafe impl Send for Known {}
+
+impl Known {
+    fn handles(&self) -> &AtomicUsize {
+        // SAFETY: by the contract of `FreeBlock::known` the block is there; no `&mut` to it is ever made.
+        unsafe { &(*self.0.as_ptr()).handles }
+    }
+
+    /// Has somebody a handle?
+    pub(crate) fn is_given_out(&self) -> bool {
+        self.handles().load(Relaxed) > 0
+    }
+
+    /// How many bytes were asked for, the last time.
+    pub(crate) fn asked_bytes(&self) -> usize {
+        // SAFETY: as in `handles`.
+        unsafe { &(*self.0.as_ptr()).asked_bytes }.load(Relaxed)
+    }
+
+    /// See [`Marks::last_use`].
+    pub(crate) fn last_use(&self) -> Tick {
+        // SAFETY: as in `handles`; marks are atomics.
+        unsafe { &(*self.0.as_ptr()).marks }.last_use()
+    }
+
+    /// One more handle, if there is one, to note a use: whoever has the only other one may go on as if this weren't there.
+    /// Acquire pairs with the Release in `Buffer::drop` as for any handle that is the
+    /// last to go.
+    pub(crate) fn buffer(&self) -> Option<Buffer> {
+        let more = |count: usize| (count > 0).then_some(count + 1);
+        self.handles().fetch_update(Acquire, Relaxed, more).ok().map(|_| Buffer(self.0))
     }
 }
 
@@ -171,19 +259,17 @@ impl Buffer {
         // SAFETY: the block lives while this handle does; there is no other handle, and whoever submits has one; nobody
         // can make one, since this one is borrowed mutably.
         (self.block().handles.load(Acquire) == 1)
-            .then(|| unsafe { self.0.as_mut() }.marks.uses(own, is_complete))
+            .then(|| unsafe { self.block().marks.uses(own, is_complete) })
     }
 
     /// Forgets the slots noted by `record`, which it returns. For whoever has the only handle.
     pub(crate) fn take_recorded(&mut self) -> impl Iterator<Item = usize> + use<> {
-        debug_assert_eq!(self.handle_count(), 1);
-        // SAFETY: as above.
-        unsafe { self.0.as_mut() }.take_recorded()
+        self.block().take_recorded()
     }
 
     /// Gives it out anew, for another number of bytes. For whoever has the only handle.
     pub(crate) fn give_again(&self, asked_bytes: usize) -> Buffer {
-        debug_assert!(self.handle_count() == 1 && asked_bytes <= self.block().capacity_bytes);
+        debug_assert!(asked_bytes <= self.block().capacity_bytes);
         self.block().asked_bytes.store(asked_bytes, Relaxed);
         self.clone()
     }
@@ -196,6 +282,12 @@ impl Buffer {
     /// How many handles share it at the moment.
     pub fn handle_count(&self) -> usize {
         self.block().handles.load(Relaxed)
+    }
+
+    /// Where the memory starts, as code in C knows it. (A device whose memory has no addresses gives numbers that only tell
+    /// its memory apart.)
+    pub fn address(&self) -> u64 {
+        self.block().address.number()
     }
 
     /// A number that names the memory; buffers that live at the same time have different ones.

@@ -1,13 +1,14 @@
 //! A device in service: its hal, its streams, its memory.
 
 use crate::{
-    Access, Buffer, Error, MemoryStats, NotCapturable, Operand, Result, Stream,
+    Access, Buffer, Error, NotCapturable, Operand, Result, Stream,
     alloc::Allocator,
     capture,
     dedicated::{self, Pool, Streams},
     event::Stamps,
     fork,
     local::{self, Local},
+    pool::IdlePools,
     stream::{POOL_COUNT, StreamInner},
     submit::Touch,
     taint::{Failure, Taints},
@@ -43,6 +44,7 @@ pub(crate) struct DeviceInner {
     pub(crate) next_high: AtomicU32,
     pub(crate) next_block_id: AtomicU64,
     pub(crate) allocator: Allocator,
+    pub(crate) idle_pools: Mutex<IdlePools>,
     pub(crate) taints: Taints,
     /// Of every thread that has used the device, alive or idle.
     pub(crate) locals: Mutex<Vec<&'static Local>>,
@@ -80,6 +82,7 @@ impl DeviceInner {
             next_high: AtomicU32::new(0),
             next_block_id: AtomicU64::new(0),
             allocator: Allocator::new(),
+            idle_pools: Mutex::new(Rank::Leaf, IdlePools::default()),
             taints: Taints::new(),
             locals: Mutex::new(Rank::Pool, Vec::new()),
             idle_locals: Mutex::new(Rank::Leaf, Vec::new()),
@@ -330,7 +333,7 @@ impl Device {
         }
         self.0.release_stamps();
         self.empty_cache();
-        let closed = self.memory_stats().reserved_bytes == 0;
+        let closed = self.0.allocator.reserved_bytes.load(Relaxed) == 0;
         if closed {
             OPEN.lock().unwrap_or_else(global::PoisonError::into_inner)[self.0.index as usize] = false;
         }
@@ -446,11 +449,6 @@ impl Device {
         if fork::is_child(self.0) { Ok(()) } else { self.0.synchronize_all() }
     }
 
-    /// What is given out and kept.
-    pub fn memory_stats(&self) -> MemoryStats {
-        self.0.memory_stats()
-    }
-
     /// What the streams have done.
     pub fn stream_stats(&self) -> StreamStats {
         let mut stats = StreamStats::default();
@@ -464,17 +462,6 @@ impl Device {
         stats
     }
 
-    /// Gives cached memory that no work in flight uses back to the device. Live buffers stay.
-    pub fn empty_cache(&self) {
-        self.0.drain_magazines();
-        self.0.release_unused();
-    }
-
-    /// The most that slabs of this device may hold from now on. What is held already stays.
-    pub fn set_memory_limit(&self, limit_bytes: usize) {
-        self.0.set_limit_bytes(limit_bytes);
-    }
-
     /// Lets go of this thread's stream and its store of free blocks now rather than at its end.
     pub fn release_current_thread(&self) {
         local::release(self.0);
@@ -484,19 +471,5 @@ impl Device {
     /// another), by slot.
     pub fn stream_users(&self) -> Vec<u32> {
         self.0.all_streams().map(dedicated::users).collect()
-    }
-
-    /// Notes that code outside of the runtime uses a buffer on a stream. The memory is not used again before everything is
-    /// complete that is on that stream *when the buffer is freed* (or when it is closed before, if it is a wrapped one): work
-    /// put there after this call is covered, too.
-    pub fn record_stream(&self, buffer: &Buffer, stream: Stream) -> Result<()> {
-        let found = if ptr::eq(stream.0.device, self.0) { buffer.device() } else { stream.device() };
-        if found != *self {
-            let (expected, found) = (self.name().into(), found.name().into());
-            return Err(Error::StreamDevice { op: "record_stream", expected, found });
-        }
-        stream.check_open()?;
-        buffer.block().record(stream.0.slot);
-        Ok(())
     }
 }

@@ -83,6 +83,28 @@ pub enum Error {
     /// An operand of a graph can't be replaced by what was given for it.
     #[error("replay: replacement {index} doesn't fit, {reason}")]
     Replacement { index: usize, reason: Misfit },
+    /// Not a part of a device's memory.
+    #[error("set_memory_fraction: {device}, expected a number from 0 to 1, found {found}")]
+    MemoryFraction { device: String, found: f64 },
+    /// The device doesn't say how much memory it has.
+    #[error("set_memory_fraction: {device} doesn't say how much memory it has, use set_memory_limit")]
+    UnknownMemory { device: String },
+    /// Watermarks in the wrong order.
+    #[error(
+        "set_memory_watermarks: {device}, expected a low mark up to the high one of {high_bytes} bytes, found {low_bytes}"
+    )]
+    Watermarks { device: String, low_bytes: usize, high_bytes: usize },
+    /// A memory resource for another device.
+    #[error("set_memory_resource: expected a resource of {expected}, found one of {found}")]
+    ResourceDevice { expected: String, found: String },
+    /// A memory resource gave something else than was asked for.
+    #[error(
+        "{device}: the memory resource was asked for {expected_bytes} bytes, found {found_bytes} of {found_device}"
+    )]
+    ResourceMisfit { device: String, expected_bytes: usize, found_device: String, found_bytes: usize },
+    /// A text that isn't a memory snapshot.
+    #[error("memory snapshot: {reason}")]
+    Snapshot { reason: String },
     /// A file could not be mapped.
     #[error("{path}: {reason}")]
     File { path: String, reason: String },

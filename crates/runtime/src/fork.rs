@@ -5,7 +5,12 @@
 //! marks. It reads what was complete when the process forked; a buffer that was still being written is an error. Any
 //! other device gives a clear error at first use. The parent doesn't notice.
 
-use crate::{Access, Buffer, Error, Result, block::FreeBlock, device::DeviceInner, submit::Touch};
+use crate::{
+    Access, Buffer, Error, Result,
+    block::{Block, FreeBlock, Source},
+    device::DeviceInner,
+    submit::Touch,
+};
 use raddle_hal::{Address, Launch, QueueId};
 use raddle_sync::global::{AtomicBool, AtomicU32, Once, Ordering::*, yield_now};
 
@@ -97,6 +102,7 @@ pub(crate) fn allocate(device: &'static DeviceInner, size_bytes: usize) -> Resul
     let slab = device.hal.allocate_slab(size_bytes.max(1)).map_err(|error| device.error(error))?;
     let address = Address { handle: slab.handle, offset_bytes: 0 };
     let marks = crate::marks::Marks::new();
-    let block = crate::block::Block::new(device, address, slab.size_bytes, crate::alloc::LARGE, 0, marks);
+    let source = Source { class: crate::alloc::LARGE, slab: 0, pool: None };
+    let block = Block::new(device, address, slab.size_bytes, source, marks);
     Ok(FreeBlock::new(block).give(size_bytes))
 }

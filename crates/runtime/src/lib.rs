@@ -3,7 +3,9 @@
 //! Any buffer may be used from any thread on any stream, with no lock and no synchronisation in user code. Everything
 //! follows from *ticks* (a place in the work of one stream) and from the marks that each block of memory keeps: the tick
 //! of its last write, and of its last read on each stream. `tick`, `marks` and `submit` hold the argument; `stream`,
-//! `external`, `dedicated`, `event` and `callback` what users see of it; `alloc`, `magazine` and `large` the memory; `taint` errors; `capture` and `graph` ops that
+//! `external`, `dedicated`, `event` and `callback` what users see of it; `alloc`, `magazine` and `large` the memory, `watch`,
+//! `pool`, `resource` and `hooks` what users put in its way, `stats` and `snapshot` what they see of it; `taint` errors;
+//! `capture` and `graph` ops that
 //! are recorded once and replayed; `fork` and `local` the ends of processes and threads.
 
 mod alloc;
@@ -18,23 +20,32 @@ mod external;
 mod file;
 mod fork;
 mod graph;
+mod history;
+mod hooks;
 mod id;
 mod large;
 mod local;
 mod magazine;
 mod marks;
+mod memory;
+#[cfg(all(test, not(loom)))]
+mod memory_tests;
 #[cfg(all(test, loom))]
 mod models;
 #[cfg(test)]
 mod oracle;
+mod pool;
+mod resource;
+mod snapshot;
+mod stats;
 mod stream;
 mod submit;
 mod taint;
 #[cfg(all(test, not(loom)))]
 mod tests;
 mod tick;
+mod watch;
 
-pub use alloc::MemoryStats;
 pub use block::Buffer;
 pub use capture::{Capture, uncaptured};
 pub use dedicated::{DedicatedStream, Exhausted};
@@ -44,8 +55,20 @@ pub use event::{Event, EventFuture};
 pub use external::ExternalStream;
 pub use file::MappedFile;
 pub use graph::{Graph, GraphStats, Replacement};
+pub use history::{MemoryEvent, MemoryEventKind};
+pub use hooks::{AfterNeed, HookGuard, MemoryNeed, OUT_OF_MEMORY_RETRY_COUNT_MAX};
 pub use id::StreamId;
+pub use memory::Watermarks;
+pub use pool::{MemoryPool, MemoryPoolGuard};
 pub use raddle_hal::{self as hal, Draw, Priority};
+pub use resource::{
+    Allocation, DeviceMemory, FailAt, FailingResource, LimitingResource, LogFormat, LoggingResource,
+    MemoryResource, ResourceStatistics, StatisticsResource,
+};
+pub use snapshot::MemorySnapshot;
+pub use stats::{
+    MemoryStats, Piece, PieceBytes, PieceState, PoolKind, PoolStats, SlabSnapshot, StreamMemory,
+};
 pub use stream::{Stream, StreamGuard};
 
 use raddle_base::{DType, Layout};

@@ -8,7 +8,7 @@
 use crate::{
     alloc::{CLASS_COUNT, class_size_bytes},
     block::FreeBlock,
-    marks::{Marks, Uses},
+    marks::Uses,
     tick::Tick,
 };
 use raddle_sync::{
@@ -97,21 +97,24 @@ impl Shelves {
     ) -> Option<FreeBlock> {
         let shelf = &mut self.classes[class];
         if let Some(block) = shelf.ready.pop() {
+            if fault!(block_in_two_hands) {
+                shelf.ready.push(block);
+            }
             return Some(block);
         }
         for _ in 0..shelf.pending.len().min(LOOK_COUNT) {
             let mut block = shelf.pending.pop_front().expect("counted");
-            match block.get_mut().marks.uses(slot, &is_complete) {
+            match block.uses(slot, &is_complete) {
                 Uses::Over | Uses::Ordered => shelf.ready.push(block),
                 Uses::Pending => shelf.pending.push_back(block),
             }
         }
         shelf.ready.pop().or_else(|| {
             // Full of what is in flight: a wait is better than growth without end.
-            let full = shelf.pending.len() >= keep_count_max(class);
+            let full = shelf.pending.len() >= keep_count_max(class) && !fault!(growth_without_end);
             let mut block = if full || anyway { shelf.pending.pop_front() } else { None }?;
             if fault!(forget_marks) {
-                block.get_mut().marks = Marks::new();
+                block.forget_uses();
             }
             Some(block)
         })
@@ -127,10 +130,10 @@ impl Shelves {
         is_complete: impl Fn(Tick) -> bool,
         overflow: &mut Vec<FreeBlock>,
     ) {
-        let class = block.get().class as usize;
+        let class = block.get().source.class as usize;
         let Shelf { ready, pending } = &mut self.classes[class];
         let (half, full) = (keep_count_max(class) / 2, keep_count_max(class));
-        if block.get_mut().marks.uses(slot, is_complete) == Uses::Pending {
+        if block.uses(slot, is_complete) == Uses::Pending {
             if pending.len() >= full {
                 overflow.extend(pending.drain(..half));
             }
@@ -140,6 +143,13 @@ impl Shelves {
                 overflow.extend(ready.drain(..half));
             }
             ready.push(block);
+        }
+    }
+
+    /// Shows all blocks, which stay.
+    pub(crate) fn visit(&mut self, mut look: impl FnMut(&mut FreeBlock)) {
+        for shelf in &mut self.classes {
+            shelf.ready.iter_mut().chain(&mut shelf.pending).for_each(&mut look);
         }
     }
 

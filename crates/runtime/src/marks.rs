@@ -102,6 +102,17 @@ impl Shared {
         }
     }
 
+    /// Frees a table, if there is one.
+    ///
+    /// # Safety
+    /// - It was made by `Box::into_raw`, nobody has it any more, and it is freed once.
+    unsafe fn free(table: *mut Shared) {
+        if !table.is_null() {
+            // SAFETY: by the contract.
+            drop(unsafe { Box::from_raw(table) });
+        }
+    }
+
     /// Has the slot a mark? Acquire pairs with the Release in `register`.
     #[inline]
     fn has(&self, slot: usize) -> bool {
@@ -112,7 +123,7 @@ impl Shared {
     #[inline]
     fn mark(&self, slot: usize) -> &Mark {
         // SAFETY: a slot's bit is set (Release) only after its chunk is; the caller saw the bit with Acquire or under
-        // `home`; chunks are freed through `&mut` only.
+        // `home`; chunks are freed with their table, by the block's only owner.
         unsafe { &(&*self.chunks[slot / CHUNK_LENGTH].load(Relaxed))[slot % CHUNK_LENGTH].0 }
     }
 
@@ -131,7 +142,7 @@ impl Shared {
         word.store(word.load(Relaxed) | 1 << (slot % 64), Release);
     }
 
-    /// The slots that have marks. Called under `home` or through `&mut`.
+    /// The slots that have marks. Called under `home` or by the block's only owner.
     fn slots(&self) -> impl Iterator<Item = usize> + '_ {
         self.readers.iter().enumerate().flat_map(|(word, bits)| {
             let mut bits = bits.load(Relaxed);
@@ -193,7 +204,7 @@ impl Marks {
     #[inline]
     fn shared(&self, order: raddle_sync::atomic::Ordering) -> Option<&Shared> {
         let shared = self.shared.load(order);
-        // SAFETY: set once (Release) under `home`, to a table made by `Box::into_raw` that is freed through `&mut` only.
+        // SAFETY: set once (Release) under `home`, to a table made by `Box::into_raw` that is freed by the block's only owner.
         (!shared.is_null()).then(|| unsafe { &*shared })
     }
 
@@ -276,7 +287,7 @@ impl Marks {
         Tick(self.write.load(Acquire))
     }
 
-    fn ticks(&mut self) -> impl Iterator<Item = Tick> + '_ {
+    fn ticks(&self) -> impl Iterator<Item = Tick> + '_ {
         let single = [Tick(self.home.0.load(Relaxed)), Tick(self.write.load(Relaxed))];
         let shared = self.shared(Relaxed);
         let shared = shared
@@ -285,8 +296,11 @@ impl Marks {
         single.into_iter().chain(shared)
     }
 
-    /// For a block that is owned alone: what is left of its uses, seen from a stream's slot. Forgets marks that are over.
-    pub(crate) fn uses(&mut self, own: usize, is_complete: impl Fn(Tick) -> bool) -> Uses {
+    /// What is left of a block's uses, seen from a stream's slot. Forgets marks that are over.
+    ///
+    /// # Safety
+    /// - The block is owned alone: nobody claims it or looks at its other marks meanwhile.
+    pub(crate) unsafe fn uses(&self, own: usize, is_complete: impl Fn(Tick) -> bool) -> Uses {
         let (mut over, mut ordered) = (true, true);
         // Where nothing would be forgotten, a tick that is ordered anyway isn't worth a question.
         let asks_all = !self.shared.load(Relaxed).is_null();
@@ -297,8 +311,9 @@ impl Marks {
             ordered &= complete || is_own;
         }
         if over {
-            if !self.shared.load(Relaxed).is_null() {
-                *self = Marks::new();
+            if asks_all {
+                // SAFETY: by the contract.
+                unsafe { self.forget() };
             }
             Uses::Over
         } else if ordered {
@@ -308,8 +323,32 @@ impl Marks {
         }
     }
 
-    /// The marks of a piece that is split off a block that is owned alone: it has to wait for all that the block has.
-    pub(crate) fn split(&mut self) -> Marks {
+    /// Forgets all marks, by atomic stores: others may be looking at the last use.
+    ///
+    /// # Safety
+    /// - As for [`Marks::uses`].
+    pub(crate) unsafe fn forget(&self) {
+        self.home.release(Tick::NONE);
+        self.write.store(Tick::NONE.0, Relaxed);
+        self.handovers.store(0, Relaxed);
+        // SAFETY: by the contract nobody else has the table.
+        unsafe { Shared::free(self.shared.swap(ptr::null_mut(), Relaxed)) };
+    }
+
+    /// A tick of the last write, or else of a read; nothing if there is none or a claim is held. For whoever may look at
+    /// the block at any time, to show it: nothing may depend on it.
+    pub(crate) fn last_use(&self) -> Tick {
+        [self.write.load(Relaxed), self.home.0.load(Relaxed)]
+            .into_iter()
+            .find(|&tick| tick != Tick::NONE.0 && tick != CLAIMED)
+            .map_or(Tick::NONE, Tick)
+    }
+
+    /// The marks of a piece that is split off a block: it has to wait for all that the block has.
+    ///
+    /// # Safety
+    /// - As for [`Marks::uses`].
+    pub(crate) unsafe fn split(&self) -> Marks {
         let marks = Marks::new();
         marks.write.store(self.write.load(Relaxed), Relaxed);
         marks.home.release(Tick(self.home.0.load(Relaxed)));
@@ -324,11 +363,8 @@ impl Marks {
 
 impl Drop for Marks {
     fn drop(&mut self) {
-        let shared = self.shared.load(Relaxed);
-        if !shared.is_null() {
-            // SAFETY: made by `Box::into_raw`, freed here only, and we own the marks alone.
-            drop(unsafe { Box::from_raw(shared) });
-        }
+        // SAFETY: we own the marks alone, and they are gone after this.
+        unsafe { Shared::free(self.shared.load(Relaxed)) };
     }
 }
 

@@ -8,7 +8,7 @@
 mod dedicated;
 
 use crate::{
-    magazine::Magazine,
+    magazine::{Counts, Magazine},
     oracle::{self, Oracle, op},
     *,
 };
@@ -270,6 +270,21 @@ fn replays_share_an_instance(fault: Option<Fault>, preemptions: usize) {
     });
 }
 
+/// Threads hand in what they have counted while another one looks: nothing is lost, and no count falls.
+fn counts(fault: Option<Fault>, preemptions: usize) {
+    explore("threads hand in counts", fault, preemptions, |model| {
+        let allocator = &model.device.0.allocator;
+        let hand_in = || allocator.collect(&mut Counts { allocations: 1, ..Counts::default() });
+        let look = || allocator.allocations.load(raddle_sync::atomic::Relaxed);
+        let other = model.spawn(move |_| hand_in());
+        let first = look();
+        hand_in();
+        let second = look();
+        other.join().unwrap();
+        assert!(first <= second && look() == 2, "race on a count: {first}, {second}, {}", look());
+    });
+}
+
 /// Who sees a tick complete sees what the device wrote before; loom's cell is the device's memory.
 #[test]
 fn model_completion_publishes() {
@@ -355,10 +370,19 @@ fn model_magazine() {
 }
 
 #[test]
+fn model_counts() {
+    counts(None, 5)
+}
+
+#[test]
 fn model_replays() {
     replays_share_an_instance(None, 3)
 }
 
+#[test]
+fn fault_lost_count() {
+    counts(Some(Fault::lost_count), 2)
+}
 #[test]
 fn fault_reuse_leased() {
     replays_share_an_instance(Some(Fault::reuse_leased), 2)

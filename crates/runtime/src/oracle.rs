@@ -180,7 +180,8 @@ impl raddle_hal::Device for Hal {
             *left = left.checked_sub(size_bytes).ok_or(DeviceError::OutOfMemory { size_bytes })?;
         }
         log.slabs += 1;
-        Ok(Slab { handle: log.slabs, size_bytes })
+        // Apart, so that addresses are.
+        Ok(Slab { handle: log.slabs << 40, size_bytes })
     }
     unsafe fn release_slab(&self, slab: Slab) {
         let mut log = self.oracle.log();

@@ -15,23 +15,23 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 /// Tests that plant a fault, and those that a planted fault would disturb, run one at a time.
 static TURN: Mutex<()> = Mutex::new(());
 
-fn turn() -> MutexGuard<'static, ()> {
+pub(crate) fn turn() -> MutexGuard<'static, ()> {
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The fault is out again before the turn is over.
-fn planted(fault: Fault) -> (Planted, MutexGuard<'static, ()>) {
+pub(crate) fn planted(fault: Fault) -> (Planted, MutexGuard<'static, ()>) {
     let turn = turn();
     (plant(fault), turn)
 }
 
-struct Random(u64);
+pub(crate) struct Random(u64);
 
 impl Random {
-    fn new(seed: u64) -> Random {
+    pub(crate) fn new(seed: u64) -> Random {
         Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
     }
-    fn below(&mut self, bound: usize) -> usize {
+    pub(crate) fn below(&mut self, bound: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -190,7 +190,7 @@ fn unhoisted_waits_are_caught() {
 }
 
 /// One device, two streams, and the oracle.
-fn pair() -> (Device, Arc<Oracle>, Stream, Stream) {
+pub(crate) fn pair() -> (Device, Arc<Oracle>, Stream, Stream) {
     let (device, oracle) = oracle::open(1000);
     let stream = || Stream::from_pool(&device, Priority::Normal).unwrap();
     let (a, b) = (stream(), stream());

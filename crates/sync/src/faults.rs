@@ -79,6 +79,24 @@ faults! {
     reuse_leased breaks "T1";
     /// The replay of a graph waits for its own memory only, not for its operands.
     unhoisted_waits breaks "T2";
+    /// A magazine gives a block out and keeps it, too.
+    block_in_two_hands breaks "T1";
+    /// A piece that is split off a block is described as shorter than it is.
+    split_loses_bytes breaks "T9";
+    /// Pieces are merged although uses of the second are in flight, which are forgotten.
+    merge_in_flight breaks "T1";
+    /// `record_stream` covers what is on the stream when it is called, not when the block is freed.
+    fence_at_record breaks "T1";
+    /// However much is in flight, memory grows rather than that work waits for some of it.
+    growth_without_end breaks "T9";
+    /// Counts of two threads that are added at once: one is lost.
+    lost_count breaks "T9";
+    /// The limit of a device's memory isn't looked at.
+    limit_ignored breaks "T9";
+    /// A hook for memory that is short is called while a list of the allocator is locked.
+    hook_under_lock breaks "T5";
+    /// Whoever needs memory gets some of a private pool that isn't theirs.
+    pool_leaks breaks "T9";
 }
 
 #[cfg(any(debug_assertions, loom, raddle_faults))]

@@ -51,7 +51,13 @@ pub struct Arguments {
     /// Writes a trace for Chrome's or Perfetto's viewer: a track for each stream with its ops, waits and allocations.
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
+    /// Writes who held which memory when at the end of the training: a picture, or a snapshot if the name ends in .json.
+    #[arg(long, value_name = "FILE")]
+    memory: Option<PathBuf>,
 }
+
+/// Allocations and frees that the picture of memory shows.
+const MEMORY_EVENT_COUNT_MAX: usize = 100_000;
 
 #[derive(Serialize)]
 struct Report {
@@ -104,9 +110,13 @@ pub fn run(arguments: &Arguments) -> Outcome {
     }
     check_writable(arguments.json.as_deref())?;
     check_writable(arguments.trace.as_deref())?;
+    check_writable(arguments.memory.as_deref())?;
     let device = Device::new(&arguments.device)?;
     if arguments.trace.is_some() {
         hal::trace::enable();
+    }
+    if arguments.memory.is_some() {
+        device.set_memory_history(MEMORY_EVENT_COUNT_MAX);
     }
     let Digits { pixels, image_count } = digits;
     let images = Tensor::from_vec(pixels, [image_count, PIXEL_COUNT], &device)?;
@@ -137,6 +147,12 @@ pub fn run(arguments: &Arguments) -> Outcome {
     let serve_seconds = served.elapsed().as_secs_f64();
     bar.finish_and_clear();
     let recorded = arguments.trace.as_ref().map(|path| (path, hal::trace::take()));
+    if let Some(path) = &arguments.memory {
+        let snapshot = device.memory_snapshot();
+        device.set_memory_history(0);
+        let is_json = path.extension().is_some_and(|extension| extension == "json");
+        write_whole(path, if is_json { snapshot.to_json() } else { snapshot.to_html() }.as_bytes())?;
+    }
 
     let wrong_answers = serve::wrong_answers(&images, &versions, &answers)?;
     let inferences: u64 = answers.iter().map(|answers| answers.0.len() as u64).sum();

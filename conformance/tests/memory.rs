@@ -1,0 +1,117 @@
+//! Memory as users meet it, on kernels that run late: case C-11 where blocks are split, hooks, private pools of many threads,
+//! a snapshot of a run.
+
+use raddle::{
+    DType, Device, Priority, Stream, Tensor,
+    runtime::{self, AfterNeed, PieceState},
+};
+use std::sync::Arc;
+
+fn stream(device: &Device) -> Stream {
+    Stream::from_pool(device, Priority::Normal).unwrap()
+}
+
+fn full(device: &Device, count: usize, value: f32) -> Tensor {
+    Tensor::full([count], value, DType::F32, device).unwrap()
+}
+
+/// Pieces of the only slab, freed while another stream reads them, make up what is asked for.
+#[test]
+fn c_11_pieces_in_flight_are_awaited_and_merged() {
+    for seed in 0..8 {
+        let device = Device::new(&format!("sim:{seed}")).unwrap();
+        device.set_memory_limit(33 << 20);
+        let (first, second) = (stream(&device), stream(&device));
+        let guard = first.enter();
+        let pieces: Vec<Tensor> = (0..8).map(|piece| full(&device, 1 << 20, piece as f32)).collect();
+        drop(guard);
+        let guard = second.enter();
+        let heads: Vec<Tensor> =
+            pieces.iter().map(|piece| piece.slice(0, 0, 8, 1).unwrap().add(1.0).unwrap()).collect();
+        drop(guard);
+        drop(pieces);
+        let guard = first.enter();
+        let whole = full(&device, 7 << 20, -1.0);
+        drop(guard);
+        for (piece, head) in heads.iter().enumerate() {
+            assert_eq!(head.to_vec::<f32>().unwrap(), [piece as f32 + 1.0; 8], "seed {seed}");
+        }
+        drop((whole, heads));
+        assert!(device.close().unwrap(), "seed {seed}");
+    }
+}
+
+/// Tensors for which a hook of the user makes room.
+#[test]
+fn hooks_make_room_for_tensors() {
+    let device = Device::new("sim:3").unwrap();
+    device.set_memory_limit(33 << 20);
+    let kept = Arc::new(std::sync::Mutex::new(vec![full(&device, 4 << 20, 1.0)]));
+    let caches = kept.clone();
+    let hook = device.on_out_of_memory(move |_| match caches.lock().unwrap().pop() {
+        Some(_) => AfterNeed::Retry,
+        None => AfterNeed::GiveUp,
+    });
+    let sum = full(&device, 6 << 20, 2.0).slice(0, 0, 4, 1).unwrap().add(1.0).unwrap();
+    assert_eq!(sum.to_vec::<f32>().unwrap(), [3.0; 4]);
+    assert!(kept.lock().unwrap().is_empty());
+    assert_eq!(device.memory_stats().out_of_memory_retries, 1);
+    drop((hook, sum));
+    assert!(device.close().unwrap());
+}
+
+/// Threads with pools of their own and one in common, which hand tensors to each other.
+#[test]
+fn pools_of_many_threads() {
+    for seed in 0..4 {
+        let device = &Device::new(&format!("sim:{seed}")).unwrap();
+        let common = &device.memory_pool();
+        let (sender, receiver) = std::sync::mpsc::channel::<(Tensor, f32)>();
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..6)
+                .map(|thread| {
+                    let sender = sender.clone();
+                    scope.spawn(move || {
+                        let own = device.memory_pool();
+                        for round in 0..12 {
+                            let _guard = if round % 2 == 0 { own.enter() } else { common.enter() };
+                            let value = (100 * thread + round) as f32;
+                            let sum = full(device, 1000, value).add(1.0).unwrap();
+                            sender.send((sum, value + 1.0)).unwrap();
+                        }
+                    })
+                })
+                .collect();
+            drop(sender);
+            for (tensor, value) in receiver {
+                assert!(tensor.to_vec::<f32>().unwrap().iter().all(|&found| found == value), "seed {seed}");
+            }
+            threads.into_iter().for_each(|thread| thread.join().unwrap());
+        });
+        assert_eq!(device.memory_stats().allocated_bytes, 0, "seed {seed}");
+        assert!(device.close().unwrap(), "seed {seed}");
+    }
+}
+
+/// Every event of a snapshot is a block's birth or death, and what is alive is what the pieces say.
+#[test]
+fn a_snapshot_of_a_run_is_consistent() {
+    let device = Device::new("sim:9").unwrap();
+    device.set_memory_history(10_000);
+    let kept: Vec<Tensor> = (1..20).map(|size| full(&device, 700 * size, 1.0).exp().unwrap()).collect();
+    let snapshot = device.memory_snapshot();
+    let mut alive = std::collections::BTreeSet::new();
+    for event in &snapshot.events {
+        match event.kind {
+            runtime::MemoryEventKind::Allocate => assert!(alive.insert(event.address), "given out twice"),
+            runtime::MemoryEventKind::Free => assert!(alive.remove(&event.address), "freed twice"),
+        }
+    }
+    let pieces = snapshot.slabs.iter().flat_map(|slab| &slab.pieces);
+    let allocated = pieces.filter(|piece| piece.state == PieceState::Allocated).map(|piece| piece.address);
+    assert_eq!(allocated.collect::<std::collections::BTreeSet<_>>(), alive);
+    assert_eq!(runtime::MemorySnapshot::from_json(&snapshot.to_json()).unwrap(), snapshot);
+    drop(kept);
+    device.set_memory_history(0);
+    assert!(device.close().unwrap());
+}

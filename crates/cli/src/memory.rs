@@ -1,0 +1,64 @@
+//! `raddle memory`: what a snapshot of a device's memory says.
+
+use crate::output::{Failure, Outcome, is_stdout, write_whole};
+use raddle::{
+    MemorySnapshot,
+    runtime::{PieceBytes, PoolKind},
+};
+use std::path::PathBuf;
+
+/// Shows a snapshot of a device's memory: the figures, or a picture of who held what when.
+#[derive(clap::Args)]
+#[command(
+    after_help = "Example: raddle demo --memory memory.json && raddle memory memory.json --html memory.html"
+)]
+pub struct Arguments {
+    /// The snapshot, as `raddle demo --memory FILE.json` or `MemorySnapshot::to_json` writes it.
+    snapshot: PathBuf,
+    /// Writes the picture: one page that needs nothing else (- for standard output).
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+}
+
+pub fn run(arguments: &Arguments) -> Outcome {
+    let path = &arguments.snapshot;
+    let wrong = |reason: String| Failure::Input(format!("{}: {reason}", path.display()));
+    let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
+    let snapshot = MemorySnapshot::from_json(&text).map_err(|error| wrong(error.to_string()))?;
+    if let Some(html) = &arguments.html {
+        write_whole(html, snapshot.to_html().as_bytes())?;
+    }
+    if !is_stdout(arguments.html.as_deref()) {
+        print(&snapshot);
+    }
+    Ok(())
+}
+
+fn print(snapshot: &MemorySnapshot) {
+    let MemorySnapshot { device, stats, slabs, events, .. } = snapshot;
+    let mib = |bytes: usize| format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20));
+    println!("{device}: {} slabs, {} events", slabs.len(), events.len());
+    println!("  given out {}, at most {}", mib(stats.allocated_bytes), mib(stats.allocated_peak_bytes));
+    println!("  held      {}, at most {}", mib(stats.reserved_bytes), mib(stats.reserved_peak_bytes));
+    println!("\n{:<24} {:>12} {:>12} {:>12}", "kept in", "given out", "free", "in flight");
+    let line = |name: String, bytes: &PieceBytes| {
+        let PieceBytes { allocated_bytes, free_bytes, pending_bytes } = *bytes;
+        println!(
+            "{name:<24} {:>12} {:>12} {:>12}",
+            mib(allocated_bytes),
+            mib(free_bytes),
+            mib(pending_bytes)
+        );
+    };
+    for pool in &stats.pools {
+        let name = match pool.kind {
+            PoolKind::Small { block_bytes } => format!("blocks of {block_bytes} bytes"),
+            PoolKind::Large => "large blocks".into(),
+            PoolKind::Private { number } => format!("private pool {number}"),
+        };
+        line(name, &pool.bytes);
+    }
+    for stream in &stats.streams {
+        line(format!("last used on stream {}", stream.stream), &stream.bytes);
+    }
+}

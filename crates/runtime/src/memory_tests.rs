@@ -1,0 +1,760 @@
+//! What user code sees and does of memory, on the oracle: statistics, limits, hooks, pools, resources, pictures; each
+//! guarantee with the planted fault that its check must catch.
+
+use crate::{
+    oracle::{self, op},
+    tests::{Random, pair, planted, turn},
+    *,
+};
+use raddle_sync::faults::Fault;
+use std::{
+    collections::BTreeMap,
+    io::Write,
+    sync::{
+        Arc, Condvar, Mutex,
+        atomic::{AtomicBool, AtomicU32, Ordering::Relaxed},
+    },
+};
+
+type Verdict = std::result::Result<(), String>;
+
+fn check(holds: bool, what: &str) -> Verdict {
+    if holds { Ok(()) } else { Err(what.into()) }
+}
+
+/// Pieces tile their slabs, and add up to what is counted.
+fn tiles(device: Device) -> Verdict {
+    let MemorySnapshot { stats, slabs, .. } = device.memory_snapshot();
+    let mut allocated_bytes = 0;
+    for slab in &slabs {
+        let mut end = slab.address;
+        for piece in &slab.pieces {
+            check(piece.address == end, "pieces have gaps or overlap")?;
+            end += piece.size_bytes as u64;
+            allocated_bytes += if piece.state == PieceState::Allocated { piece.size_bytes } else { 0 };
+            check(piece.asked_bytes <= piece.size_bytes, "more was asked for than there is")?;
+        }
+        check(end == slab.address + slab.size_bytes as u64, "pieces leave some of their slab out")?;
+    }
+    check(
+        slabs.iter().map(|slab| slab.size_bytes).sum::<usize>() == stats.reserved_bytes,
+        "slabs are missing",
+    )?;
+    check(allocated_bytes == stats.allocated_bytes, "pieces that are given out aren't what is counted")?;
+    let sum =
+        |pool: &PoolStats| pool.bytes.allocated_bytes + pool.bytes.free_bytes + pool.bytes.pending_bytes;
+    check(stats.pools.iter().map(sum).sum::<usize>() == stats.reserved_bytes, "pools don't add up")
+}
+
+/// Random sizes, streams and lives; every block that is out is looked at after each step.
+fn random_lives(seed: u64) -> Verdict {
+    let (device, oracle, a, b) = pair();
+    let pool = device.memory_pool();
+    let mut random = Random::new(seed);
+    let mut held: Vec<Buffer> = Vec::new();
+    for _ in 0..120 {
+        let _guard = [a, b][random.below(2)].enter();
+        let _inside = (random.below(3) == 0).then(|| pool.enter());
+        match random.below(8) {
+            0..4 => {
+                let size_bytes = [0, 100, 5_000, 300_000, 1 << 20, 5_000_000, 40 << 20][random.below(7)];
+                let buffer = device.allocate(size_bytes).unwrap();
+                let two = held.iter().any(|other| other.is(&buffer));
+                held.push(buffer);
+                if two {
+                    std::mem::forget(held);
+                    return Err("a block is in two hands".into());
+                }
+                op([a, b][random.below(2)], &[], &[held.last().unwrap()]).unwrap();
+            }
+            4..7 if !held.is_empty() => drop(held.swap_remove(random.below(held.len()))),
+            7 if random.below(4) == 0 => device.empty_cache(),
+            _ => _ = oracle.complete_next([a, b][random.below(2)].0.slot),
+        }
+        if let Err(broken) = tiles(device) {
+            std::mem::forget(held);
+            return Err(broken);
+        }
+    }
+    drop((held, pool));
+    oracle.complete_all();
+    tiles(device)?;
+    check(device.close().unwrap(), "memory stays behind")?;
+    oracle.check()
+}
+
+#[test]
+fn pieces_tile_their_slabs_whatever_happens() {
+    let _turn = turn();
+    (1..=60).for_each(|seed| random_lives(seed).unwrap_or_else(|broken| panic!("seed {seed}: {broken}")));
+}
+
+#[test]
+fn fault_split_loses_bytes() {
+    let _planted = planted(Fault::split_loses_bytes);
+    assert!((1..=5).any(|seed| random_lives(seed).is_err()));
+}
+
+#[test]
+fn fault_block_in_two_hands() {
+    let _planted = planted(Fault::block_in_two_hands);
+    assert!((1..=5).any(|seed| random_lives(seed) == Err("a block is in two hands".into())));
+}
+
+/// Neighbours of which one is in flight are given out as one only when that is over, or behind it.
+fn neighbours() -> Verdict {
+    let (device, oracle, a, b) = pair();
+    let _guard = a.enter();
+    let [left, right, rest] = [10, 10, 12].map(|mib| device.allocate(mib << 20).unwrap());
+    op(b, &[&right], &[]).unwrap();
+    drop((left, right));
+    op(a, &[], &[&device.allocate(20 << 20).unwrap()]).unwrap();
+    oracle.complete_all();
+    drop(rest);
+    oracle.check()
+}
+
+#[test]
+fn pieces_in_flight_are_not_merged() {
+    let _turn = turn();
+    assert_eq!(neighbours(), Ok(()));
+}
+
+#[test]
+fn fault_merge_in_flight() {
+    let _planted = planted(Fault::merge_in_flight);
+    assert!(neighbours().is_err());
+}
+
+/// A mark, then foreign work, then the free: whose fence covers the work.
+fn recorded_before_the_work() -> Verdict {
+    let (device, oracle, a, b) = pair();
+    let _guard = a.enter();
+    let buffer = device.allocate(1 << 20).unwrap();
+    let first = buffer.id();
+    device.record_stream(&buffer, b).unwrap();
+    op(b, &[], &[]).unwrap();
+    oracle.complete_next(b.0.slot); // what was there at the mark …
+    op(b, &[], &[]).unwrap(); // … isn't all
+    drop(buffer);
+    check(device.allocate(1 << 20).unwrap().id() != first, "memory is reused that foreign work uses")
+}
+
+#[test]
+fn a_record_covers_what_comes_after_it() {
+    let _turn = turn();
+    assert_eq!(recorded_before_the_work(), Ok(()));
+}
+
+#[test]
+fn fault_fence_at_record() {
+    let _planted = planted(Fault::fence_at_record);
+    assert!(recorded_before_the_work().is_err());
+}
+
+#[test]
+fn addresses_find_live_buffers_and_nothing_else() {
+    let _turn = turn();
+    let (device, oracle) = oracle::open(1000);
+    let stream = Stream::from_pool(&device, Priority::Normal).unwrap();
+    let pool = device.memory_pool();
+    assert!(!device.record_stream_raw(0, stream), "null");
+    assert!(!device.record_stream_raw(u64::MAX, stream), "foreign");
+    for size_bytes in [100, 1 << 20] {
+        for inside in [false, true] {
+            let guard = inside.then(|| pool.enter());
+            let buffer = device.allocate(size_bytes).unwrap();
+            let (address, last) = (buffer.address(), buffer.address() + size_bytes as u64 - 1);
+            assert!(device.record_stream_raw(address, stream) && device.record_stream_raw(last, stream));
+            let (other, _) = oracle::open(8);
+            assert!(!other.record_stream_raw(address, stream), "of another device");
+            assert!(!device.record_stream_raw(address, Stream::default(&other).unwrap()));
+            drop(guard);
+            op(stream, &[], &[]).unwrap();
+            drop(buffer);
+            assert!(!device.record_stream_raw(address, stream), "freed");
+            assert!(device.memory_stats().pending_bytes >= size_bytes, "the fence covers it");
+            oracle.complete_all();
+            assert_eq!(device.memory_stats().pending_bytes, 0);
+        }
+    }
+}
+
+#[test]
+fn stats_tell_pools_streams_and_peaks() {
+    let _turn = turn();
+    let (device, oracle, a, b) = pair();
+    let pool = device.memory_pool();
+    let small = device.allocate(1000).unwrap();
+    let large = device.allocate(3 << 20).unwrap();
+    let private = {
+        let _inside = pool.enter();
+        device.allocate(512).unwrap()
+    };
+    op(a, &[], &[&small]).unwrap();
+    op(b, &[], &[&large, &private]).unwrap();
+    drop(large);
+    let stats = device.memory_stats();
+    assert_eq!(stats.allocated_bytes, 1024 + 512);
+    assert_eq!((stats.allocated_peak_bytes, stats.pending_bytes), ((3 << 20) + 1024 + 512, 3 << 20));
+    let kinds: Vec<PoolKind> = stats.pools.iter().map(|pool| pool.kind).collect();
+    let expected =
+        [PoolKind::Small { block_bytes: 1024 }, PoolKind::Large, PoolKind::Private { number: pool.number() }];
+    assert_eq!(kinds, expected);
+    let allocated: Vec<usize> = stats.pools.iter().map(|pool| pool.bytes.allocated_bytes).collect();
+    assert_eq!(allocated, [1024, 0, 512]);
+    let of = |stream: Stream| *stats.streams.iter().find(|entry| entry.stream == stream.0.slot).unwrap();
+    assert_eq!((of(a).blocks, of(a).bytes.allocated_bytes), (1, 1024));
+    // What is left of the slabs that were split has the marks of no stream, as it was split off before.
+    assert_eq!((of(b).bytes.allocated_bytes, of(b).bytes.pending_bytes), (512, 3 << 20));
+    device.reset_memory_peaks();
+    let stats = device.memory_stats();
+    assert_eq!(stats.allocated_peak_bytes, stats.allocated_bytes);
+    assert_eq!(stats.reserved_peak_bytes, stats.reserved_bytes);
+    let text = serde_json::to_string(&stats).unwrap();
+    assert_eq!(serde_json::from_str::<MemoryStats>(&text).unwrap(), stats);
+    oracle.check().unwrap();
+}
+
+#[test]
+fn counts_never_run_backwards_while_threads_come_and_go() {
+    let _turn = turn();
+    let (device, _) = oracle::open(1000);
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let observer = scope.spawn(|| {
+            let mut last = MemoryStats::default();
+            let mut looks = 0;
+            while !done.load(Relaxed) {
+                let stats = device.memory_stats();
+                let rising = |stats: &MemoryStats| {
+                    let MemoryStats { allocations, frees, slab_allocations, .. } = *stats;
+                    [allocations, frees, slab_allocations, stats.allocated_peak_bytes as u64]
+                };
+                assert!(
+                    rising(&last).iter().zip(rising(&stats)).all(|(last, now)| *last <= now),
+                    "{last:?} {stats:?}"
+                );
+                (last, looks) = (stats, looks + 1);
+            }
+            looks
+        });
+        for _ in 0..30 {
+            let live = || {
+                let sizes = [100, 5_000, 70_000, 1 << 20];
+                let held: Vec<Buffer> = (0..40).map(|at| device.allocate(sizes[at % 4]).unwrap()).collect();
+                std::thread::scope(|scope| scope.spawn(|| drop(held)).join().unwrap());
+            };
+            let threads: Vec<_> = (0..4).map(|_| scope.spawn(live)).collect();
+            threads.into_iter().for_each(|thread| thread.join().unwrap());
+        }
+        done.store(true, Relaxed);
+        assert!(observer.join().unwrap() > 0);
+    });
+    let stats = device.memory_stats();
+    assert_eq!((stats.allocations, stats.frees, stats.allocated_bytes), (4800, 4800, 0));
+}
+
+// ------------------------------------------------------------ limits
+
+fn limit() -> Verdict {
+    let (device, ..) = pair();
+    device.set_memory_limit(64 << 20);
+    let held = device.allocate(40 << 20).unwrap();
+    let refused = device.allocate(30 << 20).is_err();
+    drop(held);
+    check(refused, "past the limit")?;
+    check(device.allocate(30 << 20).is_ok(), "what is free makes room")
+}
+
+#[test]
+fn the_high_watermark_is_hard() {
+    let _turn = turn();
+    assert_eq!(limit(), Ok(()));
+}
+
+#[test]
+fn fault_limit_ignored() {
+    let _planted = planted(Fault::limit_ignored);
+    assert!(limit().is_err());
+}
+
+#[test]
+fn past_the_low_watermark_caches_are_given_back_first() {
+    let _turn = turn();
+    let (device, _, a, _) = pair();
+    device.set_memory_watermarks(Watermarks { low_bytes: 100 << 20, high_bytes: 300 << 20 }).unwrap();
+    let _guard = a.enter();
+    for mib in [40, 41, 42, 43, 44, 45] {
+        drop(device.allocate(mib << 20).unwrap());
+    }
+    let stats = device.memory_stats();
+    assert!(stats.reserved_peak_bytes <= 100 << 20, "{stats:?}");
+    // What is alive may go past it.
+    let held: Vec<Buffer> = (0..6).map(|_| device.allocate(45 << 20).unwrap()).collect();
+    assert!(device.memory_stats().reserved_bytes > 100 << 20);
+    assert!(device.allocate(45 << 20).is_err());
+    drop(held);
+    let error = device.set_memory_watermarks(Watermarks { low_bytes: 2, high_bytes: 1 }).unwrap_err();
+    let expected =
+        "set_memory_watermarks: oracle, expected a low mark up to the high one of 1 bytes, found 2";
+    assert_eq!(error.to_string(), expected);
+}
+
+#[test]
+fn fractions_are_checked() {
+    let _turn = turn();
+    let (device, ..) = pair();
+    for fraction in [-0.1, 1.1, f64::NAN, f64::INFINITY] {
+        let error = device.set_memory_fraction(fraction).unwrap_err();
+        let expected =
+            format!("set_memory_fraction: oracle, expected a number from 0 to 1, found {fraction}");
+        assert_eq!(error.to_string(), expected);
+    }
+    let error = device.set_memory_fraction(0.5).unwrap_err();
+    assert!(
+        error.to_string().ends_with("doesn't say how much memory it has, use set_memory_limit"),
+        "{error}"
+    );
+    let options = raddle_cpu::CpuOptions { memory_bytes_max: Some(64 << 20), ..Default::default() };
+    let cpu = Device::open(Box::new(raddle_cpu::Cpu::with_options(options))).unwrap();
+    cpu.set_memory_fraction(0.0).unwrap();
+    assert!(cpu.allocate(1).is_err());
+    cpu.set_memory_fraction(0.5).unwrap();
+    assert!(cpu.allocate(33 << 20).is_err() && cpu.allocate(32 << 20).is_ok());
+    assert!(cpu.close().unwrap());
+}
+
+// ------------------------------------------------------------ hooks
+
+/// A hook gives back what makes the allocation succeed.
+fn hook_frees() -> Verdict {
+    let (device, ..) = pair();
+    device.set_memory_limit(64 << 20);
+    let kept = Arc::new(Mutex::new(Some(device.allocate(60 << 20).unwrap())));
+    let needs = Arc::new(Mutex::new(Vec::new()));
+    let guard = device.on_out_of_memory({
+        let (kept, needs) = (kept.clone(), needs.clone());
+        move |need| {
+            needs.lock().unwrap().push(*need);
+            let freed = kept.lock().unwrap().take();
+            if freed.is_some() { AfterNeed::Retry } else { AfterNeed::GiveUp }
+        }
+    });
+    check(device.allocate(50 << 20).is_ok(), "the hook frees enough")?;
+    let need = MemoryNeed {
+        asked_bytes: 50 << 20,
+        allocated_bytes: 60 << 20,
+        free_bytes: 0,
+        pending_bytes: 0,
+        attempt: 0,
+    };
+    assert_eq!(*needs.lock().unwrap(), [need]);
+    check(device.allocate(70 << 20).is_err(), "it has nothing left to free")?;
+    drop(guard);
+    assert!(device.allocate(70 << 20).is_err());
+    assert_eq!(needs.lock().unwrap().len(), 2, "it is gone");
+    let stats = device.memory_stats();
+    assert_eq!((stats.out_of_memory, stats.out_of_memory_retries), (2, 1));
+    Ok(())
+}
+
+#[test]
+fn hooks_free_memory() {
+    let _turn = turn();
+    assert_eq!(hook_frees(), Ok(()));
+}
+
+/// What a hook calls takes locks, whose ranks tell (and a hook that panics counts as one that gives up).
+#[test]
+fn fault_hook_under_lock() {
+    let _planted = planted(Fault::hook_under_lock);
+    assert_eq!(hook_frees(), Err("the hook frees enough".into()));
+}
+
+#[test]
+fn hooks_are_bounded_and_their_panics_poison_nothing() {
+    let _turn = turn();
+    let (device, ..) = pair();
+    device.set_memory_limit(64 << 20);
+    let calls = Arc::new(AtomicU32::new(0));
+    let counted = calls.clone();
+    let stubborn = device.on_out_of_memory(move |need| {
+        assert_eq!(counted.fetch_add(1, Relaxed), need.attempt);
+        AfterNeed::Retry
+    });
+    assert!(device.allocate(100 << 20).is_err());
+    assert_eq!(calls.load(Relaxed), OUT_OF_MEMORY_RETRY_COUNT_MAX);
+    drop(stubborn);
+    let nested = device.on_out_of_memory(move |_| {
+        assert!(device.allocate(200 << 20).is_err(), "hooks aren't asked by hooks");
+        AfterNeed::GiveUp
+    });
+    let panics = device.on_out_of_memory(|_| panic!("planted"));
+    for _ in 0..3 {
+        assert!(matches!(device.allocate(100 << 20), Err(Error::OutOfMemory { .. })));
+        assert!(device.allocate(30 << 20).is_ok());
+    }
+    drop((nested, panics));
+}
+
+// ------------------------------------------------------------ private pools
+
+/// Memory of a pool is nobody else's, whoever frees it.
+fn isolation() -> Verdict {
+    let (device, oracle, a, b) = pair();
+    let pool = device.memory_pool();
+    let _guard = a.enter();
+    let inside = || {
+        let _inside = pool.enter();
+        [300, 20_000, 1 << 20].map(|size_bytes| device.allocate(size_bytes).unwrap())
+    };
+    let buffers = inside();
+    let addresses = buffers.each_ref().map(Buffer::address);
+    buffers.iter().for_each(|buffer| op(b, &[], &[buffer]).unwrap());
+    std::thread::scope(|scope| scope.spawn(move || drop(buffers)).join().unwrap());
+    oracle.complete_all();
+    let reserved_bytes = device.memory_stats().reserved_bytes;
+    let others = [300, 20_000, 1 << 20, 1 << 20].map(|size_bytes| device.allocate(size_bytes).unwrap());
+    let ranges: Vec<_> =
+        device.memory_snapshot().slabs.into_iter().filter(|slab| slab.pool != PoolKind::Large).collect();
+    let is_private = |buffer: &Buffer| {
+        let of = |slab: &&SlabSnapshot| {
+            (0..slab.size_bytes as u64).contains(&buffer.address().wrapping_sub(slab.address))
+        };
+        ranges.iter().filter(of).any(|slab| matches!(slab.pool, PoolKind::Private { .. }))
+    };
+    check(!others.iter().any(is_private), "somebody else got memory of the pool")?;
+    check(device.memory_stats().reserved_bytes > reserved_bytes, "others have memory of their own")?;
+    let again = inside();
+    check(again.each_ref().map(Buffer::address) == addresses, "the pool keeps what it has")?;
+    // A block outlives handle and guard; then all of it is everybody's.
+    drop(pool);
+    let kinds = || {
+        device
+            .memory_stats()
+            .pools
+            .iter()
+            .filter(|pool| matches!(pool.kind, PoolKind::Private { .. }))
+            .count()
+    };
+    check(kinds() == 1, "blocks keep their pool")?;
+    drop(again);
+    check(kinds() == 0, "and nothing else does")?;
+    drop(others);
+    device.empty_cache();
+    check(device.memory_stats().reserved_bytes == 0, "all of it goes back to the device")?;
+    oracle.check()
+}
+
+#[test]
+fn pools_are_private() {
+    let _turn = turn();
+    assert_eq!(isolation(), Ok(()));
+}
+
+#[test]
+fn fault_pool_leaks() {
+    let _planted = planted(Fault::pool_leaks);
+    assert_eq!(isolation(), Err("somebody else got memory of the pool".into()));
+}
+
+#[test]
+fn pools_nest_serve_graphs_and_make_room() {
+    let _turn = turn();
+    let (device, oracle, a, _) = pair();
+    let (outer, inner) = (device.memory_pool(), device.memory_pool());
+    let private_bytes = |pool: &MemoryPool| {
+        let kind = PoolKind::Private { number: pool.number() };
+        let stats = device.memory_stats();
+        stats.pools.iter().find(|pool| pool.kind == kind).map_or(0, |pool| pool.bytes.allocated_bytes)
+    };
+    let _outer = outer.enter();
+    let first = device.allocate(1000).unwrap();
+    let unwound = std::panic::catch_unwind(|| {
+        let _inner = inner.enter();
+        std::mem::forget(device.allocate(1000).unwrap());
+        panic!("planted");
+    });
+    assert!(unwound.is_err());
+    let second = device.allocate(1000).unwrap();
+    assert_eq!((private_bytes(&outer), private_bytes(&inner)), (2048, 1024));
+    // A graph's instances come from the pool that is current where it is replayed.
+    let capture = Capture::begin(&device).unwrap();
+    let output = device.allocate(5000).unwrap();
+    op(a, &[&first], &[&output]).unwrap();
+    let graph = capture.end(&[&output]).unwrap();
+    drop(output);
+    let outputs = graph.replay_on(a, &[], &[]).unwrap();
+    assert_eq!(private_bytes(&outer), 2048 + 5120);
+    drop((outputs, graph));
+    // Threads don't share guards.
+    std::thread::scope(|scope| {
+        let elsewhere = || drop(device.allocate(1000).unwrap());
+        scope.spawn(elsewhere).join().unwrap();
+    });
+    assert_eq!(private_bytes(&outer), 2048);
+    // Slabs of a pool that nobody uses make room for others.
+    drop((first, second));
+    oracle.complete_all();
+    let guard = inner.enter();
+    drop(device.allocate(30 << 20).unwrap());
+    drop(guard);
+    device.set_memory_limit(40 << 20);
+    drop(_outer);
+    assert!(device.allocate(32 << 20).is_ok());
+    oracle.check().unwrap();
+}
+
+// ------------------------------------------------------------ resources
+
+/// A sink for logs that can be read again.
+#[derive(Clone, Default)]
+struct Sink(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Sink {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Sink {
+    fn text(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
+}
+
+#[test]
+fn resources_stack() {
+    let _turn = turn();
+    let (device, oracle, a, _) = pair();
+    let before = device.allocate(100).unwrap(); // none of its business
+    let (csv, lines) = (Sink::default(), Sink::default());
+    let limiting = LimitingResource::new(DeviceMemory(device), 10_000);
+    let logging = LoggingResource::new(limiting, LogFormat::Csv, csv.clone());
+    let logging = LoggingResource::new(logging, LogFormat::JsonLines, lines.clone());
+    let statistics = Arc::new(StatisticsResource::new(logging));
+    assert!(device.set_memory_resource(Some(statistics.clone())).unwrap().is_none());
+    let (first, second) = (device.allocate(6000).unwrap(), device.allocate(4000).unwrap());
+    op(a, &[], &[&first]).unwrap();
+    assert!(matches!(device.allocate(1), Err(Error::OutOfMemory { asked_bytes: 1, .. })));
+    drop(first);
+    let third = device.allocate(1).unwrap();
+    drop((before, second));
+    let expected = ResourceStatistics {
+        allocations: 3,
+        frees: 2,
+        failures: 1,
+        current_bytes: 1,
+        peak_bytes: 10_000,
+        total_bytes: 10_001,
+    };
+    assert_eq!(statistics.statistics(), expected);
+    let csv = csv.text();
+    let actions = |line: &str| line.split(',').nth(2).unwrap().to_string();
+    let expected = ["Action", "allocate", "allocate", "allocate failure", "free", "allocate", "free"];
+    assert_eq!(csv.lines().map(actions).collect::<Vec<_>>(), expected);
+    assert_eq!(csv.lines().next().unwrap(), "Thread,Time,Action,Pointer,Size,Stream");
+    for line in lines.text().lines() {
+        let line: BTreeMap<String, serde_json::Value> = serde_json::from_str(line).unwrap();
+        assert!(line["Size"].is_u64() && line["Action"].is_string());
+    }
+    // Taken away, it isn't told any more, and nothing is lost.
+    assert!(device.set_memory_resource(None).unwrap().is_some());
+    drop(third);
+    assert_eq!(statistics.statistics().frees, 2);
+    assert_eq!(device.memory_stats().allocated_bytes, 0);
+    let (other, _) = oracle::open(8);
+    let error = device.set_memory_resource(Some(Arc::new(DeviceMemory(other)))).err().unwrap();
+    assert_eq!(error.to_string(), "set_memory_resource: expected a resource of oracle, found one of oracle");
+    oracle.check().unwrap();
+}
+
+#[test]
+fn resources_fail_on_demand() {
+    let _turn = turn();
+    let (device, ..) = pair();
+    let refused = |at: FailAt| -> Vec<usize> {
+        let failing = Arc::new(FailingResource::new(DeviceMemory(device), at));
+        device.set_memory_resource(Some(failing.clone())).unwrap();
+        let refused = (1..=200).filter(|_| device.allocate(1000).is_err()).collect();
+        device.set_memory_resource(None).unwrap();
+        assert_eq!(failing.allocations(), 200);
+        refused
+    };
+    assert_eq!(refused(FailAt::Number(7)), [7]);
+    let half = |seed| refused(FailAt::Probability { probability: 0.5, seed });
+    assert_eq!(half(1), half(1));
+    assert_ne!(half(1), half(2));
+    assert!((60..140).contains(&half(3).len()));
+    assert!(refused(FailAt::Probability { probability: 0.0, seed: 1 }).is_empty());
+    assert_eq!(refused(FailAt::Probability { probability: 1.0, seed: 1 }).len(), 200);
+}
+
+/// Keeps whatever comes back and gives the first that fits, to any stream, in whatever order: a policy as bad as it gets.
+struct Hoard {
+    upstream: DeviceMemory,
+    kept: Mutex<Vec<Allocation>>,
+}
+
+impl MemoryResource for Hoard {
+    fn allocate(&self, size_bytes: usize) -> Result<Allocation> {
+        let mut kept = self.kept.lock().unwrap();
+        match kept.iter().position(|kept| kept.capacity_bytes() >= size_bytes) {
+            Some(at) => Ok(kept.remove(at)),
+            None => self.upstream.allocate(size_bytes),
+        }
+    }
+    fn free(&self, allocation: Allocation) {
+        self.kept.lock().unwrap().push(allocation);
+    }
+    fn device(&self) -> Device {
+        self.upstream.device()
+    }
+}
+
+/// Gives less than it is asked for, and panics when it gets it back.
+struct Broken(DeviceMemory);
+
+impl MemoryResource for Broken {
+    fn allocate(&self, size_bytes: usize) -> Result<Allocation> {
+        self.0.allocate(size_bytes / 2)
+    }
+    fn free(&self, _: Allocation) {
+        panic!("planted");
+    }
+    fn device(&self) -> Device {
+        self.0.device()
+    }
+}
+
+#[test]
+fn whatever_a_resource_does_memory_is_safe() {
+    let _turn = turn();
+    let (device, oracle, a, b) = pair();
+    let hoard = Hoard { upstream: DeviceMemory(device), kept: Mutex::default() };
+    device.set_memory_resource(Some(Arc::new(hoard))).unwrap();
+    let mut random = Random::new(5);
+    for _ in 0..200 {
+        let _guard = [a, b][random.below(2)].enter();
+        let buffer = device.allocate([300, 5_000, 1 << 20][random.below(3)]).unwrap();
+        op([a, b][random.below(2)], &[], &[&buffer]).unwrap();
+    }
+    device.set_memory_resource(None).unwrap();
+    device.set_memory_resource(Some(Arc::new(Broken(DeviceMemory(device))))).unwrap();
+    let error = device.allocate(100_000).unwrap_err();
+    assert!(
+        error.to_string().starts_with("oracle: the memory resource was asked for 100000 bytes, found 57344"),
+        "{error}"
+    );
+    drop(device.allocate(1).unwrap());
+    device.set_memory_resource(None).unwrap();
+    assert_eq!(device.memory_stats().allocated_bytes, 0, "all of it came back");
+    oracle.check().unwrap();
+    oracle.complete_all();
+    assert!(device.close().unwrap());
+}
+
+// ------------------------------------------------------------ pictures
+
+#[test]
+fn snapshots_are_whole_and_their_pictures_stand_alone() {
+    let _turn = turn();
+    let (device, _, a, _) = pair();
+    let _guard = a.enter();
+    let early = device.allocate(2000).unwrap();
+    device.set_memory_history(1000);
+    for size_bytes in [100, 3000, 1 << 20] {
+        let buffer = device.allocate(size_bytes).unwrap();
+        op(a, &[], &[&buffer]).unwrap();
+    }
+    drop(early);
+    let mut snapshot = device.memory_snapshot();
+    let kinds: Vec<MemoryEventKind> = snapshot.events.iter().map(|event| event.kind).collect();
+    use MemoryEventKind::{Allocate, Free};
+    assert_eq!(kinds, [Allocate, Free, Allocate, Free, Allocate, Free, Free]);
+    assert!(snapshot.events.is_sorted_by_key(|event| event.time_ns));
+    assert_eq!(MemorySnapshot::from_json(&snapshot.to_json()).unwrap(), snapshot);
+    let error = MemorySnapshot::from_json("{\"device\": 1}").unwrap_err();
+    assert!(error.to_string().starts_with("memory snapshot: invalid type"), "{error}");
+    // The ring is bounded.
+    device.set_memory_history(3);
+    (0..5).for_each(|_| drop(device.allocate(10).unwrap()));
+    let (events, dropped) = (device.memory_snapshot().events.len(), device.memory_snapshot().events_dropped);
+    assert_eq!((events, dropped), (3, 7));
+    device.set_memory_history(0);
+    assert!(!device.0.allocator.watch.is_on());
+    // A name can't break out, and nothing comes from elsewhere.
+    snapshot.device = "</script><img src=\"http://x\">&amp; \u{2028}".into();
+    let html = snapshot.to_html();
+    assert_eq!(html, snapshot.to_html());
+    let data = html.split("id=\"data\">").nth(1).unwrap().split("</script>").next().unwrap();
+    let value: serde_json::Value = serde_json::from_str(data).unwrap();
+    assert_eq!(value["device"].as_str().unwrap(), snapshot.device);
+    assert_eq!(value["events"].as_array().unwrap().len(), 7);
+    let page = html.replace(data, "");
+    for outside in ["http", "src=", "href=", "@import", "url("] {
+        assert!(!page.contains(outside), "{outside}");
+    }
+    // 10^5 events make a page that can still be read.
+    let event = snapshot.events[0];
+    snapshot.events = (0..100_000).map(|time_ns| MemoryEvent { time_ns, ..event }).collect();
+    assert!(snapshot.to_html().len() < 8 << 20);
+}
+
+// ------------------------------------------------------------ bounds
+
+const THREAD_COUNT: usize = 64;
+const WORKING_SET: [usize; 4] = [2000, 60_000, 200_000, 20 << 20];
+
+/// What 64 threads hold at most that go round so many streams each, one working set after the other, on a device that is as
+/// far behind as it may be. They take turns, so that the number is the same at every run.
+fn reserved_by_threads(stream_count: usize) -> usize {
+    let (device, _) = oracle::open(64);
+    let streams: Vec<Stream> =
+        (0..32).map(|_| Stream::from_pool(&device, Priority::Normal).unwrap()).collect();
+    let (turn, turned) = (Mutex::new(0), Condvar::new());
+    let thread = &|thread: usize| {
+        for round in 0..3 {
+            let mut now =
+                turned.wait_while(turn.lock().unwrap(), |now| *now % THREAD_COUNT != thread).unwrap();
+            for step in 0..16 {
+                let stream = streams[(thread + (16 * round + step) % stream_count) % 32];
+                let _guard = stream.enter();
+                let set = WORKING_SET.map(|size| device.allocate(size).unwrap());
+                op(stream, &[], &set.each_ref()).unwrap();
+            }
+            *now += 1;
+            turned.notify_all();
+        }
+    };
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..THREAD_COUNT).map(|index| scope.spawn(move || thread(index))).collect();
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+    });
+    device.memory_stats().reserved_peak_bytes
+}
+
+fn does_not_grow() -> Verdict {
+    let (one, many) = (reserved_by_threads(1), reserved_by_threads(16));
+    let needed = THREAD_COUNT * WORKING_SET.iter().sum::<usize>();
+    println!(
+        "64 threads hold {one} bytes on one stream each, {many} on 16 each; their working sets are {needed} bytes"
+    );
+    check(many as f64 <= 1.3 * one.min(needed) as f64, "memory grows with threads × streams")
+}
+
+#[test]
+fn memory_does_not_grow_with_threads_times_streams() {
+    let _turn = turn();
+    assert_eq!(does_not_grow(), Ok(()));
+}
+
+#[test]
+fn fault_growth_without_end() {
+    let _planted = planted(Fault::growth_without_end);
+    assert!(does_not_grow().is_err());
+}
