@@ -60,6 +60,15 @@ struct Queue {
 /// What came of a piece: the device's error, or the kernel's.
 pub type Executed = Result<Result<(), KernelError>, DeviceError>;
 
+/// A piece that is to be executed: which, of what, and its number on the wrapped device.
+pub struct Begun {
+    pub queue: QueueId,
+    pub sequence: u64,
+    pub name: &'static str,
+    pub piece: Piece,
+    pub inner_sequence: u64,
+}
+
 /// One executed piece.
 struct Step {
     queue: QueueId,
@@ -248,7 +257,7 @@ impl State {
 
     /// Takes the turn and says what to execute and under which number of the wrapped device, or `None` if the head lets it
     /// pass, or why there is no turn to be had.
-    pub fn begin(&mut self, pick: Pick) -> Result<Option<(QueueId, Piece, u64)>, Turn> {
+    pub fn begin(&mut self, pick: Pick) -> Result<Option<Begun>, Turn> {
         if self.turn_is_taken {
             return Err(Turn::Taken);
         }
@@ -267,7 +276,7 @@ impl State {
         }
         self.history.push_back(step);
         self.turn_is_taken = true;
-        Ok(Some((id, piece, inner_sequence)))
+        Ok(Some(Begun { queue: id, sequence, name, piece, inner_sequence }))
     }
 
     /// Gives the turn back with what came of the piece.

@@ -6,6 +6,7 @@
 mod bench;
 mod demo;
 mod doctor;
+mod limits;
 mod ops;
 mod output;
 
@@ -33,6 +34,8 @@ enum Command {
     Ops(ops::Arguments),
     /// Shows what GPUs need and whether it is there.
     Doctor(doctor::Arguments),
+    /// Lists the limits of the runtime and the variables that set them.
+    Limits(limits::Arguments),
     /// Measures this machine, through the public API.
     Bench(bench::Arguments),
 }
@@ -43,6 +46,7 @@ fn main() -> ExitCode {
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Ops(arguments) => ops::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
+        Command::Limits(arguments) => limits::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
     };
     match result {

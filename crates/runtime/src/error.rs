@@ -1,6 +1,6 @@
 //! What can go wrong below tensors.
 
-use raddle_hal::{DeviceError, KernelError};
+use raddle_hal::{DeviceError, KernelError, LimitError};
 use std::fmt;
 
 /// An error of the runtime. Data, not sentences; the text says where, what, expected, found.
@@ -57,7 +57,10 @@ pub enum Error {
     /// An operand of a graph can't be replaced by what was given for it.
     #[error("replay: replacement {index} doesn't fit, {reason}")]
     Replacement { index: usize, reason: Misfit },
-    /// A file could not be mapped.
+    /// A limit that was asked for, by the program or by the environment, is none.
+    #[error(transparent)]
+    Limit(#[from] LimitError),
+    /// A file could not be mapped or written.
     #[error("{path}: {reason}")]
     File { path: String, reason: String },
 }

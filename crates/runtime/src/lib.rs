@@ -4,10 +4,12 @@
 //! follows from *ticks* (a place in the work of one stream) and from the marks that each block of memory keeps: the tick
 //! of its last write, and of its last read on each stream. `tick`, `marks` and `submit` hold the argument; `stream` and
 //! `event` what users see of it; `alloc`, `magazine` and `large` the memory; `taint` errors; `capture` and `graph` ops that
-//! are recorded once and replayed; `fork` and `local` the ends of processes and threads.
+//! are recorded once and replayed; `fork` and `local` the ends of processes and threads; `trace` and `cache` what it shows
+//! and keeps.
 
 mod alloc;
 mod block;
+mod cache;
 mod capture;
 mod device;
 mod error;
@@ -29,9 +31,11 @@ mod taint;
 #[cfg(all(test, not(loom)))]
 mod tests;
 mod tick;
+pub mod trace;
 
 pub use alloc::MemoryStats;
 pub use block::Buffer;
+pub use cache::{CacheStats, GraphCounts};
 pub use capture::{Capture, uncaptured};
 pub use device::{Device, StreamStats};
 pub use error::{Error, Misfit, NotCapturable, Result};
@@ -42,6 +46,30 @@ pub use raddle_hal::{self as hal, Draw, Priority};
 pub use stream::{Stream, StreamGuard, StreamId};
 
 use raddle_base::{DType, Layout};
+
+/// The bounds of the runtime that can't be set.
+pub const FIXED: &[hal::Fixed] = &[
+    hal::Fixed {
+        name: "streams of a device",
+        value: hal::QUEUE_COUNT_MAX,
+        says: "Default, pools, and those of other libraries; marks of buffers have a place for each.",
+    },
+    hal::Fixed {
+        name: "devices open at once",
+        value: device::DEVICE_COUNT_MAX,
+        says: "One more is an error; a tick has 8 bits for them.",
+    },
+    hal::Fixed {
+        name: "free blocks of a class that a thread keeps",
+        value: magazine::BLOCK_COUNT_MAX,
+        says: "The older half goes to the centre; each allocation and free compares with it.",
+    },
+    hal::Fixed {
+        name: "bytes of a class that a thread keeps free",
+        value: magazine::CLASS_BYTES_MAX,
+        says: "As above, but two blocks in any case.",
+    },
+];
 
 /// What an op does with a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

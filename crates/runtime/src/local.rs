@@ -6,11 +6,7 @@
 //! the thread-locals are gone works without: stream 0 and the centre.
 
 use crate::{
-    Access, Buffer, Result,
-    block::FreeBlock,
-    device::DeviceInner,
-    magazine::Magazine,
-    stream::{POOL_COUNT, StreamInner},
+    Access, Buffer, Result, block::FreeBlock, device::DeviceInner, magazine::Magazine, stream::StreamInner,
     submit::Touch,
 };
 use raddle_hal::Launch;
@@ -129,7 +125,7 @@ fn bind(local: &Local) -> Result<&'static StreamInner> {
     // that are there are in use.
     let _pool = local.device.pool.lock();
     let users = |slot: usize| local.device.made(slot).map_or(0, |stream| stream.users.load(Relaxed));
-    let slot = (0..=POOL_COUNT).min_by_key(|&slot| users(slot)).unwrap_or(0);
+    let slot = (0..=local.device.pool_count).min_by_key(|&slot| users(slot)).unwrap_or(0);
     let stream = local.device.stream_in_pool(slot, &_pool)?;
     stream.users.fetch_add(1, Relaxed);
     local.stream.set(Some(stream));

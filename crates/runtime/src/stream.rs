@@ -173,13 +173,13 @@ impl Stream {
         device.0.stream(0).map(Stream)
     }
 
-    /// The next stream of a pool, round-robin; 32 of each priority, made when first wanted.
+    /// The next stream of a pool, round-robin; 32 of each priority unless limited, made when first wanted.
     pub fn from_pool(device: &Device, priority: Priority) -> Result<Stream> {
         let (next, first) = match priority {
             Priority::Normal => (&device.0.next_normal, 1),
             Priority::High => (&device.0.next_high, 1 + POOL_COUNT),
         };
-        let index = next.fetch_add(1, Relaxed) as usize % POOL_COUNT;
+        let index = next.fetch_add(1, Relaxed) as usize % device.0.pool_count;
         device.0.stream(first + index).map(Stream)
     }
 

@@ -8,13 +8,12 @@
 
 mod digits;
 mod serve;
-mod trace;
 mod train;
 
-use crate::output::{Failure, Outcome, is_stdout, write_json, write_whole};
+use crate::output::{Failure, Outcome, is_stdout, write_json};
 use digits::{Digits, PIXEL_COUNT};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use raddle::{Device, Publisher, Tensor, runtime::hal};
+use raddle::{Device, Publisher, Tensor, trace};
 use serde::Serialize;
 use serve::{Answers, Server};
 use std::{
@@ -106,7 +105,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
     check_writable(arguments.trace.as_deref())?;
     let device = Device::new(&arguments.device)?;
     if arguments.trace.is_some() {
-        hal::trace::enable();
+        trace::start();
     }
     let Digits { pixels, image_count } = digits;
     let images = Tensor::from_vec(pixels, [image_count, PIXEL_COUNT], &device)?;
@@ -136,7 +135,9 @@ pub fn run(arguments: &Arguments) -> Outcome {
     })?;
     let serve_seconds = served.elapsed().as_secs_f64();
     bar.finish_and_clear();
-    let recorded = arguments.trace.as_ref().map(|path| (path, hal::trace::take()));
+    if arguments.trace.is_some() {
+        trace::stop();
+    }
 
     let wrong_answers = serve::wrong_answers(&images, &versions, &answers)?;
     let inferences: u64 = answers.iter().map(|answers| answers.0.len() as u64).sum();
@@ -163,10 +164,8 @@ pub fn run(arguments: &Arguments) -> Outcome {
     if !is_stdout(arguments.json.as_deref()) {
         print(&report, &answers, serve_seconds);
     }
-    if let Some((path, recorded)) = recorded {
-        let text =
-            serde_json::to_string(&trace::chrome(&recorded)).map_err(|e| Failure::Other(e.to_string()))?;
-        write_whole(path, text.as_bytes())?;
+    if let Some(path) = &arguments.trace {
+        trace::write(path).map_err(|error| Failure::Input(error.to_string()))?;
     }
     write_json(arguments.json.as_deref(), &report)?;
     match wrong_answers {
