@@ -5,7 +5,7 @@
 //! - [`kernels`] plans a launch as steps, [`plan`], and writes their source; `compile` and `disk` make
 //!   what is launched, a `Cache` and each thread (`local`) keep it; `matmul` asks cuBLASLt.
 //! - `graph`: recorded kernels as executable graphs.
-//! - `prepared`: what a thread does before it takes a lock, so that `submit` never waits for a compiler, an allocation or
+//! - `nvtx`: names of ops for a profiler. `prepared`: what a thread does before it takes a lock, so that `submit` never waits for a compiler, an allocation or
 //!   the device.
 //!
 //! Every launch is queued, none inline. A wait is an event recorded on the producer at or after the awaited launch, and put
@@ -27,6 +27,7 @@ mod graph;
 pub mod kernels;
 mod local;
 mod matmul;
+mod nvtx;
 pub mod plan;
 mod prepared;
 mod queue;
@@ -180,6 +181,7 @@ impl Cuda {
         static NEXT_ID: global::AtomicU64 = global::AtomicU64::new(1);
         let card = find(ordinal)?;
         let bounds = options.bounds;
+        nvtx::attach();
         let disk = match &options.disk_cache {
             DiskCache::OfUser => Disk::of_user(&bounds),
             DiskCache::At(folder) => Some(Disk::at(folder.clone(), &bounds)),
@@ -501,6 +503,7 @@ impl Shared {
     ) -> Result<Submitted, DeviceError> {
         let driver = self.context.enter()?;
         let queue = self.queue(id);
+        let _range = nvtx::range(launch.name());
         for wait in waits {
             self.queue(wait.queue).hold_up(driver, queue.stream, wait.sequence)?;
         }

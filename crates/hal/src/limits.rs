@@ -201,7 +201,7 @@ pub const VARIABLES: &[(&str, &str)] = &[
     ("RADDLE_TRACE", "A file that a trace of the program is written to at its end, for Perfetto's viewer."),
     (
         "RADDLE_NVTX",
-        "`1`: ops are named to a profiler of CUDA; `0`: they are not. Default: when one is attached.",
+        "`0`: ops are not named to a profiler of CUDA that is attached (by `NVTX_INJECTION64_PATH`).",
     ),
     ("RADDLE_FAULT", "A fault to plant, in builds that can."),
 ];

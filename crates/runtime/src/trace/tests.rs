@@ -3,7 +3,7 @@
 use super::*;
 use raddle_hal::trace::Thread;
 use raddle_sync::faults::{Fault, plant};
-use std::collections::HashMap;
+use std::{collections::HashMap, result::Result};
 
 /// An event, by its fields as texts.
 type Fields = HashMap<String, String>;

@@ -7,7 +7,7 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Barrier, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicUsize, Ordering::*},
         mpsc,
     },
     thread,
@@ -141,12 +141,16 @@ fn most_held() -> (u64, u64) {
     thread::scope(|scope| {
         let watch = scope.spawn(|| {
             let mut most = (0, 0);
-            while !is_over.load(Relaxed) {
+            loop {
+                // Before the look, so that the last one sees all.
+                let was_over = is_over.load(Acquire);
                 let CacheCounts { cached_count, cached_bytes, .. } = cache.counts();
                 most = (most.0.max(cached_count), most.1.max(cached_bytes));
+                if was_over {
+                    return most;
+                }
                 thread::yield_now();
             }
-            most
         });
         let fill = |first: u32| {
             let cache = &cache;
@@ -154,7 +158,7 @@ fn most_held() -> (u64, u64) {
         };
         let threads = [0, 25, 1000].map(|first| scope.spawn(fill(first)));
         threads.into_iter().for_each(|thread| thread.join().unwrap());
-        is_over.store(true, Relaxed);
+        is_over.store(true, Release);
         watch.join().unwrap()
     })
 }
