@@ -18,8 +18,9 @@ mod threads;
 
 use queue::Queues;
 use raddle_hal::{
-    Device, DeviceError, Info, KernelError, Launch, Priority, QUEUE_COUNT_MAX, QueueId, Slab, Stamp,
-    Submitted, Wait, trace,
+    Bounds, CacheStats, Device, DeviceError, Fixed, Info, KernelError, Launch, OWN, Priority,
+    QUEUE_COUNT_MAX, QueueId, Slab, Stamp, Submitted, Wait,
+    trace::{self, Source, Work},
 };
 use raddle_sync::{
     Arc, Mutex, Rank,
@@ -42,15 +43,12 @@ const ERROR_COUNT_MAX: usize = 4096;
 /// before a helper has come).
 const PARALLEL_ELEMENTS_MIN: usize = 8192;
 
-/// What can be chosen about the device.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct CpuOptions {
-    /// The most threads that one kernel uses. Default: `RADDLE_NUM_THREADS`, or the cores of this process. More than the
-    /// default has no effect.
-    pub thread_count_max: Option<usize>,
-    /// The most memory that slabs take. Default: the memory of the machine.
-    pub memory_bytes_max: Option<usize>,
-}
+/// The bounds that can't be set.
+pub const FIXED: &[Fixed] = &[Fixed {
+    name: "launches in flight on a CPU stream",
+    value: IN_FLIGHT_COUNT_MAX as usize,
+    says: "The most that RADDLE_IN_FLIGHT can ask for there.",
+}];
 
 /// The CPU, a [`Device`] named `cpu`.
 pub struct Cpu {
@@ -85,21 +83,29 @@ impl Default for Cpu {
 impl Cpu {
     /// The device with its defaults. Makes no thread yet.
     pub fn new() -> Cpu {
-        Cpu::with_options(CpuOptions::default())
+        Cpu::with_bounds(Bounds::default())
     }
 
-    /// The device with choices. Makes no thread yet.
-    pub fn with_options(options: CpuOptions) -> Cpu {
-        let thread_count = options.thread_count_max.unwrap_or(usize::MAX).clamp(1, threads::default_count());
+    /// The device with bounds: of its memory, at most that of the machine, and of its threads. Makes no thread yet.
+    pub fn with_bounds(bounds: Bounds) -> Cpu {
+        let thread_count = match bounds.thread_count {
+            OWN => threads::core_count(),
+            count => count.max(1),
+        };
+        threads::want_helpers_for(thread_count);
+        let machine_bytes = memory::machine_bytes();
+        let memory_bytes = machine_bytes.map_or(bounds.memory_bytes, |bytes| bytes.min(bounds.memory_bytes));
         let info = Info {
             name: "cpu".into(),
             description: format!("{} processor, {thread_count} threads a kernel", std::env::consts::ARCH),
-            memory_bytes: options.memory_bytes_max.or_else(memory::machine_bytes),
+            memory_bytes: (memory_bytes < OWN).then_some(memory_bytes),
             in_flight_count_max: IN_FLIGHT_COUNT_MAX,
             alignment_bytes: memory::ALIGNMENT_BYTES,
             poison: false,
             survives_fork: true,
             prepares: false,
+            bounds,
+            source: Source::new(),
         };
         let shared = Shared {
             info,
@@ -123,7 +129,7 @@ impl Cpu {
         };
         let workers = self.workers.get_or_init(|| {
             // A machine that refuses some threads does with fewer.
-            (0..threads::default_count()).map_while(|index| start(index).ok()).collect()
+            (0..self.shared.thread_count).map_while(|index| start(index).ok()).collect()
         });
         if workers.is_empty() {
             return Err(DeviceError::Driver { call: "thread::spawn", code: 0 });
@@ -180,7 +186,8 @@ impl Shared {
         // SAFETY: the contract is the same.
         let result = catch_unwind(AssertUnwindSafe(|| unsafe { task::perform(launch, threads) }));
         if let Some(start_ns) = start_ns {
-            trace::ran((0, queue.0), sequence, launch.name(), start_ns);
+            let work = Work { source: self.info.source, queue: queue.0, sequence };
+            trace::ran(work, launch.name(), start_ns);
         }
         match result {
             Ok(result) => result,
@@ -321,6 +328,15 @@ impl Device for Cpu {
         let mut errors = self.shared.errors.lock();
         let position = errors.iter().position(|(launch, _)| *launch == Wait { queue, sequence })?;
         errors.remove(position).map(|(_, error)| error)
+    }
+
+    /// Nothing is compiled; what a kernel needs beside its operands stays with the thread that ran it.
+    fn cache_stats(&self) -> CacheStats {
+        CacheStats { thread_bytes: kernels::kept_bytes() as u64, ..CacheStats::default() }
+    }
+
+    fn clear_thread_caches(&self) {
+        kernels::let_go();
     }
 
     /// The words of the queues stay as they were; no lock is looked at again.

@@ -1,11 +1,11 @@
 //! Tests of the device, and of its queues without one. A submission that was answered `Inline` and has not been run yet
 //! keeps its queue busy for as long as a test likes, so no test sleeps to get an order.
 
-use crate::{Cpu, CpuOptions, queue::Queues};
+use crate::{Cpu, queue::Queues};
 use raddle_base::{DType, Dims, Layout};
 use raddle_hal::{
-    Address, Device, DeviceError, HostBytes, Kernel, KernelError, Launch, Operand, Priority, QueueId, Slab,
-    Submitted, View, Wait,
+    Address, Bounds, Device, DeviceError, HostBytes, Kernel, KernelError, Launch, Operand, Priority, QueueId,
+    Slab, Submitted, View, Wait,
 };
 use std::sync::{
     Mutex,
@@ -173,7 +173,7 @@ fn an_error_of_a_queued_kernel_is_kept_until_asked_for() {
 
 #[test]
 fn memory_has_a_limit() {
-    let cpu = Cpu::with_options(CpuOptions { memory_bytes_max: Some(1000), ..CpuOptions::default() });
+    let cpu = Cpu::with_bounds(Bounds { memory_bytes: 1000, ..Bounds::default() });
     assert_eq!(cpu.info().memory_bytes, Some(1000));
     let first = cpu.allocate_slab(600).unwrap();
     assert_eq!(cpu.allocate_slab(600), Err(DeviceError::OutOfMemory { size_bytes: 600 }));

@@ -35,20 +35,24 @@ pub fn set_forked() {
     FORKED.store(true, Relaxed);
 }
 
-/// `RADDLE_NUM_THREADS` if it is a number above 0, else the cores that this process may use.
-pub fn default_count() -> usize {
+/// The most threads that a device has asked for.
+static WANTED: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(1);
+
+/// The cores that this process may use.
+pub fn core_count() -> usize {
     static COUNT: OnceLock<usize> = OnceLock::new();
-    *COUNT.get_or_init(|| {
-        let asked = std::env::var("RADDLE_NUM_THREADS").ok().and_then(|value| value.trim().parse().ok());
-        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
-        asked.filter(|&count| count > 0).unwrap_or_else(cores)
-    })
+    *COUNT.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from))
+}
+
+/// A device uses so many threads for a kernel. No more helpers are made once a kernel has run in parallel: then fewer do.
+pub fn want_helpers_for(thread_count: usize) {
+    WANTED.fetch_max(thread_count, Relaxed);
 }
 
 /// `None` where no thread could be made: then everything is serial.
 fn helpers() -> Option<&'static rayon::ThreadPool> {
     let make = || {
-        let count = default_count().saturating_sub(1).max(1);
+        let count = WANTED.load(Relaxed).saturating_sub(1).max(1);
         let name = |index| format!("raddle-help-{index}");
         rayon::ThreadPoolBuilder::new().num_threads(count).thread_name(name).build().ok()
     };

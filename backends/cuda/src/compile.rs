@@ -9,8 +9,12 @@ use cudarc::nvrtc::{
     result::{self, NvrtcError},
     sys,
 };
-use raddle_hal::DeviceError;
-use std::ffi::{CString, c_char};
+use raddle_hal::{CacheStats, DeviceError};
+use raddle_sync::atomic::{AtomicU64, Ordering::*};
+use std::{
+    ffi::{CString, c_char},
+    time::Instant,
+};
 
 pub const LIBRARY: &str = "NVRTC (libnvrtc.so)";
 pub const REMEDY: &str =
@@ -26,6 +30,8 @@ pub struct Compiler {
     is_binary: bool,
     /// Where compiled kernels are kept.
     disk: Option<Disk>,
+    compiles: AtomicU64,
+    compile_ns: AtomicU64,
 }
 
 /// Is the library there?
@@ -75,7 +81,18 @@ impl Compiler {
             architecture: format!("{kind}_{newest}"),
             is_binary: newest == own,
             disk,
+            compiles: AtomicU64::new(0),
+            compile_ns: AtomicU64::new(0),
         })
+    }
+
+    /// What it has compiled and found on the disk.
+    pub fn counts(&self) -> CacheStats {
+        CacheStats {
+            compiles: self.compiles.load(Relaxed),
+            compile_ns: self.compile_ns.load(Relaxed),
+            ..self.disk.as_ref().map(Disk::counts).unwrap_or_default()
+        }
     }
 
     fn options(&self) -> [String; 3] {
@@ -84,7 +101,13 @@ impl Compiler {
 
     /// What the driver loads; from the disk if it was compiled before. Blocks for some tens of milliseconds otherwise.
     pub fn image(&self, kernel: &'static str, source: &str) -> Result<Vec<u8>, DeviceError> {
-        self.image_by(source, || self.compile(kernel, source))
+        self.image_by(source, || {
+            let start = Instant::now();
+            let image = self.compile(kernel, source);
+            self.compiles.fetch_add(1, Relaxed);
+            self.compile_ns.fetch_add(start.elapsed().as_nanos() as u64, Relaxed);
+            image
+        })
     }
 
     fn image_by(
@@ -164,10 +187,18 @@ impl Program {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use raddle_hal::Bounds;
     use std::{cell::Cell, env, fs};
 
     fn compiler(disk: Option<Disk>) -> Compiler {
-        Compiler { version: (13, 0), architecture: "sm_90".into(), is_binary: true, disk }
+        Compiler {
+            version: (13, 0),
+            architecture: "sm_90".into(),
+            is_binary: true,
+            disk,
+            compiles: AtomicU64::new(0),
+            compile_ns: AtomicU64::new(0),
+        }
     }
 
     #[test]
@@ -180,7 +211,7 @@ mod tests {
                 Ok(b"image".to_vec())
             };
             assert_eq!(
-                compiler(Some(Disk::at(folder.clone()))).image_by("source", compile),
+                compiler(Some(Disk::at(folder.clone(), &Bounds::default()))).image_by("source", compile),
                 Ok(b"image".to_vec())
             );
             count.get()
@@ -198,7 +229,7 @@ mod tests {
         let image = |compiler: Compiler, source: &str, made: &str| {
             compiler.image_by(source, || Ok(made.as_bytes().to_vec())).unwrap()
         };
-        let disk = || Some(Disk::at(folder.clone()));
+        let disk = || Some(Disk::at(folder.clone(), &Bounds::default()));
         assert_eq!(image(compiler(disk()), "a", "1"), b"1");
         assert_eq!(image(compiler(disk()), "b", "2"), b"2");
         assert_eq!(image(Compiler { version: (13, 1), ..compiler(disk()) }, "a", "3"), b"3");

@@ -2,22 +2,30 @@
 //!
 //! A file holds that identity whole, so two of one hash aren't confused, and a checksum: a damaged file is as good as none
 //! and is written anew. It is written beside its place and renamed, so nobody reads half of one. No error of the disk is
-//! an error of the kernel: it is compiled then. The folder is bounded; its oldest files go when a process first writes.
+//! an error of the kernel: it is compiled then. The folder is bounded in files and in bytes; its oldest files go
+//! when a process first writes, and whenever it has written an eighth of a bound since.
 
-use raddle_sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
+use raddle_hal::{Bounds, CacheStats};
+use raddle_sync::{
+    Mutex, Rank,
+    atomic::{AtomicU32, AtomicU64, Ordering::*},
+};
 use std::{env, fs, io, path::PathBuf, time::SystemTime};
 
 /// Of the format; change it with the layout.
 const MAGIC: &[u8; 8] = b"raddleC1";
-/// Files that are kept (guess: some dozens a model, some tens of KiB each).
-const FILE_COUNT_MAX: usize = 8192;
 
 /// A folder of compiled kernels.
 pub struct Disk {
     folder: PathBuf,
     file_count_max: usize,
-    is_tidied: AtomicBool,
+    bytes_max: u64,
+    /// Files and bytes that may be written before it is tidied again.
+    untidied: Mutex<(usize, u64)>,
     partial: AtomicU32,
+    hits: AtomicU64,
+    misses: AtomicU64,
+    corrupt: AtomicU64,
 }
 
 /// FNV-1a: short, and good enough against accidents; the identity is compared whole.
@@ -31,20 +39,38 @@ fn hash(parts: &[&[u8]]) -> u128 {
 
 impl Disk {
     /// The folder of this user: `RADDLE_CACHE_DIR` (none if it is empty), or `raddle` where such things belong.
-    pub fn of_user() -> Option<Disk> {
+    pub fn of_user(bounds: &Bounds) -> Option<Disk> {
         let is_set = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         let folder = match env::var_os("RADDLE_CACHE_DIR") {
             Some(folder) if folder.is_empty() => return None,
             Some(folder) => PathBuf::from(folder),
             None => is_set("XDG_CACHE_HOME").or_else(|| Some(is_set("HOME")?.join(".cache")))?.join("raddle"),
         };
-        Some(Disk::at(folder.join("cuda")))
+        Some(Disk::at(folder.join("cuda"), bounds))
     }
 
     /// This folder; made when it is first written to.
-    pub fn at(folder: PathBuf) -> Disk {
-        let (is_tidied, partial) = (AtomicBool::new(false), AtomicU32::new(0));
-        Disk { folder, file_count_max: FILE_COUNT_MAX, is_tidied, partial }
+    pub fn at(folder: PathBuf, bounds: &Bounds) -> Disk {
+        Disk {
+            folder,
+            file_count_max: bounds.disk_count,
+            bytes_max: bounds.disk_bytes as u64,
+            untidied: Mutex::new(Rank::Leaf, (0, 0)),
+            partial: AtomicU32::new(0),
+            hits: AtomicU64::new(0),
+            misses: AtomicU64::new(0),
+            corrupt: AtomicU64::new(0),
+        }
+    }
+
+    /// What was found, what wasn't, and what was there but of no use.
+    pub fn counts(&self) -> CacheStats {
+        CacheStats {
+            disk_hits: self.hits.load(Relaxed),
+            disk_misses: self.misses.load(Relaxed),
+            disk_corrupt: self.corrupt.load(Relaxed),
+            ..CacheStats::default()
+        }
     }
 
     fn path(&self, identity: &[u8]) -> PathBuf {
@@ -53,7 +79,17 @@ impl Disk {
 
     /// What was stored under this identity.
     pub fn load(&self, identity: &[u8]) -> Option<Vec<u8>> {
-        let bytes = fs::read(self.path(identity)).ok()?;
+        let bytes = fs::read(self.path(identity)).ok();
+        let image = bytes.as_ref().and_then(|bytes| Disk::image(bytes, identity));
+        let count = if image.is_some() { &self.hits } else { &self.misses };
+        count.fetch_add(1, Relaxed);
+        if image.is_none() && bytes.is_some() {
+            self.corrupt.fetch_add(1, Relaxed);
+        }
+        image
+    }
+
+    fn image(bytes: &[u8], identity: &[u8]) -> Option<Vec<u8>> {
         let (body, checksum) = bytes.split_last_chunk::<16>()?;
         if hash(&[body]).to_le_bytes() != *checksum {
             return None;
@@ -66,7 +102,22 @@ impl Disk {
 
     /// Stores an image, if the disk lets it.
     pub fn store(&self, identity: &[u8], image: &[u8]) {
-        if self.write(identity, image).is_ok() && !self.is_tidied.swap(true, Relaxed) {
+        if self.write(identity, image).is_err() {
+            return;
+        }
+        let size_bytes = (identity.len() + image.len()) as u64;
+        let is_due = {
+            let mut untidied = self.untidied.lock();
+            let (files, bytes) = *untidied;
+            let is_due = files == 0 || bytes < size_bytes;
+            *untidied = if is_due {
+                (self.file_count_max / 8, self.bytes_max / 8)
+            } else {
+                (files - 1, bytes - size_bytes)
+            };
+            is_due
+        };
+        if is_due {
             _ = self.tidy();
         }
     }
@@ -87,17 +138,25 @@ impl Disk {
             .inspect_err(|_| _ = fs::remove_file(&partial))
     }
 
-    /// Removes the oldest files beyond three quarters of the limit, once it is passed.
+    /// Removes the oldest files beyond three quarters of a bound, once it is passed.
     fn tidy(&self) -> io::Result<()> {
-        let age = |entry: fs::DirEntry| -> io::Result<(SystemTime, PathBuf)> {
-            Ok((entry.metadata()?.modified()?, entry.path()))
+        let age = |entry: fs::DirEntry| -> io::Result<(SystemTime, u64, PathBuf)> {
+            let metadata = entry.metadata()?;
+            Ok((metadata.modified()?, metadata.len(), entry.path()))
         };
         let mut files: Vec<_> =
             fs::read_dir(&self.folder)?.filter_map(|entry| age(entry.ok()?).ok()).collect();
-        if files.len() > self.file_count_max {
-            files.sort_unstable();
-            let excess = files.len() - self.file_count_max * 3 / 4;
-            files.iter().take(excess).for_each(|(_, path)| _ = fs::remove_file(path));
+        let (mut count, mut bytes) = (files.len(), files.iter().map(|(_, bytes, _)| bytes).sum::<u64>());
+        if count <= self.file_count_max && bytes <= self.bytes_max {
+            return Ok(());
+        }
+        files.sort_unstable();
+        for (_, size_bytes, path) in &files {
+            if count <= self.file_count_max * 3 / 4 && bytes <= self.bytes_max / 4 * 3 {
+                break;
+            }
+            _ = fs::remove_file(path);
+            (count, bytes) = (count - 1, bytes - size_bytes);
         }
         Ok(())
     }
@@ -116,7 +175,7 @@ mod tests {
             Folder(folder)
         }
         fn disk(&self) -> Disk {
-            Disk::at(self.0.clone())
+            Disk::at(self.0.clone(), &Bounds::default())
         }
         fn files(&self) -> Vec<PathBuf> {
             fs::read_dir(&self.0).unwrap().map(|entry| entry.unwrap().path()).collect()
@@ -138,6 +197,8 @@ mod tests {
         assert_eq!(disk.load(b"b"), None);
         fs::rename(disk.path(b"a"), disk.path(b"b")).unwrap();
         assert_eq!(disk.load(b"b"), None, "another identity of the same hash");
+        let CacheStats { disk_hits, disk_misses, disk_corrupt, .. } = disk.counts();
+        assert_eq!((disk_hits, disk_misses, disk_corrupt), (1, 3, 1));
         assert_eq!(folder.files().len(), 1, "nothing partial is left");
     }
 
@@ -169,11 +230,17 @@ mod tests {
         let disk = Disk { file_count_max: 8, ..folder.disk() };
         disk.store(b"last", b"image");
         assert_eq!(folder.files().len(), 6);
+        let file_bytes = fs::metadata(&folder.files()[0]).unwrap().len();
+        let disk = Disk { bytes_max: file_bytes * 4, ..folder.disk() };
+        for key in 100..150_u8 {
+            disk.store(&[key], b"image");
+            assert!(folder.files().len() <= 4, "tidied again and again");
+        }
     }
 
     #[test]
     fn a_disk_that_cannot_be_written_is_no_error() {
-        let disk = Disk::at(PathBuf::from("/dev/null/raddle"));
+        let disk = Disk::at(PathBuf::from("/dev/null/raddle"), &Bounds::default());
         disk.store(b"a", b"image");
         assert_eq!(disk.load(b"a"), None);
     }

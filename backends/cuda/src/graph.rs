@@ -15,10 +15,10 @@
 
 use crate::{
     Shared,
-    cache::Held,
     driver::{self, Driver, Function, GraphExec, GraphNode, Stream},
     errors::{self, Copies, RECORD_BYTES},
     kernels,
+    local::Held,
     matmul::Algorithm,
     plan::Step,
     prepared::{Call, Loaded, Steps},
@@ -268,7 +268,7 @@ impl Shared {
         Ok(draws)
     }
 
-    fn destroy_unused(&self, driver: Driver<'_>) -> Result<(), DeviceError> {
+    pub fn destroy_unused(&self, driver: Driver<'_>) -> Result<(), DeviceError> {
         for unused in self.executables.collect(|| self.in_flight(), |wait| self.is_executed(wait)) {
             // SAFETY: the hal's graph is gone, and all launches of it are over.
             unsafe {

@@ -2,10 +2,10 @@
 //!
 //! - `driver`: its calls, checked. `queue`: a stream, its events and its progress. `transfers`, `staging`: copies through
 //!   pinned memory. `errors`: launches that fail on the device.
-//! - [`kernels`] plans a launch as steps, [`plan`], and writes their source; `compile`, `disk` and `cache` make and keep what
-//!   is launched; `matmul` asks cuBLASLt.
+//! - [`kernels`] plans a launch as steps, [`plan`], and writes their source; `compile` and `disk` make
+//!   what is launched, a `Cache` and each thread (`local`) keep it; `matmul` asks cuBLASLt.
 //! - `graph`: recorded kernels as executable graphs.
-//! - `prepared`: what a thread does before it takes a lock, so that `submit` never waits for a compiler, an allocation or
+//! - `nvtx`: names of ops for a profiler. `prepared`: what a thread does before it takes a lock, so that `submit` never waits for a compiler, an allocation or
 //!   the device.
 //!
 //! Every launch is queued, none inline. A wait is an event recorded on the producer at or after the awaited launch, and put
@@ -17,7 +17,6 @@
 //! A device lives as long as the process: dropping one gives nothing back but slabs that were released before, and there
 //! is no call of the driver from any destructor (trap 16).
 
-mod cache;
 mod compile;
 mod disk;
 mod doctor;
@@ -26,7 +25,9 @@ mod errors;
 mod events;
 mod graph;
 pub mod kernels;
+mod local;
 mod matmul;
+mod nvtx;
 pub mod plan;
 mod prepared;
 mod queue;
@@ -44,22 +45,23 @@ pub fn device_count() -> Result<usize, DeviceError> {
     if driver::open::is_present() { driver::open::device_count() } else { Ok(0) }
 }
 
-use cache::{Cache, Held, Retired};
 use compile::Compiler;
 use disk::Disk;
 use driver::{Context, Driver, Event};
 use errors::{RECORD_BYTES, RECORD_COUNT};
 use kernels::Key;
+use local::Held;
 use matmul::{Algorithm, Shape};
 use plan::{Place, Step};
-use prepared::{Call, Loaded, Steps, Used};
+use prepared::{Call, Here, Loaded, Steps, Used};
 use queue::Queue;
 use raddle_hal::{
-    Address, Device, DeviceError, Info, Kernel, KernelError, Launch, Operand, Priority, QUEUE_COUNT_MAX,
-    QueueId, Slab, Stamp, Submitted, Wait,
+    Address, Bounds, CacheStats, Device, DeviceError, Fixed, Info, Kernel, KernelError, Launch, Operand,
+    Priority, QUEUE_COUNT_MAX, QueueId, Slab, Stamp, Submitted, Wait,
+    trace::{self, Source},
 };
 use raddle_sync::{
-    Arc, Mutex, Rank,
+    Arc, Cache, Mutex, Rank, Retired,
     atomic::{AtomicUsize, Ordering::*},
     global,
 };
@@ -72,14 +74,29 @@ const IN_FLIGHT_COUNT_MAX: u64 = 256;
 const ALIGNMENT_BYTES: usize = 256;
 /// The first with all that is called here.
 const DRIVER_VERSION_MIN: i32 = 12000;
-/// Kernels that stay loaded (guess: some tens of KiB each).
-const KERNEL_COUNT_MAX: usize = 4096;
-/// Shapes of products whose algorithm is kept (guess: some hundred bytes each).
-const ALGORITHM_COUNT_MAX: usize = 4096;
 /// The words of two queues are on different cache lines.
 const WORD_STRIDE_BYTES: u64 = 128;
 /// Launches of a queue that are named when the device is lost, and of all queues.
 const SUSPECT_COUNT_MAX: [u64; 2] = [8, 32];
+
+/// The bounds that can't be set.
+pub const FIXED: &[Fixed] = &[
+    Fixed {
+        name: "launches in flight on a CUDA stream",
+        value: IN_FLIGHT_COUNT_MAX as usize,
+        says: "The most that RADDLE_IN_FLIGHT can ask for there: each has room for its error.",
+    },
+    Fixed {
+        name: "bytes of a pinned block",
+        value: staging::BLOCK_BYTES_MAX,
+        says: "Larger copies aren't pinned; there is a list for each power of two up to it.",
+    },
+    Fixed {
+        name: "kernels, and algorithms, that a thread keeps",
+        value: local::LOCAL_COUNT,
+        says: "Those that share a place take turns; it is an array, so that a launch finds one at once.",
+    },
+];
 
 /// Where compiled kernels are kept across runs.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -96,8 +113,8 @@ pub enum DiskCache {
 /// What can be chosen about the device.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CudaOptions {
-    /// The most memory that slabs take. Default: the memory of the card.
-    pub memory_limit_bytes: Option<usize>,
+    /// Of its memory, its caches, and of the runtime.
+    pub bounds: Bounds,
     /// Matrix products of `f32` may round their factors to 11 bits, which is several times as fast. Default: no.
     pub tf32: bool,
     /// Where compiled kernels are kept.
@@ -117,14 +134,14 @@ struct Shared {
     context: Context,
     compiler: Compiler,
     kernels: Cache<Key, Loaded>,
-    retired_kernels: Retired<Loaded>,
+    retired_kernels: Retired<Loaded, Wait>,
     /// Made when the first product is prepared.
     matmul: OnceLock<Result<matmul::Handle, DeviceError>>,
     algorithms: Cache<Shape, Algorithm>,
-    retired_algorithms: Retired<Algorithm>,
+    retired_algorithms: Retired<Algorithm, Wait>,
     staging: Arc<Staging>,
     /// All executable graphs, until nothing uses them.
-    executables: Retired<graph::Executable>,
+    executables: Retired<graph::Executable, Wait>,
     /// Streams that capture, while they don't. As many as threads that have captured at once.
     capture_streams: Mutex<Vec<driver::Stream>>,
     queues: Box<[OnceLock<Queue>]>,
@@ -163,9 +180,11 @@ impl Cuda {
     pub fn with_options(ordinal: usize, options: CudaOptions) -> Result<Cuda, DeviceError> {
         static NEXT_ID: global::AtomicU64 = global::AtomicU64::new(1);
         let card = find(ordinal)?;
+        let bounds = options.bounds;
+        nvtx::attach();
         let disk = match &options.disk_cache {
-            DiskCache::OfUser => Disk::of_user(),
-            DiskCache::At(folder) => Some(Disk::at(folder.clone())),
+            DiskCache::OfUser => Disk::of_user(&bounds),
+            DiskCache::At(folder) => Some(Disk::at(folder.clone(), &bounds)),
             DiskCache::Off => None,
         };
         let compiler = Compiler::new(card.capability, disk)?;
@@ -173,12 +192,14 @@ impl Cuda {
         let info = Info {
             name: format!("cuda:{ordinal}"),
             description: format!("{}, compute capability {major}.{minor}", card.name),
-            memory_bytes: Some(options.memory_limit_bytes.unwrap_or(card.memory_bytes)),
+            memory_bytes: Some(card.memory_bytes.min(bounds.memory_bytes)),
             in_flight_count_max: IN_FLIGHT_COUNT_MAX,
             alignment_bytes: ALIGNMENT_BYTES,
             poison: false,
             survives_fork: false,
             prepares: true,
+            bounds,
+            source: Source::new(),
         };
         let writes_values = card.writes_values;
         let context = driver::open::context(ordinal, card)?;
@@ -194,13 +215,13 @@ impl Cuda {
             options,
             context,
             compiler,
-            kernels: Cache::new(KERNEL_COUNT_MAX),
-            retired_kernels: Retired::new(),
+            kernels: Cache::new(bounds.kernel_count, bounds.kernel_bytes),
+            retired_kernels: Retired::default(),
             matmul: OnceLock::new(),
-            algorithms: Cache::new(ALGORITHM_COUNT_MAX),
-            retired_algorithms: Retired::new(),
-            staging: Staging::new(staging::TOTAL_BYTES_MAX),
-            executables: Retired::new(),
+            algorithms: Cache::new(bounds.algorithm_count, usize::MAX),
+            retired_algorithms: Retired::default(),
+            staging: Staging::new(bounds.pinned_bytes),
+            executables: Retired::default(),
             capture_streams: Mutex::new(Rank::Leaf, Vec::new()),
             queues: (0..QUEUE_COUNT_MAX).map(|_| OnceLock::new()).collect(),
             words,
@@ -284,19 +305,67 @@ impl Shared {
     /// A loaded kernel. Compiles and loads it if need be.
     fn kernel(&self, driver: Driver<'_>, key: &Key) -> Result<Arc<Loaded>, DeviceError> {
         let (loaded, evicted) = self.kernels.get(key, || {
+            let start_ns = trace::start();
             let image = self.compiler.image(key.entry(), &key.source())?;
             let entry = CString::new(key.entry()).expect("names have no zeros");
             let (module, function) = driver.module_load(&image, &entry)?;
-            Ok(Loaded { module, function })
+            if let Some(start_ns) = start_ns {
+                trace::here("compile and load", start_ns);
+            }
+            Ok((Loaded { module, function }, image.len()))
         })?;
-        if let Some(evicted) = evicted {
-            self.retired_kernels.add(evicted);
-        }
+        evicted.into_iter().for_each(|evicted| self.retired_kernels.add(evicted));
+        self.unload_unused(driver)?;
+        Ok(loaded)
+    }
+
+    fn unload_unused(&self, driver: Driver<'_>) -> Result<(), DeviceError> {
         for unused in self.retired_kernels.collect(|| self.in_flight(), |wait| self.is_executed(wait)) {
             // SAFETY: it was evicted, no thread holds it, and all launches of it are over.
             unsafe { driver.module_unload(unused.module) }?;
         }
-        Ok(loaded)
+        Ok(())
+    }
+
+    fn clear_caches(&self) -> Result<(), DeviceError> {
+        let driver = self.context.enter()?;
+        self.kernels.clear().into_iter().for_each(|kernel| self.retired_kernels.add(kernel));
+        self.algorithms.clear().into_iter().for_each(|algorithm| self.retired_algorithms.add(algorithm));
+        self.clear_thread_caches();
+        self.destroy_unused(driver)?;
+        self.unload_unused(driver)?;
+        self.retired_algorithms.collect(|| self.in_flight(), |wait| self.is_executed(wait));
+        self.open_queues().for_each(|(_, queue)| queue.transfers.free_uploads(queue.executed()));
+        for address in self.staging.take_free() {
+            // SAFETY: it was free, and is known to nobody any more.
+            unsafe { driver.mem_free_host(address) }?;
+        }
+        Ok(())
+    }
+
+    fn clear_thread_caches(&self) {
+        prepared::with(|here| {
+            if let Some(Here { used, .. }) = here {
+                used.kernels.clear(self.id);
+                used.algorithms.clear(self.id);
+            }
+        });
+    }
+
+    fn cache_stats(&self) -> CacheStats {
+        let compiled = self.compiler.counts();
+        let thread_count = prepared::with(|here| {
+            here.map_or(0, |here| here.used.kernels.count(self.id) + here.used.algorithms.count(self.id))
+        });
+        CacheStats {
+            kernels: self.kernels.counts(),
+            algorithms: self.algorithms.counts(),
+            retired_count: (self.retired_kernels.count() + self.retired_algorithms.count()) as u64,
+            executable_count: self.executables.count() as u64,
+            pinned_bytes: self.staging.total_bytes() as u64,
+            thread_count: thread_count as u64,
+            ..compiled
+        }
     }
 
     fn matmul(&self) -> Result<&matmul::Handle, DeviceError> {
@@ -307,10 +376,9 @@ impl Shared {
     }
 
     fn algorithm(&self, shape: &Shape) -> Result<Arc<Algorithm>, DeviceError> {
-        let (algorithm, evicted) = self.algorithms.get(shape, || self.matmul()?.choose(shape))?;
-        if let Some(evicted) = evicted {
-            self.retired_algorithms.add(evicted);
-        }
+        let (algorithm, evicted) =
+            self.algorithms.get(shape, || Ok((self.matmul()?.choose(shape)?, size_of::<Algorithm>())))?;
+        evicted.into_iter().for_each(|evicted| self.retired_algorithms.add(evicted));
         self.retired_algorithms.collect(|| self.in_flight(), |wait| self.is_executed(wait));
         Ok(algorithm)
     }
@@ -435,6 +503,7 @@ impl Shared {
     ) -> Result<Submitted, DeviceError> {
         let driver = self.context.enter()?;
         let queue = self.queue(id);
+        let _range = nvtx::range(launch.name());
         for wait in waits {
             self.queue(wait.queue).hold_up(driver, queue.stream(), wait.sequence)?;
         }
@@ -619,7 +688,7 @@ impl Shared {
 
     fn allocate_slab(&self, size_bytes: usize) -> Result<Slab, DeviceError> {
         let driver = self.context.enter()?;
-        let limit_bytes = self.options.memory_limit_bytes.unwrap_or(usize::MAX);
+        let limit_bytes = self.options.bounds.memory_bytes;
         let add = |allocated: usize| allocated.checked_add(size_bytes).filter(|&total| total <= limit_bytes);
         if self.allocated_bytes.fetch_update(Relaxed, Relaxed, add).is_err() {
             return Err(DeviceError::OutOfMemory { size_bytes });
@@ -746,5 +815,17 @@ impl Device for Cuda {
     fn take_kernel_error(&self, queue: QueueId, sequence: u64) -> Option<KernelError> {
         // Of a lost device no record can be trusted.
         if self.0.context.is_lost() { None } else { self.0.queue(queue).take_error(sequence) }
+    }
+
+    fn cache_stats(&self) -> CacheStats {
+        self.0.cache_stats()
+    }
+
+    fn clear_caches(&self) -> Result<(), DeviceError> {
+        self.0.clear_caches().map_err(|error| self.0.told(error))
+    }
+
+    fn clear_thread_caches(&self) {
+        self.0.clear_thread_caches();
     }
 }

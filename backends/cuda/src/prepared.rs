@@ -6,9 +6,9 @@
 //! A kernel's steps are made and launched where they lie: a thread keeps their memory, and only what they call is let go.
 
 use crate::{
-    cache::{Held, Local},
     driver::{Function, Module},
     kernels::Key,
+    local::{Held, Local},
     matmul::{Algorithm, Shape},
     plan::Plan,
     staging::Block,

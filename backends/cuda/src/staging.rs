@@ -13,8 +13,6 @@ const BLOCK_BYTES_MIN: usize = 4 << 10;
 pub const BLOCK_BYTES_MAX: usize = 64 << 20;
 /// Classes from the one to the other.
 const CLASS_COUNT: usize = (BLOCK_BYTES_MAX / BLOCK_BYTES_MIN).ilog2() as usize + 1;
-/// Pinned memory is taken from the rest of the machine: little enough for small ones (guess).
-pub const TOTAL_BYTES_MAX: usize = 512 << 20;
 
 fn class(size_bytes: usize) -> usize {
     (size_bytes.max(BLOCK_BYTES_MIN).next_power_of_two() / BLOCK_BYTES_MIN).ilog2() as usize
@@ -59,6 +57,23 @@ impl Staging {
     pub fn new(total_bytes_max: usize) -> Arc<Staging> {
         let state = State { free: [const { Vec::new() }; CLASS_COUNT], total_bytes: 0 };
         Arc::new(Staging { state: Mutex::new(Rank::Leaf, state), total_bytes_max })
+    }
+
+    /// Of all blocks, in use and free.
+    pub fn total_bytes(&self) -> usize {
+        self.state.lock().total_bytes
+    }
+
+    /// Takes all free blocks away, to be unpinned.
+    pub fn take_free(&self) -> Vec<usize> {
+        let mut state = self.state.lock();
+        let mut taken = Vec::new();
+        for class in 0..CLASS_COUNT {
+            let free = std::mem::take(&mut state.free[class]);
+            state.total_bytes -= free.len() * (BLOCK_BYTES_MIN << class);
+            taken.extend(free);
+        }
+        taken
     }
 
     /// A free block of at least so many bytes.
@@ -144,6 +159,16 @@ mod tests {
         assert!(staging.room(BLOCK_BYTES_MAX + 1).is_none());
         drop((other, small));
         staging.forget(4096); // as if the last could not be pinned
-        assert_eq!(staging.state.lock().total_bytes, 32 << 10);
+        assert_eq!(staging.total_bytes(), 32 << 10);
+    }
+
+    #[test]
+    fn what_is_free_can_be_taken_away() {
+        let staging = Staging::new(64 << 10);
+        let ((used, _), (free, _)) = (make(&staging, 4096, 1), make(&staging, 8192, 2));
+        drop(free);
+        assert_eq!((staging.take_free(), staging.total_bytes()), (vec![2], 4096));
+        drop(used);
+        assert_eq!((staging.take_free(), staging.total_bytes()), (vec![1], 0));
     }
 }

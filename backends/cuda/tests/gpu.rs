@@ -206,7 +206,10 @@ fn random_programs_keep_the_order_of_their_waits() {
 }
 
 fn memory_has_a_limit() {
-    let options = CudaOptions { memory_limit_bytes: Some(10 << 20), ..CudaOptions::default() };
+    let options = CudaOptions {
+        bounds: Bounds { memory_bytes: 10 << 20, ..Bounds::default() },
+        ..CudaOptions::default()
+    };
     let gpu = Gpu::new(CudaOptions { disk_cache: DiskCache::Off, ..options });
     let slab = gpu.cuda.allocate_slab(6 << 20).unwrap();
     assert_eq!(gpu.cuda.allocate_slab(6 << 20), Err(DeviceError::OutOfMemory { size_bytes: 6 << 20 }));

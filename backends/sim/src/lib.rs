@@ -33,10 +33,12 @@ mod tests;
 pub use others::Others;
 
 use raddle_hal::{
-    Device, DeviceError, Info, KernelError, Launch, Priority, QueueId, Slab, Stamp, Submitted, Wait,
+    CacheStats, Device, DeviceError, Info, KernelError, Launch, Priority, QueueId, Slab, Stamp, Submitted,
+    Wait,
+    trace::{self, Source, Work},
 };
 use raddle_sync::{Arc, Condvar, Mutex, Rank};
-use state::{Executed, Pick, State, Turn};
+use state::{Begun, Executed, Pick, State, Turn};
 use std::fmt;
 
 /// When slabs are refused.
@@ -113,6 +115,7 @@ impl Sim {
             poison: true,
             survives_fork: false,
             prepares: false,
+            source: Source::new(),
             ..inner.info().clone()
         };
         let state = Mutex::new(Rank::Leaf, State::new(options));
@@ -132,8 +135,8 @@ impl Sim {
     /// Runs a piece, or lets a turn pass.
     fn turn(&self, pick: Pick) -> Turn {
         let mut state = self.shared.state.lock();
-        let (queue, piece, inner_sequence) = match state.begin(pick) {
-            Ok(Some(work)) => work,
+        let Begun { queue, launch, name, piece, inner_sequence } = match state.begin(pick) {
+            Ok(Some(begun)) => begun,
             Ok(None) => return Turn::Passed,
             Err(turn) => return turn,
         };
@@ -141,7 +144,11 @@ impl Sim {
         // A panic must give the turn back, or everybody would wait for ever.
         let panicked = DeviceError::Lost { reason: "the wrapped device panicked", suspects: Vec::new() };
         let mut end = EndOfTurn { sim: self, queue, result: Some(Err(panicked)) };
+        let start_ns = trace::start();
         end.result = Some(self.execute(inner_sequence, &piece.launch()));
+        if let (Some(start_ns), Some(Wait { queue, sequence })) = (start_ns, launch) {
+            trace::ran(Work { source: self.info.source, queue: queue.0, sequence }, name, start_ns);
+        }
         Turn::Ran
     }
 
@@ -329,5 +336,17 @@ impl Device for Sim {
 
     fn take_kernel_error(&self, queue: QueueId, sequence: u64) -> Option<KernelError> {
         self.shared.state.lock().take_kernel_error(Wait { queue, sequence })
+    }
+
+    fn cache_stats(&self) -> CacheStats {
+        self.inner.cache_stats()
+    }
+
+    fn clear_caches(&self) -> Result<(), DeviceError> {
+        self.inner.clear_caches()
+    }
+
+    fn clear_thread_caches(&self) {
+        self.inner.clear_thread_caches();
     }
 }

@@ -69,6 +69,16 @@ const OTHERS_FIRST: usize = QUEUE_COUNT_MAX;
 /// What came of a piece: the device's error, or the kernel's.
 pub type Executed = Result<Result<(), KernelError>, DeviceError>;
 
+/// A piece that is to be executed: which, of what, and its number on the wrapped device.
+pub struct Begun {
+    pub queue: QueueId,
+    /// None if other code put it there.
+    pub launch: Option<Wait>,
+    pub name: &'static str,
+    pub piece: Piece,
+    pub inner_sequence: u64,
+}
+
 /// One executed piece.
 struct Step {
     launch: Option<Wait>,
@@ -328,7 +338,7 @@ impl State {
 
     /// Takes the turn and says what to execute and under which number of the wrapped device, or `None` if the head lets it
     /// pass, or why there is no turn to be had.
-    pub fn begin(&mut self, pick: Pick) -> Result<Option<(QueueId, Piece, u64)>, Turn> {
+    pub fn begin(&mut self, pick: Pick) -> Result<Option<Begun>, Turn> {
         if self.turn_is_taken {
             return Err(Turn::Taken);
         }
@@ -347,7 +357,7 @@ impl State {
         }
         self.history.push_back(step);
         self.turn_is_taken = true;
-        Ok(Some((id, piece, inner_sequence)))
+        Ok(Some(Begun { queue: id, launch, name, piece, inner_sequence }))
     }
 
     /// Gives the turn back with what came of the piece.

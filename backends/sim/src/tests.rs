@@ -37,6 +37,8 @@ impl Mover {
             poison: false,
             survives_fork: true,
             prepares: false,
+            bounds: raddle_hal::Bounds::default(),
+            source: raddle_hal::trace::Source::new(),
         };
         Box::new(Mover { info, completed: AtomicU64::new(0) })
     }

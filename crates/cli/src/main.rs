@@ -6,6 +6,7 @@
 mod bench;
 mod demo;
 mod doctor;
+mod limits;
 mod memory;
 mod ops;
 mod output;
@@ -38,6 +39,8 @@ enum Command {
     Memory(memory::Arguments),
     /// Shows what GPUs need and whether it is there.
     Doctor(doctor::Arguments),
+    /// Lists the limits of the runtime and the variables that set them.
+    Limits(limits::Arguments),
     /// Measures this machine, through the public API.
     Bench(bench::Arguments),
 }
@@ -49,6 +52,7 @@ fn main() -> ExitCode {
         Command::Ops(arguments) => ops::run(&arguments),
         Command::Memory(arguments) => memory::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
+        Command::Limits(arguments) => limits::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
     };
     match result {

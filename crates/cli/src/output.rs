@@ -25,7 +25,8 @@ impl fmt::Display for Failure {
 impl From<raddle::Error> for Failure {
     fn from(error: raddle::Error) -> Failure {
         match error {
-            raddle::Error::UnknownDevice { .. } => Failure::Input(error.to_string()),
+            raddle::Error::UnknownDevice { .. }
+            | raddle::Error::Runtime(raddle::runtime::Error::Limit(_)) => Failure::Input(error.to_string()),
             error => Failure::Other(error.to_string()),
         }
     }

@@ -19,9 +19,12 @@
 //! | a graph | its nodes, one after the other | an executable graph, made when it is first prepared | an encoder for all nodes | the pieces of its nodes |
 
 mod graph;
+mod limits;
 pub mod trace;
 
 pub use graph::{Draw, Graph, Node};
+pub use limits::{Bounds, Fixed, Limit, LimitError, Limits, OWN, Unit, VARIABLES};
+pub use raddle_sync::CacheCounts;
 
 pub use raddle_op::{Kernel, KernelError};
 
@@ -322,6 +325,39 @@ pub struct Info {
     pub survives_fork: bool,
     /// Does it want [`Device::prepare`] before each launch?
     pub prepares: bool,
+    /// What it, and the runtime with it, keeps to.
+    pub bounds: Bounds,
+    /// Whose work it is in a trace.
+    pub source: trace::Source,
+}
+
+/// What a device keeps so as not to make it again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CacheStats {
+    /// Compiled kernels. What a thread has used last it keeps, and finds without being counted here.
+    pub kernels: CacheCounts,
+    /// Algorithms of matrix products.
+    pub algorithms: CacheCounts,
+    /// Kernels and algorithms that have left the cache and that something may still use.
+    pub retired_count: u64,
+    /// Executable graphs, of captured ones and of those that work in flight may be of.
+    pub executable_count: u64,
+    /// Runs of the compiler.
+    pub compiles: u64,
+    /// How long they took in all.
+    pub compile_ns: u64,
+    /// Kernels that were found on the disk.
+    pub disk_hits: u64,
+    /// Kernels that were not.
+    pub disk_misses: u64,
+    /// Files that were damaged or not what their names say; they count as misses, too.
+    pub disk_corrupt: u64,
+    /// Pinned memory that copies go through, in use and free.
+    pub pinned_bytes: u64,
+    /// Descriptions of launches that the calling thread keeps.
+    pub thread_count: u64,
+    /// Scratch memory of kernels that the calling thread keeps.
+    pub thread_bytes: u64,
 }
 
 /// A device. All methods may be called from any thread at any time.
@@ -439,6 +475,20 @@ pub trait Device: Send + Sync {
 
     /// The error of a queued, fallible launch that is complete, if it had one. It is told once and then forgotten.
     fn take_kernel_error(&self, queue: QueueId, sequence: u64) -> Option<KernelError>;
+
+    /// What it keeps so as not to make it again. Counters only grow. Doesn't block for long.
+    fn cache_stats(&self) -> CacheStats {
+        CacheStats::default()
+    }
+
+    /// Lets go of everything of that kind, but for what is in use: that goes when it isn't. Other threads let go of theirs at
+    /// their next launch. Called with no lock held; may block.
+    fn clear_caches(&self) -> Result<(), DeviceError> {
+        Ok(())
+    }
+
+    /// Lets go of what the calling thread keeps. Doesn't block.
+    fn clear_thread_caches(&self) {}
 
     /// Called in a forked child before anything else there (single-threaded). Only for devices that survive it: from
     /// now on `submit` always answers `Inline` and `run` uses no other thread. Calls don't overlap any more, a launch is

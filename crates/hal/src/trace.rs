@@ -1,56 +1,142 @@
-//! A record of what ran when, for the Chrome and Perfetto trace viewers. Off unless asked for; then each op costs a few
-//! dozen nanoseconds and the record is bounded.
+//! A record of what was submitted and what ran when, for the viewers of traces. The runtime writes it as a file.
+//!
+//! Off unless asked for: then a place that records costs one relaxed load. On, it costs two looks at the clock and a lock that
+//! nobody else wants: each thread has a record of its own, which outlives the thread. All records together are bounded
+//! ([`set_span_count_max`]); what there is no room for is counted.
 
-use raddle_sync::global::{AtomicBool, Mutex, MutexGuard, OnceLock, Ordering::Relaxed, PoisonError};
-use std::time::Instant;
-
-/// Spans that are kept; later ones are counted only.
-const SPAN_COUNT_MAX: usize = 1 << 20; // guess: about 100 MiB of JSON
+use raddle_sync::global::{
+    Arc, AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Mutex, MutexGuard, OnceLock, Ordering::Relaxed,
+    PoisonError, TryLockError, current_thread, yield_now,
+};
+use std::{cell::OnceCell, time::Instant};
 
 static ON: AtomicBool = AtomicBool::new(false);
-static RECORD: Mutex<Trace> = Mutex::new(Trace { spans: Vec::new(), dropped: 0 });
+/// Spans that there is room for in all records; what threads have taken for their next ones counts.
+static ROOM: AtomicUsize = AtomicUsize::new(1 << 20);
+/// So much room a thread takes at once, so that threads don't meet at each span (guess).
+const ROOM_TAKEN: usize = 64;
+static DROPPED: AtomicU64 = AtomicU64::new(0);
+/// The records of all threads that have made one.
+static TRACKS: Mutex<Vec<Arc<Track>>> = Mutex::new(Vec::new());
+/// Devices in service.
+static DEVICES: Mutex<Vec<(Source, String)>> = Mutex::new(Vec::new());
+
+/// Whose work it is: each device has one of its own, for life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Source(u32);
+
+impl Source {
+    /// One that nobody else has.
+    #[expect(clippy::new_without_default, reason = "no two are alike")]
+    pub fn new() -> Source {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        Source(NEXT.fetch_add(1, Relaxed))
+    }
+
+    /// Takes it into traces under a name. Of devices without one, such as those that another one wraps, none is shown.
+    pub fn show(self, name: &str) {
+        lock(&DEVICES).push((self, name.to_string()));
+    }
+}
+
+/// A piece of work on a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Work {
+    /// Whose.
+    pub source: Source,
+    /// On which queue.
+    pub queue: u8,
+    /// Its number there.
+    pub sequence: u64,
+}
 
 /// What a span shows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SpanKind {
-    /// An op was put on a stream, by the thread that did.
-    Enqueue,
-    /// An op ran.
-    Run,
-    /// A buffer was given out, or back; `sequence` holds its bytes, as `i64`.
-    Memory,
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum What {
+    /// Work was put on a queue, behind others of its device.
+    Submitted(Work, Box<[(u8, u64)]>),
+    /// Work, or a part of it, ran.
+    Ran(Work),
+    /// The thread did something else, e.g. compile or wait.
+    Here,
+    /// So many bytes were given to the program, or back if negative.
+    Allocated(Source, i64),
+    /// So many bytes were taken from the device, or given back if negative.
+    Reserved(Source, i64),
 }
 
 /// One thing that took time.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Span {
     /// Which.
-    pub kind: SpanKind,
+    pub what: What,
     /// The op.
     pub name: &'static str,
-    /// Device and queue.
-    pub queue: (u8, u8),
-    /// Its number there.
-    pub sequence: u64,
-    /// Nanoseconds since the trace was started.
+    /// Nanoseconds since recording began.
     pub start_ns: u64,
     /// The same.
     pub end_ns: u64,
-    /// What it waited for: queue and sequence.
-    pub waits: Vec<(u8, u64)>,
+}
+
+impl Span {
+    /// The device that it is of.
+    pub fn source(&self) -> Option<Source> {
+        match self.what {
+            What::Submitted(work, _) | What::Ran(work) => Some(work.source),
+            What::Allocated(source, _) | What::Reserved(source, _) => Some(source),
+            What::Here => None,
+        }
+    }
+}
+
+/// What one thread has recorded.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Thread {
+    /// Its name, if it has one.
+    pub name: Option<String>,
+    /// In the order in which they ended.
+    pub spans: Vec<Span>,
 }
 
 /// All that was recorded.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trace {
-    /// In the order in which they ended.
-    pub spans: Vec<Span>,
-    /// How many there was no room for.
-    pub dropped: u64,
+    /// Devices in service, by name.
+    pub devices: Vec<(Source, String)>,
+    /// Threads in the order in which they first recorded something.
+    pub threads: Vec<Thread>,
+    /// How many spans there was no room for.
+    pub dropped_count: u64,
 }
 
-fn record() -> MutexGuard<'static, Trace> {
-    RECORD.lock().unwrap_or_else(PoisonError::into_inner)
+#[derive(Default)]
+struct Track(Mutex<Record>);
+
+#[derive(Default)]
+struct Record {
+    thread: Thread,
+    /// Spans that may still come.
+    room: usize,
+}
+
+thread_local! {
+    static TRACK: OnceCell<Arc<Track>> = const { OnceCell::new() };
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Locks, unless the lock is held for long: by a thread that is no more, in a forked child or at the end of the process.
+fn lock_soon<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+    for _ in 0..1000 {
+        match mutex.try_lock() {
+            Ok(guard) => return Some(guard),
+            Err(TryLockError::Poisoned(poisoned)) => return Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => yield_now(),
+        }
+    }
+    None
 }
 
 fn origin() -> Instant {
@@ -58,16 +144,34 @@ fn origin() -> Instant {
     *ORIGIN.get_or_init(Instant::now)
 }
 
-/// Starts recording.
+fn now_ns() -> u64 {
+    origin().elapsed().as_nanos() as u64
+}
+
+/// Records from now on.
 pub fn enable() {
     origin();
     ON.store(true, Relaxed);
 }
 
-/// Stops recording and takes what there is.
-pub fn take() -> Trace {
+/// Records no more; what there is stays.
+pub fn disable() {
     ON.store(false, Relaxed);
-    std::mem::take(&mut *record())
+}
+
+/// The most spans from now on, in all.
+pub fn set_span_count_max(count_max: usize) {
+    ROOM.store(count_max, Relaxed);
+}
+
+/// What there is now. Never blocks for long: the record of a thread that is stuck in it is left out.
+pub fn snapshot() -> Trace {
+    let tracks = lock_soon(&TRACKS).map_or_else(Vec::new, |tracks| tracks.clone());
+    Trace {
+        devices: lock_soon(&DEVICES).map_or_else(Vec::new, |devices| devices.clone()),
+        threads: tracks.iter().filter_map(|track| Some(lock_soon(&track.0)?.thread.clone())).collect(),
+        dropped_count: DROPPED.load(Relaxed),
+    }
 }
 
 /// The time, if a trace is being recorded.
@@ -76,56 +180,61 @@ pub fn start() -> Option<u64> {
     ON.load(Relaxed).then(now_ns)
 }
 
-fn now_ns() -> u64 {
-    origin().elapsed().as_nanos() as u64
+/// Notes that work was put on a queue, from `start_ns` until now, behind `waits` (queue and sequence).
+#[cold]
+pub fn submitted(work: Work, name: &'static str, start_ns: u64, waits: impl Iterator<Item = (u8, u64)>) {
+    push(What::Submitted(work, waits.collect()), name, start_ns);
 }
 
-/// Notes that an op was enqueued, from `start_ns` until now.
+/// Notes that work ran, from `start_ns` until now.
 #[cold]
-pub fn enqueued(
-    queue: (u8, u8),
-    sequence: u64,
-    name: &'static str,
-    start_ns: u64,
-    waits: impl Iterator<Item = (u8, u64)>,
-) {
-    push(Span {
-        kind: SpanKind::Enqueue,
-        name,
-        queue,
-        sequence,
-        start_ns,
-        end_ns: now_ns(),
-        waits: waits.collect(),
+pub fn ran(work: Work, name: &'static str, start_ns: u64) {
+    push(What::Ran(work), name, start_ns);
+}
+
+/// Notes what this thread has done, from `start_ns` until now.
+#[cold]
+pub fn here(name: &'static str, start_ns: u64) {
+    push(What::Here, name, start_ns);
+}
+
+/// Notes that so many bytes were given to the program, or back if negative, just now.
+#[cold]
+pub fn allocated(source: Source, bytes: i64, now_ns: u64) {
+    push(What::Allocated(source, bytes), "allocated", now_ns);
+}
+
+/// Notes that so many bytes were taken from the device, or given back if negative, just now.
+#[cold]
+pub fn reserved(source: Source, bytes: i64, now_ns: u64) {
+    push(What::Reserved(source, bytes), "reserved", now_ns);
+}
+
+fn push(what: What, name: &'static str, start_ns: u64) {
+    let span = Span { what, name, start_ns, end_ns: now_ns() };
+    let is_pushed = TRACK.try_with(|track| {
+        let mut record = lock(&track.get_or_init(new_track).0);
+        if record.room == 0 {
+            let taken = |room: usize| Some(room.saturating_sub(ROOM_TAKEN));
+            let room = ROOM.fetch_update(Relaxed, Relaxed, taken).unwrap_or_default();
+            record.room = room.min(ROOM_TAKEN);
+        }
+        let has_room = record.room > 0;
+        if has_room {
+            record.room -= 1;
+            record.thread.spans.push(span);
+        }
+        has_room
     });
-}
-
-/// Notes that an op ran, from `start_ns` until now. Backends don't know the index of their device and give 0.
-#[cold]
-pub fn ran(queue: (u8, u8), sequence: u64, name: &'static str, start_ns: u64) {
-    push(Span { kind: SpanKind::Run, name, queue, sequence, start_ns, end_ns: now_ns(), waits: Vec::new() });
-}
-
-/// Notes that so many bytes were given out, or back if negative.
-#[cold]
-pub fn memory(bytes: i64, start_ns: u64) {
-    let (kind, name) = (SpanKind::Memory, "memory");
-    push(Span {
-        kind,
-        name,
-        queue: (0, 0),
-        sequence: bytes as u64,
-        start_ns,
-        end_ns: start_ns,
-        waits: Vec::new(),
-    });
-}
-
-fn push(span: Span) {
-    let mut record = record();
-    if record.spans.len() < SPAN_COUNT_MAX {
-        record.spans.push(span);
-    } else {
-        record.dropped += 1;
+    // Past the end of its thread-locals a thread records nothing.
+    if !is_pushed.unwrap_or(false) {
+        DROPPED.fetch_add(1, Relaxed);
     }
+}
+
+fn new_track() -> Arc<Track> {
+    let track = Arc::new(Track::default());
+    lock(&track.0).thread.name = current_thread().name().map(str::to_string);
+    lock(&TRACKS).push(track.clone());
+    track
 }

@@ -1,6 +1,8 @@
 //! Devices by name.
 
-use crate::{Error, Graph, Outputs, Result, Tensor, To};
+#[cfg(any(feature = "cpu", feature = "cuda"))]
+use crate::Bounds;
+use crate::{Error, Graph, Limits, Outputs, Result, Tensor, To};
 use raddle_runtime::Device as Opened;
 #[cfg(any(feature = "cpu", feature = "cuda"))]
 use raddle_sync::{Mutex, Rank};
@@ -39,6 +41,8 @@ impl Device {
     /// let error = raddle::Device::new("gpu").unwrap_err();
     /// assert_eq!(error.to_string(), "device: unknown name \"gpu\", expected one of: cpu, cuda:ORDINAL, sim:SEED");
     /// ```
+    ///
+    /// Limits come from the environment ([`Limits`]); one that is no value is an error here.
     pub fn new(name: &str) -> Result<Device> {
         match name.split_once(':') {
             #[cfg(feature = "cpu")]
@@ -52,6 +56,47 @@ impl Device {
                 Ok(seed) => Device::sim(raddle_sim::SimOptions { seed, ..Default::default() }),
                 Err(_) => Err(unknown(name)),
             },
+            _ => Err(unknown(name)),
+        }
+    }
+
+    /// Opens a device with limits: a new one at each call, beside the one that its name names. What isn't asked for comes
+    /// from the environment, and then from the table of `docs/limits.md`.
+    ///
+    /// Errors: as [`Device::new`]; a limit out of range.
+    ///
+    /// ```
+    /// use raddle::{Device, Limits};
+    ///
+    /// let limits = Limits { memory_bytes: Some(64 << 20), stream_count: Some(4), ..Limits::default() };
+    /// let device = Device::with_limits("cpu", &limits)?;
+    /// assert_eq!(device.info().bounds.stream_count, 4);
+    ///
+    /// let error = Device::with_limits("cpu", &Limits { stream_count: Some(0), ..limits }).unwrap_err();
+    /// assert_eq!(error.to_string(), "Limits::stream_count: expected a number from 1 to 32, found \"0\"");
+    /// # Ok::<(), raddle::Error>(())
+    /// ```
+    pub fn with_limits(name: &str, limits: &Limits) -> Result<Device> {
+        match name.split_once(':') {
+            #[cfg(feature = "cpu")]
+            None if name == "cpu" => {
+                Ok(Device(Opened::open(Box::new(raddle_cpu::Cpu::with_bounds(bounds(limits)?)))?))
+            }
+            #[cfg(feature = "cuda")]
+            None if name == "cuda" => Device::with_limits("cuda:0", limits),
+            #[cfg(feature = "cuda")]
+            Some(("cuda", ordinal)) => {
+                let ordinal = ordinal.parse().map_err(|_| unknown(name))?;
+                Device::cuda(
+                    ordinal,
+                    raddle_cuda::CudaOptions { bounds: bounds(limits)?, ..Default::default() },
+                )
+            }
+            #[cfg(feature = "sim")]
+            Some(("sim", seed)) => {
+                let seed = seed.parse().map_err(|_| unknown(name))?;
+                Device::sim_within(raddle_sim::SimOptions { seed, ..Default::default() }, bounds(limits)?)
+            }
             _ => Err(unknown(name)),
         }
     }
@@ -89,7 +134,7 @@ impl Device {
         let mut cpu = CPU.lock();
         let opened = match *cpu {
             Some(opened) => opened,
-            None => Opened::open(Box::new(raddle_cpu::Cpu::new()))?,
+            None => Device::with_limits("cpu", &Limits::default())?.0,
         };
         *cpu = Some(opened);
         Ok(Device(opened))
@@ -103,13 +148,17 @@ impl Device {
         let gpus = gpus.get_or_insert_default();
         let device = match gpus.get(&ordinal) {
             Some(device) => *device,
-            None => Device::cuda(ordinal, raddle_cuda::CudaOptions::default())?,
+            None => {
+                let bounds = bounds(&Limits::default())?;
+                Device::cuda(ordinal, raddle_cuda::CudaOptions { bounds, ..Default::default() })?
+            }
         };
         gpus.insert(ordinal, device);
         Ok(device)
     }
 
-    /// A GPU with choices: a new device at each call, beside the one that its name names.
+    /// A GPU with choices: a new device at each call, beside the one that its name names. Its bounds are those of the
+    /// options; the environment isn't asked.
     #[cfg(feature = "cuda")]
     pub fn cuda(ordinal: usize, options: raddle_cuda::CudaOptions) -> Result<Device> {
         let failed = |error| raddle_runtime::Error::Device { device: format!("cuda:{ordinal}"), error };
@@ -120,11 +169,21 @@ impl Device {
     /// A new simulator over a CPU device of its own.
     #[cfg(feature = "sim")]
     pub fn sim(options: raddle_sim::SimOptions) -> Result<Device> {
+        Device::sim_within(options, bounds(&Limits::default())?)
+    }
+
+    #[cfg(feature = "sim")]
+    fn sim_within(options: raddle_sim::SimOptions, bounds: Bounds) -> Result<Device> {
         let name = format!("sim:{}", options.seed);
-        let sim = raddle_sim::Sim::new(Box::new(raddle_cpu::Cpu::new()), options)
+        let sim = raddle_sim::Sim::new(Box::new(raddle_cpu::Cpu::with_bounds(bounds)), options)
             .map_err(|error| raddle_runtime::Error::Device { device: name, error })?;
         Ok(Device(Opened::open(Box::new(sim))?))
     }
+}
+
+#[cfg(any(feature = "cpu", feature = "cuda"))]
+fn bounds(limits: &Limits) -> Result<Bounds> {
+    Ok(limits.resolve().map_err(raddle_runtime::Error::from)?)
 }
 
 fn unknown(name: &str) -> Error {

@@ -36,16 +36,28 @@ mod device;
 
 pub use device::Device;
 pub use raddle_grad as grad;
+pub use raddle_hal::{Bounds, Limits};
 pub use raddle_nn as nn;
 pub use raddle_op::catalogue;
 pub use raddle_optim as optim;
 pub use raddle_runtime::{
-    self as runtime, DedicatedStream, Event, EventFuture, Exhausted, ExternalStream, MappedFile, MemoryPool,
-    MemoryPoolGuard, MemorySnapshot, MemoryStats, Priority, Stream, StreamGuard, StreamId, StreamStats,
+    self as runtime, CacheStats, DedicatedStream, Event, EventFuture, Exhausted, ExternalStream, GraphCounts,
+    MappedFile, MemoryPool, MemoryPoolGuard, MemorySnapshot, MemoryStats, Priority, Stream, StreamGuard,
+    StreamId, StreamStats, trace,
 };
 #[cfg(feature = "sim")]
 pub use raddle_sim::{OutOfMemory, SimOptions};
 pub use raddle_tensor::*;
+
+/// The bounds that can't be set, of the runtime and of the backends in this build. `docs/limits.md` lists all.
+pub fn fixed_bounds() -> impl Iterator<Item = &'static raddle_hal::Fixed> {
+    let mut bounds = vec![runtime::FIXED];
+    #[cfg(feature = "cpu")]
+    bounds.push(raddle_cpu::FIXED);
+    #[cfg(feature = "cuda")]
+    bounds.push(raddle_cuda::FIXED);
+    bounds.into_iter().flatten()
+}
 
 /// GPUs: what can be chosen, handles for tests, and what is installed.
 #[cfg(feature = "cuda")]

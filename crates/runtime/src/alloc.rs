@@ -158,6 +158,9 @@ impl Allocator {
             Ok(_) => {
                 self.reserved_peak_bytes.fetch_max(sum(before), Relaxed);
                 self.slab_allocations.fetch_add(1, Relaxed);
+                if let Some(now) = trace::start() {
+                    trace::reserved(device.source, size_bytes as i64, now);
+                }
             }
             Err(_) => _ = self.reserved_bytes.fetch_sub(size_bytes, Relaxed),
         }
@@ -170,6 +173,9 @@ impl Allocator {
     /// - It came from `slab`, once; all uses of its memory are complete; nobody has a block of it.
     unsafe fn release(&self, device: &DeviceInner, slab: Slab) {
         self.reserved_bytes.fetch_sub(slab.size_bytes, Relaxed);
+        if let Some(now) = trace::start() {
+            trace::reserved(device.source, -(slab.size_bytes as i64), now);
+        }
         // SAFETY: by the contract.
         unsafe { device.hal.release_slab(slab) };
     }
@@ -185,7 +191,7 @@ impl DeviceInner {
             self.block(size_bytes)?
         };
         if let Some(now) = trace::start() {
-            trace::memory(block.get().capacity_bytes as i64, now);
+            trace::allocated(self.source, block.get().capacity_bytes as i64, now);
         }
         let buffer = block.give(size_bytes);
         if self.poison {
@@ -475,7 +481,7 @@ pub(crate) fn free(mut block: FreeBlock) {
         return; // its memory and its locks are the parent's
     }
     if let Some(now) = trace::start() {
-        trace::memory(-(block.get().capacity_bytes as i64), now);
+        trace::allocated(device.source, -(block.get().capacity_bytes as i64), now);
     }
     for slot in block.get().take_recorded() {
         device.opened(slot).fence(block.get());

@@ -13,10 +13,7 @@
 //! has entered before isn't taken from it.
 
 use crate::{
-    Device, Error, Result, Stream, StreamGuard,
-    device::DeviceInner,
-    fork, local,
-    stream::{POOL_COUNT, StreamInner},
+    Device, Error, Result, Stream, StreamGuard, device::DeviceInner, fork, local, stream::StreamInner,
 };
 use raddle_sync::{Condvar, Mutex, Rank, atomic::Ordering::*, fault};
 use std::{
@@ -130,7 +127,7 @@ fn find_free(device: &DeviceInner, wanted: u32) -> Option<usize> {
         }
         None => true,
     };
-    (1..=POOL_COUNT).filter(is_free).min_by_key(|&slot| device.made(slot).is_none())
+    (1..=device.pool_count).filter(is_free).min_by_key(|&slot| device.made(slot).is_none())
 }
 
 /// Takes a stream for one thread; what names the hold is never 0.
@@ -157,12 +154,12 @@ pub(crate) fn claim(
         }
         pool.waiting -= 1;
         if pool.waiting == 0 {
-            let made = (1..=POOL_COUNT).filter_map(|slot| device.made(slot));
+            let made = (1..=device.pool_count).filter_map(|slot| device.made(slot));
             made.for_each(|stream| _ = stream.users.fetch_and(!WANTED, Relaxed));
         }
     }
     let Some(slot) = slot else {
-        return Err(Error::StreamsTaken { device: device.name().into(), count_max: POOL_COUNT });
+        return Err(Error::StreamsTaken { device: device.name().into(), count_max: device.pool_count });
     };
     let stream = device.stream_in_pool(slot, &pool)?;
     pool.holds += 1;
@@ -209,7 +206,7 @@ pub(crate) fn least_shared(device: &'static DeviceInner) -> Result<&'static Stre
     let pool = device.streams.pool.lock();
     let owner = |slot: usize| device.made(slot).map_or(0, |stream| stream.owner.load(Relaxed));
     let users = |slot: usize| device.made(slot).map_or(0, users);
-    let all = if pool.waiting == 0 { 0..=POOL_COUNT } else { 0..=0 };
+    let all = if pool.waiting == 0 { 0..=device.pool_count } else { 0..=0 };
     let slot = all.filter(|&slot| owner(slot) == 0).min_by_key(|&slot| users(slot)).unwrap_or(0);
     let stream = device.stream_in_pool(slot, &pool)?;
     stream.users.fetch_add(1, Relaxed);

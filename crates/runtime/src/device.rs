@@ -3,6 +3,7 @@
 use crate::{
     Access, Buffer, Error, NotCapturable, Operand, Result, Stream,
     alloc::Allocator,
+    cache::{CacheStats, Graphs},
     capture,
     dedicated::{self, Pool, Streams},
     event::Stamps,
@@ -13,6 +14,7 @@ use crate::{
     submit::Touch,
     taint::{Failure, Taints},
     tick::SLOT_COUNT,
+    trace,
 };
 use raddle_hal::{self as hal, Kernel, Launch, Priority};
 use raddle_sync::{
@@ -24,7 +26,7 @@ use smallvec::SmallVec;
 use std::ptr;
 
 /// Devices that a process can have opened at once: a tick has 8 bits for them.
-const DEVICE_COUNT_MAX: usize = 256;
+pub(crate) const DEVICE_COUNT_MAX: usize = 256;
 
 /// Lives as long as the process, so that buffers, handles and ticks hold it without counting. Devices are few; a
 /// simulator that is opened for each of a million seeds is closed again by [`Device::close`], which gives back all but
@@ -35,6 +37,9 @@ pub(crate) struct DeviceInner {
     pub(crate) in_flight_count_max: u64,
     pub(crate) poison: bool,
     pub(crate) prepares: bool,
+    pub(crate) source: hal::trace::Source,
+    /// Streams of each pool that are used.
+    pub(crate) pool_count: usize,
     /// Set when the device is lost; then everything counts as complete.
     pub(crate) lost: AtomicBool,
     slots: [AtomicPtr<StreamInner>; SLOT_COUNT],
@@ -49,6 +54,7 @@ pub(crate) struct DeviceInner {
     /// Of every thread that has used the device, alive or idle.
     pub(crate) locals: Mutex<Vec<&'static Local>>,
     pub(crate) idle_locals: Mutex<Vec<&'static Local>>,
+    pub(crate) graphs: Graphs,
     /// The process's count of forks when it was opened, and when the hal last heard of one.
     pub(crate) forks: u32,
     pub(crate) forks_seen: global::AtomicU32,
@@ -71,9 +77,11 @@ impl DeviceInner {
         let info = hal.info();
         DeviceInner {
             index,
-            in_flight_count_max: info.in_flight_count_max.max(2),
+            in_flight_count_max: info.in_flight_count_max.min(info.bounds.in_flight_count as u64).max(2),
             poison: info.poison,
             prepares: info.prepares,
+            source: info.source,
+            pool_count: info.bounds.stream_count.min(POOL_COUNT),
             lost: AtomicBool::new(false),
             slots: std::array::from_fn(|_| AtomicPtr::new(ptr::null_mut())),
             streams: Streams::new(),
@@ -83,9 +91,10 @@ impl DeviceInner {
             next_block_id: AtomicU64::new(0),
             allocator: Allocator::new(),
             idle_pools: Mutex::new(Rank::Leaf, IdlePools::default()),
-            taints: Taints::new(),
+            taints: Taints::new(info.bounds.failure_count),
             locals: Mutex::new(Rank::Pool, Vec::new()),
             idle_locals: Mutex::new(Rank::Leaf, Vec::new()),
+            graphs: Graphs::new(),
             forks: fork::count(),
             forks_seen: global::AtomicU32::new(fork::count()),
             hal,
@@ -94,6 +103,10 @@ impl DeviceInner {
 
     pub(crate) fn name(&self) -> &str {
         &self.hal.info().name
+    }
+
+    pub(crate) fn bounds(&self) -> &hal::Bounds {
+        &self.hal.info().bounds
     }
 
     /// A stream that has been made. Acquire pairs with the Release in `publish`.
@@ -312,11 +325,13 @@ impl Device {
     /// Takes a hal device into service. It stays so until [`Device::close`] or the end of the process.
     pub fn open(hal: Box<dyn hal::Device>) -> Result<Device> {
         fork::watch();
+        trace::watch(hal.info().bounds.trace_span_count);
         let mut open = OPEN.lock().unwrap_or_else(global::PoisonError::into_inner);
         let Some(index) = open.iter().position(|open| !open) else {
             return Err(Error::TooManyDevices { name: hal.info().name.clone(), count_max: DEVICE_COUNT_MAX });
         };
         open[index] = true;
+        hal.info().source.show(&hal.info().name);
         Ok(Device(Box::leak(Box::new(DeviceInner::new(hal, index as u8)))))
     }
 
@@ -460,6 +475,29 @@ impl Device {
             stats.waits_elided += state.elided;
         }
         stats
+    }
+
+    /// What it keeps so as not to make it again: kernels, graphs. Counters never run backwards. From any thread.
+    pub fn cache_stats(&self) -> CacheStats {
+        CacheStats { device: self.0.hal.cache_stats(), graphs: self.0.graphs.stats() }
+    }
+
+    /// Lets go of all that the device keeps so as not to make it again: compiled kernels, algorithms, pinned memory,
+    /// instances of graphs. What is in use stays until it isn't; captured graphs can be replayed, and make what they need
+    /// anew. Files of compiled kernels stay, and memory of tensors is not touched ([`Device::empty_cache`]). May be called
+    /// at any time from any thread; may block.
+    pub fn clear_caches(&self) -> Result<()> {
+        if fork::is_child(self.0) {
+            return Ok(()); // Locks may be held by threads that are not here.
+        }
+        self.0.graphs.clear();
+        self.0.hal.clear_caches().map_err(|error| self.0.error(error))
+    }
+
+    /// Lets go of what the calling thread keeps of this device so as not to make it again: prepared launches, scratch memory
+    /// of kernels. Its stream and its free blocks stay ([`Device::release_current_thread`]). Doesn't block.
+    pub fn clear_current_thread_caches(&self) {
+        self.0.hal.clear_thread_caches();
     }
 
     /// Lets go of this thread's stream and its store of free blocks now rather than at its end.

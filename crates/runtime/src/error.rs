@@ -1,6 +1,6 @@
 //! What can go wrong below tensors.
 
-use raddle_hal::{DeviceError, KernelError};
+use raddle_hal::{DeviceError, KernelError, LimitError};
 use std::fmt;
 
 /// An error of the runtime. Data, not sentences; the text says where, what, expected, found.
@@ -105,7 +105,10 @@ pub enum Error {
     /// A text that isn't a memory snapshot.
     #[error("memory snapshot: {reason}")]
     Snapshot { reason: String },
-    /// A file could not be mapped.
+    /// A limit that was asked for, by the program or by the environment, is none.
+    #[error(transparent)]
+    Limit(#[from] LimitError),
+    /// A file could not be mapped or written.
     #[error("{path}: {reason}")]
     File { path: String, reason: String },
 }

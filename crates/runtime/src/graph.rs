@@ -13,7 +13,7 @@
 //! used again: it looks at the count of handles (T1), and at the marks for who still reads. There is nothing to give back.
 //! Where all instances are leased, one of them leaves its outputs to those who hold them and gets new ones.
 //!
-//! **Bounds** (T9). At most [`INSTANCE_COUNT_MAX`] instances a graph; past that replays line up behind one by its marks,
+//! **Bounds** (T9). At most `graph_instance_count` instances a graph; past that replays line up behind one by its marks,
 //! and only while every instance is being submitted by some other thread does one wait.
 
 use crate::{
@@ -35,11 +35,6 @@ use raddle_sync::{
 use smallvec::SmallVec;
 // std's, as in hal.
 use std::{ops::Range, sync::Arc};
-
-/// Instances of a graph, unless it is told otherwise: as many as threads that are likely to replay one at once (guess).
-const INSTANCE_COUNT_MAX: usize = 32;
-/// Up to this much memory in all instances, one more is made rather than another one's operands replaced (guess).
-const GROW_BYTES_MAX: usize = 256 << 20;
 
 /// Where an operand of a recorded kernel lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -209,7 +204,7 @@ struct Taken<'a> {
 
 impl Drop for Taken<'_> {
     fn drop(&mut self) {
-        let mut pool = self.graph.pool.lock();
+        let mut pool = self.graph.instances.pool.lock();
         match self.instance.take() {
             Some(mut instance) => {
                 pool.clock += 1;
@@ -219,7 +214,7 @@ impl Drop for Taken<'_> {
             None => pool.count -= 1,
         }
         drop(pool);
-        self.graph.returned.notify_one();
+        self.graph.instances.returned.notify_one();
     }
 }
 
@@ -243,14 +238,37 @@ pub struct GraphStats {
 /// | field | touched by |
 /// |---|---|
 /// | `template` | anybody; never changes |
-/// | `pool` | holder of its lock; an instance by whoever has taken it out |
+/// | `instances` | holder of the pool's lock; an instance by whoever has taken it out |
 /// | `instance_count_max` | anybody; a hint |
 pub struct Graph {
     template: Template,
+    instances: Arc<Instances>,
+    instance_count_max: AtomicUsize,
+}
+
+/// The instances of a graph, which the device knows, too.
+pub(crate) struct Instances {
     pool: Mutex<Pool>,
     /// Signalled when an instance comes back, or room for one.
     returned: Condvar,
-    instance_count_max: AtomicUsize,
+    /// Of one.
+    pub(crate) size_bytes: usize,
+}
+
+impl Instances {
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.pool.lock().count
+    }
+
+    /// Frees those that are in the pool, as any memory is freed: whoever holds an output keeps it, and work in flight goes on.
+    pub(crate) fn clear(&self) {
+        let mut pool = self.pool.lock();
+        let free = std::mem::take(&mut pool.free);
+        pool.count -= free.len();
+        drop(pool);
+        self.returned.notify_all();
+    }
 }
 
 // As for `DeviceInner`.
@@ -265,12 +283,14 @@ impl std::fmt::Debug for Graph {
 
 impl Graph {
     pub(crate) fn new(template: Template) -> Graph {
-        Graph {
-            template,
+        let instances = Arc::new(Instances {
             pool: Mutex::new(Rank::Graph, Pool { free: Vec::new(), count: 0, clock: 0 }),
             returned: Condvar::new(),
-            instance_count_max: AtomicUsize::new(INSTANCE_COUNT_MAX),
-        }
+            size_bytes: template.size_bytes(),
+        });
+        template.device.graphs.add(&instances);
+        let instance_count_max = AtomicUsize::new(template.device.bounds().graph_instance_count);
+        Graph { template, instances, instance_count_max }
     }
 
     /// Where it was captured.
@@ -286,7 +306,7 @@ impl Graph {
             operands: outside.len(),
             arena_bytes: *arena_bytes,
             output_bytes: output_bytes.iter().sum(),
-            instances: self.pool.lock().count,
+            instances: self.instances.count(),
         }
     }
 
@@ -329,10 +349,11 @@ impl Graph {
         replacements: &[Replacement<'_>],
         draws: &[Draw],
     ) -> Result<Vec<Buffer>> {
+        let device = self.template.device;
         let bound = self.template.bind(replacements)?;
         let taken = match self.take(stream.0.slot, &bound, true) {
             // What there is has to do.
-            Err(Error::OutOfMemory { .. }) if self.pool.lock().count > 0 => {
+            Err(Error::OutOfMemory { .. }) if self.instances.count() > 0 => {
                 self.take(stream.0.slot, &bound, false)?
             }
             taken => taken?,
@@ -340,6 +361,7 @@ impl Graph {
         let instance = taken.instance.as_ref().expect("it was just taken");
         let launch = Launch::Graph { graph: &instance.graph, draws };
         stream.launch("graph", &launch, &mut self.template.touches(instance))?;
+        device.graphs.replayed();
         Ok(instance.outputs.clone())
     }
 
@@ -347,10 +369,11 @@ impl Graph {
     fn take(&self, slot: usize, bound: &[Bound], may_grow: bool) -> Result<Taken<'_>> {
         let template = &self.template;
         let device = template.device;
-        let mut pool = self.pool.lock();
+        let mut pool = self.instances.pool.lock();
         let (instance, state) = loop {
             let room = pool.count == 0 || may_grow && pool.count < self.instance_count_max.load(Relaxed);
-            let is_cheap = (pool.count + 1).saturating_mul(template.size_bytes()) <= GROW_BYTES_MAX;
+            let is_cheap =
+                (pool.count + 1).saturating_mul(template.size_bytes()) <= device.bounds().graph_bytes;
             let look = |instance: &mut Instance| Seen {
                 fits: is_same(&instance.bound, bound),
                 state: instance.state(device, slot),
@@ -363,7 +386,7 @@ impl Graph {
                     pool.count += 1;
                     break (None, State::Ready);
                 }
-                Choice::Wait => pool = self.returned.wait(pool),
+                Choice::Wait => pool = self.instances.returned.wait(pool),
             }
         };
         drop(pool);

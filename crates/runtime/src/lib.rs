@@ -5,11 +5,12 @@
 //! of its last write, and of its last read on each stream. `tick`, `marks` and `submit` hold the argument; `stream`,
 //! `external`, `dedicated`, `event` and `callback` what users see of it; `alloc`, `magazine` and `large` the memory, `watch`,
 //! `pool`, `resource` and `hooks` what users put in its way, `stats` and `snapshot` what they see of it; `taint` errors;
-//! `capture` and `graph` ops that
-//! are recorded once and replayed; `fork` and `local` the ends of processes and threads.
+//! `capture` and `graph` ops that are recorded once and replayed; `fork` and `local` the ends of processes and threads;
+//! `trace` and `cache` what it shows and keeps.
 
 mod alloc;
 mod block;
+mod cache;
 mod callback;
 mod capture;
 mod dedicated;
@@ -44,9 +45,11 @@ mod taint;
 #[cfg(all(test, not(loom)))]
 mod tests;
 mod tick;
+pub mod trace;
 mod watch;
 
 pub use block::Buffer;
+pub use cache::{CacheStats, GraphCounts};
 pub use capture::{Capture, uncaptured};
 pub use dedicated::{DedicatedStream, Exhausted};
 pub use device::{Device, StreamStats};
@@ -72,6 +75,30 @@ pub use stats::{
 pub use stream::{Stream, StreamGuard};
 
 use raddle_base::{DType, Layout};
+
+/// The bounds of the runtime that can't be set.
+pub const FIXED: &[hal::Fixed] = &[
+    hal::Fixed {
+        name: "streams of a device",
+        value: hal::QUEUE_COUNT_MAX,
+        says: "Default, pools, and those of other libraries; marks of buffers have a place for each.",
+    },
+    hal::Fixed {
+        name: "devices open at once",
+        value: device::DEVICE_COUNT_MAX,
+        says: "One more is an error; a tick has 8 bits for them.",
+    },
+    hal::Fixed {
+        name: "free blocks of a class that a thread keeps",
+        value: magazine::BLOCK_COUNT_MAX,
+        says: "The older half goes to the centre; each allocation and free compares with it.",
+    },
+    hal::Fixed {
+        name: "bytes of a class that a thread keeps free",
+        value: magazine::CLASS_BYTES_MAX,
+        says: "As above, but two blocks in any case.",
+    },
+];
 
 /// What an op does with a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -19,8 +19,8 @@ use raddle_sync::{
 use std::collections::VecDeque;
 
 /// Blocks of a class that a magazine keeps, of each kind, and their bytes. Few in tests, so that they meet the bound.
-const BLOCK_COUNT_MAX: usize = if cfg!(test) { 2 } else { 64 }; // guess
-const CLASS_BYTES_MAX: usize = 1 << 19; // guess
+pub(crate) const BLOCK_COUNT_MAX: usize = if cfg!(test) { 2 } else { 64 }; // guess
+pub(crate) const CLASS_BYTES_MAX: usize = 1 << 19; // guess
 /// Pending blocks looked at when none is ready.
 const LOOK_COUNT: usize = 8; // guess
 

@@ -316,8 +316,8 @@ fn fractions_are_checked() {
         error.to_string().ends_with("doesn't say how much memory it has, use set_memory_limit"),
         "{error}"
     );
-    let options = raddle_cpu::CpuOptions { memory_bytes_max: Some(64 << 20), ..Default::default() };
-    let cpu = Device::open(Box::new(raddle_cpu::Cpu::with_options(options))).unwrap();
+    let bounds = raddle_hal::Bounds { memory_bytes: 64 << 20, ..Default::default() };
+    let cpu = Device::open(Box::new(raddle_cpu::Cpu::with_bounds(bounds))).unwrap();
     cpu.set_memory_fraction(0.0).unwrap();
     assert!(cpu.allocate(1).is_err());
     cpu.set_memory_fraction(0.5).unwrap();

@@ -56,6 +56,8 @@ pub(crate) fn open(in_flight_count_max: u64) -> (Device, Arc<Oracle>) {
         poison: false,
         survives_fork: false,
         prepares: false,
+        bounds: raddle_hal::Bounds::default(),
+        source: raddle_hal::trace::Source::new(),
     };
     let hal = Box::new(Hal { oracle: oracle.clone(), info });
     let device = if cfg!(loom) {

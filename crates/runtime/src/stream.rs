@@ -169,15 +169,15 @@ impl Stream {
         device.0.stream(0).map(StreamInner::handle)
     }
 
-    /// The next stream of a pool, round-robin; 32 of each priority, made when first wanted. Streams that are dedicated to a
-    /// thread are passed over; the default stream if all are.
+    /// The next stream of a pool, round-robin; 32 of each priority unless limited, made when first wanted. Streams that are
+    /// dedicated to a thread are passed over; the default stream if all are.
     pub fn from_pool(device: &Device, priority: Priority) -> Result<Stream> {
         let (next, first) = match priority {
             Priority::Normal => (&device.0.next_normal, 1),
             Priority::High => (&device.0.next_high, 1 + POOL_COUNT),
         };
-        for _ in 0..POOL_COUNT {
-            let index = next.fetch_add(1, Relaxed) as usize % POOL_COUNT;
+        for _ in 0..device.0.pool_count {
+            let index = next.fetch_add(1, Relaxed) as usize % device.0.pool_count;
             let stream = device.0.stream(first + index)?;
             if stream.owner.load(Relaxed) == 0 {
                 return Ok(stream.handle());

@@ -17,12 +17,12 @@ use crate::{
     stream::StreamInner,
     tick::{Clock, SLOT_COUNT, Tick, merge},
 };
-use raddle_hal::{DeviceError, Launch, QueueId, Submitted, Wait, trace};
+use raddle_hal::{
+    DeviceError, Launch, QueueId, Submitted, Wait,
+    trace::{self, Work},
+};
 use raddle_sync::{MutexGuard, atomic::Ordering::*, fault};
 use smallvec::SmallVec;
-
-/// Versions of its clock that a stream remembers. A wait for an older tick is still right: it only teaches less.
-const HISTORY_COUNT_MAX: usize = 16; // guess
 
 /// Behind a stream's lock.
 pub(crate) struct State {
@@ -228,14 +228,8 @@ impl Stream {
         let taint = stream.taint(fallible.then_some((op, tick, submitted == Submitted::Inline)), touches);
         drop(enqueued);
         if let Some(start) = trace {
-            let queue = (stream.device.index, stream.slot as u8);
-            trace::enqueued(
-                queue,
-                sequence,
-                op,
-                start,
-                waits.iter().map(|wait| (wait.queue.0, wait.sequence)),
-            );
+            let work = Work { source: stream.device.source, queue: stream.slot as u8, sequence };
+            trace::submitted(work, op, start, waits.iter().map(|wait| (wait.queue.0, wait.sequence)));
         }
 
         match submitted {
@@ -332,7 +326,9 @@ impl StreamInner {
     #[cold]
     fn remember(&self, sequence: u64, clock: &Clock) {
         let mut history = self.history.lock();
-        let oldest = if history.len() == HISTORY_COUNT_MAX { history.pop_front() } else { None };
+        // A wait for an older tick is still right: it only teaches less.
+        let oldest =
+            if history.len() >= self.device.bounds().history_count { history.pop_front() } else { None };
         let mut copy = oldest.map_or_else(|| Box::new([0; SLOT_COUNT]), |(_, clock)| clock);
         copy.copy_from_slice(clock);
         history.push_back((sequence, copy));

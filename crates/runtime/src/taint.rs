@@ -6,7 +6,7 @@
 //! an operand. A block sheds its number when it is written whole.
 //!
 //! A record that turns out well is dropped: a number without a record is clean. Failures are kept, the newest
-//! [`FAILURE_COUNT_MAX`] of them.
+//! `failure_count` of them; results of older ones count as clean: whoever meets this many is past caring.
 
 use crate::{device::DeviceInner, tick::Tick};
 use raddle_hal::{KernelError, QueueId};
@@ -14,8 +14,6 @@ use raddle_sync::{Mutex, Rank, pause};
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, HashMap};
 
-/// Failures that are remembered. Results of older ones count as clean: whoever meets this many is past caring.
-const FAILURE_COUNT_MAX: usize = 4096; // guess
 /// Open records that set off a clean-up.
 const OPEN_COUNT: usize = 64; // guess
 
@@ -46,8 +44,8 @@ struct Launched {
 /// An inline launch is complete, and whoever ran it is about to say how it ended.
 struct Unsettled;
 
-#[derive(Default)]
 struct Records {
+    failure_count_max: usize,
     last: u64,
     open: HashMap<u64, Open>,
     failed: BTreeMap<u64, Failure>,
@@ -56,8 +54,9 @@ struct Records {
 pub(crate) struct Taints(Mutex<Records>);
 
 impl Taints {
-    pub(crate) fn new() -> Taints {
-        Taints(Mutex::new(Rank::Taints, Records::default()))
+    pub(crate) fn new(failure_count_max: usize) -> Taints {
+        let records = Records { failure_count_max, last: 0, open: HashMap::new(), failed: BTreeMap::new() };
+        Taints(Mutex::new(Rank::Taints, records))
     }
 
     /// A number that stands for both.
@@ -120,7 +119,7 @@ impl Records {
     fn fail(&mut self, taint: u64, failure: Failure) {
         self.open.remove(&taint);
         self.failed.insert(taint, failure);
-        if self.failed.len() > FAILURE_COUNT_MAX {
+        if self.failed.len() > self.failure_count_max {
             self.failed.pop_first();
         }
     }

@@ -71,6 +71,12 @@ faults! {
     label_after_record breaks "T2";
     /// A kernel that is no longer cached is unloaded although a launch of it is in flight.
     unload_in_flight breaks "T3";
+    /// A cache builds under its lock: who wants another value waits for a compiler.
+    build_under_lock breaks "T5";
+    /// Whoever misses a value builds it, though another thread is about to have it.
+    build_twice breaks "T9";
+    /// A cache evicts nothing.
+    cache_unbounded breaks "T9";
     /// A download counts as complete before its bytes are in the memory of the host.
     download_early breaks "T4";
     /// A kernel writes its strided output to a packed copy and leaves it there.
@@ -97,6 +103,8 @@ faults! {
     hook_under_lock breaks "T5";
     /// Whoever needs memory gets some of a private pool that isn't theirs.
     pool_leaks breaks "T9";
+    /// A trace shows that an op waited, but not for what.
+    flow_without_producer breaks "T10";
 }
 
 #[cfg(any(debug_assertions, loom, raddle_faults))]

@@ -1,11 +1,14 @@
 //! Atomics, cells, locks with ranks and threads: std's, or loom's in models (`--cfg loom`), so that the code that is
 //! model-checked is the code that ships. No other crate names `std::sync` or `std::thread` for these.
 //!
-//! Also here: [`fault!`], which plants the faults that the checks must catch.
+//! Also here: [`Cache`], which builds once for all threads, and [`fault!`], which plants the faults that the checks must
+//! catch.
 
+mod cache;
 pub mod faults;
 mod lock;
 
+pub use cache::{Cache, CacheCounts, Retired};
 pub use lock::{Condvar, Mutex, MutexGuard, Rank, assert_no_lock_is_held};
 
 /// Atomic integers and pointers. Use acquire, release and read-modify-writes; bare fences are not modelled well.
@@ -40,10 +43,10 @@ pub mod thread {
 /// For statics of the process and other things that no model has: always std's.
 pub mod global {
     pub use std::sync::{
-        LazyLock, Mutex, MutexGuard, Once, OnceLock, PoisonError,
+        Arc, LazyLock, Mutex, MutexGuard, Once, OnceLock, PoisonError, TryLockError,
         atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering},
     };
-    pub use std::thread::yield_now;
+    pub use std::thread::{current as current_thread, yield_now};
 }
 
 #[cfg(loom)]

@@ -644,6 +644,14 @@ thread_local! {
 const SCRATCH_COUNT_MAX: usize = 8;
 const SCRATCH_BYTES_MAX: usize = 16 << 20;
 
+pub fn kept_bytes() -> usize {
+    SCRATCH.with_borrow(|free| free.iter().map(|memory| memory.len() * size_of::<u128>()).sum())
+}
+
+pub fn let_go() {
+    SCRATCH.take();
+}
+
 /// Lends scratch of this thread, with any content. Calls may nest.
 pub fn scratch<T: Compute, R>(count: usize, body: impl FnOnce(&mut [T]) -> R) -> R {
     let words = (count * size_of::<T>()).div_ceil(size_of::<u128>());

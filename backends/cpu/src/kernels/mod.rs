@@ -34,6 +34,18 @@ mod view;
 use crate::threads::Threads;
 use raddle_hal::{Kernel, KernelError, Operand};
 
+/// Scratch memory that the calling thread keeps for its next kernels.
+pub fn kept_bytes() -> usize {
+    axis::kept_bytes() + pointwise::kept_bytes() + sort::kept_bytes()
+}
+
+/// Lets go of it.
+pub fn let_go() {
+    axis::let_go();
+    pointwise::let_go();
+    sort::let_go();
+}
+
 /// Runs a kernel.
 ///
 /// # Safety

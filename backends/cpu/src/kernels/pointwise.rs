@@ -261,6 +261,18 @@ thread_local! {
     static SCRATCH: Cell<Option<Box<Scratch>>> = const { Cell::new(None) };
 }
 
+pub fn kept_bytes() -> usize {
+    let scratch = SCRATCH.take();
+    let bytes = scratch.as_ref().map_or(0, |scratch| scratch.lines.len() * size_of::<Line>());
+    SCRATCH.set(scratch);
+    bytes
+}
+
+pub fn let_go() {
+    LAUNCH.set(None);
+    SCRATCH.set(None);
+}
+
 fn take_launch() -> Box<Launch> {
     let mut launch = LAUNCH.try_with(Cell::take).ok().flatten().unwrap_or_default();
     // Its plan was another launch's.

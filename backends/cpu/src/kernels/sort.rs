@@ -78,8 +78,23 @@ const NARROW_COUNT_MAX: usize = if cfg!(test) { 1000 } else { u32::MAX as usize 
 /// More elements than this are not kept for the next launch (T9).
 const KEPT_COUNT_MAX: usize = 1 << 20;
 
+impl<K: Key> Buffers<K> {
+    fn size_bytes(&self) -> usize {
+        size_of::<K>() * (self.keys.capacity() + self.best.capacity())
+            + size_of::<K::Word>() * self.found.capacity()
+    }
+}
+
 macro_rules! ordered {
-    ($($t:ident $key:ident $name:ident |$x:ident| $body:expr;)*) => { $(
+    ($($t:ident $key:ident $name:ident |$x:ident| $body:expr;)*) => {
+        pub fn kept_bytes() -> usize {
+            [$($name.with_borrow(Buffers::size_bytes)),*].iter().sum()
+        }
+
+        pub fn let_go() {
+            $(drop($name.take());)*
+        }
+    $(
         thread_local! { static $name: RefCell<Buffers<$key>> = RefCell::default(); }
         impl Ordered for $t {
             type Key = $key;

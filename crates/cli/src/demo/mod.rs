@@ -8,13 +8,12 @@
 
 mod digits;
 mod serve;
-mod trace;
 mod train;
 
 use crate::output::{Failure, Outcome, is_stdout, write_json, write_whole};
 use digits::{Digits, PIXEL_COUNT};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use raddle::{Device, Publisher, Tensor, runtime::hal};
+use raddle::{Device, Publisher, Tensor, trace};
 use serde::Serialize;
 use serve::{Answers, Server};
 use std::{
@@ -113,7 +112,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
     check_writable(arguments.memory.as_deref())?;
     let device = Device::new(&arguments.device)?;
     if arguments.trace.is_some() {
-        hal::trace::enable();
+        trace::start();
     }
     if arguments.memory.is_some() {
         device.set_memory_history(MEMORY_EVENT_COUNT_MAX);
@@ -146,7 +145,9 @@ pub fn run(arguments: &Arguments) -> Outcome {
     })?;
     let serve_seconds = served.elapsed().as_secs_f64();
     bar.finish_and_clear();
-    let recorded = arguments.trace.as_ref().map(|path| (path, hal::trace::take()));
+    if arguments.trace.is_some() {
+        trace::stop();
+    }
     if let Some(path) = &arguments.memory {
         let snapshot = device.memory_snapshot();
         device.set_memory_history(0);
@@ -179,10 +180,8 @@ pub fn run(arguments: &Arguments) -> Outcome {
     if !is_stdout(arguments.json.as_deref()) {
         print(&report, &answers, serve_seconds);
     }
-    if let Some((path, recorded)) = recorded {
-        let text =
-            serde_json::to_string(&trace::chrome(&recorded)).map_err(|e| Failure::Other(e.to_string()))?;
-        write_whole(path, text.as_bytes())?;
+    if let Some(path) = &arguments.trace {
+        trace::write(path).map_err(|error| Failure::Input(error.to_string()))?;
     }
     write_json(arguments.json.as_deref(), &report)?;
     match wrong_answers {

@@ -19,6 +19,8 @@ fn info(name: &str, alignment_bytes: usize) -> Info {
         poison: false,
         survives_fork: false,
         prepares: false,
+        bounds: raddle_hal::Bounds::default(),
+        source: raddle_hal::trace::Source::new(),
     }
 }
 
