@@ -16,6 +16,7 @@
 use raddle_sync::{
     Arc, Condvar, Mutex, Rank,
     atomic::{AcqRel, Acquire, AtomicUsize, Relaxed},
+    global,
 };
 use std::{
     any::Any,
@@ -36,7 +37,7 @@ pub fn set_forked() {
 }
 
 /// The most threads that a device has asked for.
-static WANTED: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(1);
+static WANTED: global::AtomicUsize = global::AtomicUsize::new(1);
 
 /// The cores that this process may use.
 pub fn core_count() -> usize {

@@ -2,10 +2,11 @@
 //!
 //! - `driver`: its calls, checked. `queue`: a stream, its events and its progress. `transfers`, `staging`: copies through
 //!   pinned memory. `errors`: launches that fail on the device.
-//! - [`kernels`] plans a launch as steps, [`plan`], and writes their source; `compile` and `disk` make
-//!   what is launched, a `Cache` and each thread (`local`) keep it; `matmul` asks cuBLASLt.
+//! - [`kernels`] plans a launch as steps, [`plan`], and writes their source; `compile` and `disk` make what is
+//!   launched, a `Cache` and each thread (`local`) keep it; `matmul` asks cuBLASLt.
 //! - `graph`: recorded kernels as executable graphs.
-//! - `nvtx`: names of ops for a profiler. `prepared`: what a thread does before it takes a lock, so that `submit` never waits for a compiler, an allocation or
+//! - `nvtx`: names of ops for a profiler.
+//! - `prepared`: what a thread does before it takes a lock, so that `submit` never waits for a compiler, an allocation or
 //!   the device.
 //!
 //! Every launch is queued, none inline. A wait is an event recorded on the producer at or after the awaited launch, and put

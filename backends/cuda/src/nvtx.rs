@@ -19,8 +19,8 @@ const FUNCTION_COUNT: usize = 16;
 
 /// What the profiler has put there: addresses of functions; 0 for none. Stored by it alone, while it is initialised.
 static SLOTS: [AtomicUsize; FUNCTION_COUNT] = [const { AtomicUsize::new(0) }; FUNCTION_COUNT];
-/// The slot of `RANGE_PUSH`, once both are there. Release pairs with nothing but the order of `SLOTS`: whoever sees it by
-/// Acquire sees the pop, too.
+/// What is in the slot of `RANGE_PUSH`, once the pop is there, too. Stored by Release: whoever sees it and then loads it by
+/// Acquire sees the pop.
 static PUSH: AtomicUsize = AtomicUsize::new(0);
 
 type Push = unsafe extern "C" fn(*const c_char) -> c_int;

@@ -35,7 +35,9 @@ impl Source {
 
     /// Takes it into traces under a name. Of devices without one, such as those that another one wraps, none is shown.
     pub fn show(self, name: &str) {
-        lock(&DEVICES).push((self, name.to_string()));
+        if let Some(mut devices) = lock_soon(&DEVICES) {
+            devices.push((self, name.to_string()));
+        }
     }
 }
 
@@ -129,7 +131,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Locks, unless the lock is held for long: by a thread that is no more, in a forked child or at the end of the process.
 fn lock_soon<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
-    for _ in 0..1000 {
+    for _ in 0..10_000 {
         match mutex.try_lock() {
             Ok(guard) => return Some(guard),
             Err(TryLockError::Poisoned(poisoned)) => return Some(poisoned.into_inner()),
@@ -235,6 +237,9 @@ fn push(what: What, name: &'static str, start_ns: u64) {
 fn new_track() -> Arc<Track> {
     let track = Arc::new(Track::default());
     lock(&track.0).thread.name = current_thread().name().map(str::to_string);
-    lock(&TRACKS).push(track.clone());
+    // Of the child of a fork that left it locked there is no trace, nor anybody who wants one.
+    if let Some(mut tracks) = lock_soon(&TRACKS) {
+        tracks.push(track.clone());
+    }
     track
 }

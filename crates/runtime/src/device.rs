@@ -477,8 +477,12 @@ impl Device {
         stats
     }
 
-    /// What it keeps so as not to make it again: kernels, graphs. Counters never run backwards. From any thread.
+    /// What it keeps so as not to make it again: kernels, graphs. Counters never run backwards (all is 0 in a
+    /// forked child). From any thread; doesn't block.
     pub fn cache_stats(&self) -> CacheStats {
+        if fork::is_child(self.0) {
+            return CacheStats::default(); // as below
+        }
         CacheStats { device: self.0.hal.cache_stats(), graphs: self.0.graphs.stats() }
     }
 

@@ -19,7 +19,7 @@ use crate::{
     submit::State,
     tick::{Clock, Tick},
 };
-use raddle_hal::{Launch, Priority, QueueId};
+use raddle_hal::{Launch, Priority, QueueId, trace};
 use raddle_sync::{
     Mutex, Padded, Rank,
     atomic::{AtomicU32, AtomicU64, Ordering::*},
@@ -133,11 +133,16 @@ impl StreamInner {
     /// Blocks until a sequence number is complete. Holds no lock.
     pub(crate) fn synchronize(&self, sequence: u64) -> Result<()> {
         raddle_sync::assert_no_lock_is_held();
+        let start_ns = trace::start();
         if !self.is_complete(sequence) {
             self.device.hal.flush(self.queue());
         }
         // Also when it is complete: after a loss everything is, and only the device says which of the two it was.
-        self.device.hal.synchronize(self.queue(), sequence).map_err(|error| self.device.error(error))?;
+        let result = self.device.hal.synchronize(self.queue(), sequence);
+        if let Some(start_ns) = start_ns {
+            trace::here("synchronize", start_ns);
+        }
+        result.map_err(|error| self.device.error(error))?;
         self.poll();
         Ok(())
     }
