@@ -458,10 +458,12 @@ impl DeviceInner {
         }
     }
 
-    /// What is given out and kept. Collects the counts of all threads.
+    /// What is given out and kept. Collects the counts of all threads; in a forked child they are as the parent last did.
     pub(crate) fn memory_stats(&self) -> MemoryStats {
-        for local in self.locals.lock().iter() {
-            local.magazine.with(|shelves| self.allocator.collect(&mut shelves.counts));
+        if !crate::fork::is_child(self) {
+            for local in self.locals.lock().iter() {
+                local.magazine.with(|shelves| self.allocator.collect(&mut shelves.counts));
+            }
         }
         let allocator = &self.allocator;
         let allocated_bytes = (allocator.allocated_bytes.load(Relaxed) as i64).max(0) as usize;
@@ -487,7 +489,7 @@ impl DeviceInner {
 pub(crate) fn free(mut block: FreeBlock) {
     let device = block.get().device;
     if crate::fork::is_child(device) {
-        return; // its memory and its locks are the parent's
+        return crate::fork::free(block);
     }
     if let Some(now) = trace::start() {
         trace::memory(-(block.get().capacity_bytes as i64), now);

@@ -23,6 +23,8 @@ mod marks;
 mod models;
 #[cfg(test)]
 mod oracle;
+#[cfg(all(feature = "process", not(loom)))]
+pub mod process;
 mod stream;
 mod submit;
 mod taint;

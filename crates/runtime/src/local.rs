@@ -9,12 +9,13 @@ use crate::{
     Access, Buffer, Result,
     block::FreeBlock,
     device::DeviceInner,
+    fork,
     magazine::Magazine,
     stream::{POOL_COUNT, StreamInner},
     submit::Touch,
 };
 use raddle_hal::Launch;
-use raddle_sync::atomic::Ordering::*;
+use raddle_sync::{atomic::Ordering::*, fault};
 use std::cell::{Cell, RefCell};
 
 /// What a thread has on one device. `stream` is the thread's own; `magazine` is shared by its flag.
@@ -67,13 +68,20 @@ impl Drop for Locals {
 }
 
 fn give_back(local: &'static Local) {
-    local.unbind();
+    if !fault!(exit_keeps_stream) {
+        local.unbind();
+    }
+    if fork::is_child(local.device) {
+        return; // the blocks are the parent's, and so are the locks
+    }
     let mut blocks = Vec::new();
     local.magazine.with(|shelves| {
         shelves.drain(&mut blocks);
         local.device.collect(&mut shelves.counts);
     });
-    local.device.to_centre(blocks);
+    if !fault!(exit_loses_magazine) {
+        local.device.to_centre(blocks);
+    }
     local.device.idle_locals.lock().push(local);
 }
 
@@ -100,13 +108,17 @@ fn find(device: &'static DeviceInner) -> Option<&'static Local> {
     let found = LOCALS.try_with(|locals| {
         let mut locals = locals.0.borrow_mut();
         if let Some(local) = locals.iter().find(|local| std::ptr::eq(local.device, device)) {
-            return *local;
+            return Some(*local);
         }
-        let local = device.local();
+        // A thread that a forked child makes gets none.
+        let local = (!fork::is_child(device)).then(|| device.local())?;
         locals.push(local);
-        local
+        Some(local)
     });
-    let local = found.ok()?;
+    if found.is_err() && fault!(use_after_exit) {
+        LOCALS.with(|_| ());
+    }
+    let local = found.ok()??;
     LAST.set(Some(local));
     Some(local)
 }
@@ -125,6 +137,9 @@ pub(crate) fn current(device: &'static DeviceInner) -> Result<&'static StreamInn
 
 #[cold]
 fn bind(local: &Local) -> Result<&'static StreamInner> {
+    if fork::is_child(local.device) {
+        return fork::stream(local.device, 0);
+    }
     // Made streams first, so that a device's few hardware queues aren't spread thin (trap 17): a new one only if all
     // that are there are in use.
     let _pool = local.device.pool.lock();

@@ -63,6 +63,18 @@ faults! {
     reuse_leased breaks "T1";
     /// The replay of a graph waits for its own memory only, not for its operands.
     unhoisted_waits breaks "T2";
+    /// A forked child takes the locks of its parent.
+    child_takes_locks breaks "T6";
+    /// What runs when a thread's own things are gone uses them all the same.
+    use_after_exit breaks "T6";
+    /// A thread that ends stays on its stream.
+    exit_keeps_stream breaks "T9";
+    /// A thread that ends takes its free blocks with it.
+    exit_loses_magazine breaks "T9";
+    /// A launch that panics keeps its operands claimed.
+    panic_keeps_claims breaks "T10";
+    /// The newest failure is told to whoever reads next.
+    error_to_the_next breaks "T10";
 }
 
 #[cfg(any(debug_assertions, loom, raddle_faults))]

@@ -5,6 +5,7 @@
 
 pub mod faults;
 mod lock;
+pub mod locks_at_fork;
 
 pub use lock::{Condvar, Mutex, MutexGuard, Rank, assert_no_lock_is_held};
 
