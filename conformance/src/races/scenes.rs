@@ -1,6 +1,6 @@
 //! The scenes. Results are exact: whatever a race would spoil is compared to the bit.
 
-use super::Ground;
+use super::{Ground, threads::*};
 use crate::programs;
 use raddle::{Arg, DType, Device, Event, Generator, Priority, Result, Stream, Tensor, runtime};
 use raddle_sync::faults::Fault;
@@ -66,30 +66,47 @@ pub const TABLE: &[Scene] = scenes! {
     events_are_shared on ALL, faults [event_born_complete], on cuda [event_born_complete];
     an_event_covers_all_before_it on ALL, faults [event_early], on cuda [];
     a_stream_of_another_device_is_refused on ALL, faults [], on cuda [];
-    errors_of_kernels_reach_who_depends_on_them on ALL, faults [], on cuda [];
+    errors_of_kernels_reach_who_depends_on_them on ALL, faults [error_to_the_next], on cuda [error_to_the_next];
+    streams_are_shared_by_256_threads on ALL, faults [], on cuda [];
+    streams_go_round on LATE, faults [], on cuda [];
+    ids_name_streams on ALL, faults [], on cuda [];
+    a_thread_keeps_its_stream on ALL, faults [], on cuda [];
+    guards_nest_in_threads on ALL, faults [], on cuda [];
+    released_threads_go_on on ALL, faults [], on cuda [];
+    streams_are_waited_for_while_others_submit on ALL, faults [], on cuda [];
+    linear_algebra_of_8_threads on ALL, faults [], on cuda [];
+    sizes_at_boundaries on ALL, faults [], on cuda [];
+    kernels_are_made_at_once on ALL, faults [], on cuda [];
+    models_are_trained_by_8_threads on ALL, faults [], on cuda [];
+    gradients_of_8_threads_add_up on ALL, faults [], on cuda [];
+    a_tensor_goes_through_16_threads on ALL, faults [no_wait_after_write], on cuda [no_wait_after_write];
+    a_long_chain_is_read_elsewhere on ALL, faults [], on cuda [];
+    load_is_uneven on ALL, faults [], on cuda [];
+    memory_runs_out_for_8_threads on LATE, faults [], on cuda [];
+    panics_poison_nothing on ALL, faults [], on cuda [];
 };
 
-fn filled(device: &Device, size: usize, value: f32) -> Tensor {
+pub(super) fn filled(device: &Device, size: usize, value: f32) -> Tensor {
     Tensor::full([size], value, DType::F32, device).unwrap()
 }
 
-fn is_all(tensor: &Tensor, value: f32) -> bool {
+pub(super) fn is_all(tensor: &Tensor, value: f32) -> bool {
     tensor.to_vec::<f32>().unwrap().iter().all(|&found| found == value)
 }
 
-fn pool(device: &Device, count: usize) -> Vec<Stream> {
+pub(super) fn pool(device: &Device, count: usize) -> Vec<Stream> {
     (0..count).map(|_| Stream::from_pool(device, Priority::Normal).unwrap()).collect()
 }
 
 /// All trials are made, so that what is said tells how often a fault shows.
-fn trials(count: usize, mut is_right: impl FnMut(usize) -> bool) {
+pub(super) fn trials(count: usize, mut is_right: impl FnMut(usize) -> bool) {
     let wrong = (0..count).filter(|&trial| !is_right(trial)).count();
     assert!(wrong == 0, "{wrong} of {count} trials are wrong");
 }
 
 /// Runs a body on so many threads to their ends. (A scope alone would not wait for thread-locals, in which free blocks are
 /// kept, and the device couldn't be closed.)
-fn on_threads(count: usize, body: impl Fn(usize) + Sync) {
+pub(super) fn on_threads(count: usize, body: impl Fn(usize) + Sync) {
     let body = &body;
     std::thread::scope(|scope| {
         let threads: Vec<_> = (0..count).map(|thread| scope.spawn(move || body(thread))).collect();
@@ -108,14 +125,14 @@ fn beside(other: impl FnOnce() + Send, body: impl FnOnce()) {
 }
 
 /// Ops that are in front of what the current stream is given next: a window for who overtakes.
-struct Backlog(Tensor);
+pub(super) struct Backlog(Tensor);
 
 impl Backlog {
-    fn new(device: &Device) -> Backlog {
+    pub(super) fn new(device: &Device) -> Backlog {
         Backlog(filled(device, 64, 0.0))
     }
 
-    fn put(&self) {
+    pub(super) fn put(&self) {
         for _ in 0..16 {
             self.0.add_(1.0).unwrap();
         }
