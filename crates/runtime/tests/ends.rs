@@ -73,11 +73,14 @@ fn in_child(body: impl FnOnce() -> std::result::Result<(), i32>) -> End {
 #[derive(Default)]
 struct Told {
     cpu: Cpu,
-    /// Says that it has begun, and goes on when the other side is gone. Once.
-    stops: Mutex<Option<(Stop, Sender<()>, Receiver<()>)>>,
+    /// Once.
+    stops: Mutex<Option<StopAt>>,
     /// The next launch panics.
     panics: Arc<AtomicBool>,
 }
+
+/// Says there that it has begun, and goes on when the other side is gone.
+type StopAt = (Stop, Sender<()>, Receiver<()>);
 
 #[derive(Clone, Copy, PartialEq)]
 enum Stop {
