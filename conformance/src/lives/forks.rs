@@ -169,6 +169,53 @@ pub fn a_child_of_a_child_trains(device: &str) -> Outcome {
     Ok(())
 }
 
+/// A kernel that failed before the fork, on a thread of the CPU: whoever depends on it is told in the child as in the parent.
+pub fn a_child_is_told_of_failures(device: &str) -> Outcome {
+    let device = Device::new(device)?;
+    let (wide, source) =
+        (Tensor::ones([500, 500], DType::F32, &device)?, Tensor::ones([10], DType::F32, &device)?);
+    let (good, bad) =
+        (Tensor::from_slice(&[0i64, 9], [2], &device)?, Tensor::from_slice(&[0i64, 10], [2], &device)?);
+    let stream = Stream::from_pool(&device, Priority::High)?;
+    // A kernel that runs at once fails at once: so behind another thread's work on the stream, until one is queued.
+    let queued = (0..1000).find_map(|_| {
+        thread::scope(|scope| {
+            let busy = scope.spawn(|| {
+                let _guard = stream.enter();
+                wide.matmul(&wide).map(drop)
+            });
+            while !busy.is_finished() && stream.query() {
+                thread::yield_now();
+            }
+            let _guard = stream.enter();
+            let gathered = [source.gather(0, &good), source.gather(0, &bad)];
+            let [Ok(good), Ok(bad)] = gathered else { return None };
+            Some([good, bad])
+        })
+    });
+    let [good, bad] = queued.ok_or("no kernel was ever queued")?;
+    device.synchronize()?;
+    let text = "index 10 (element 1 of the indices) is out of bounds";
+    let is_told = |tensor: &Tensor| match tensor.add(1.0).and_then(|sum| sum.to_vec::<f32>()) {
+        Err(error) => error.to_string().contains(text),
+        Ok(_) => false,
+    };
+    keep_busy(&device, 3);
+    for number in 0..CHILD_COUNT / 4 {
+        from_child(number, || {
+            assert!(is_told(&bad), "the child reads what has failed");
+            assert_eq!(good.add(1.0)?.to_vec::<f32>()?, [2.0; 2]);
+            // Written whole, it depends on nothing any more.
+            bad.fill_(4.0)?;
+            assert_eq!(bad.to_vec::<f32>()?, [4.0; 2]);
+            Ok(Vec::new())
+        })?;
+    }
+    assert!(is_told(&bad), "the parent reads what has failed");
+    assert_eq!(good.to_vec::<f32>()?, [1.0; 2]);
+    Ok(())
+}
+
 /// Each call tells a child that the device is the parent's, at once, and the parent goes on.
 pub fn a_child_is_refused(device: &str) -> Outcome {
     let device = Device::new(device)?;
