@@ -50,17 +50,18 @@ impl Drop for Mark {
 /// # Safety
 /// - The body may run on any thread.
 pub unsafe fn with_locals_of_others(body: impl FnOnce()) {
-    struct Portable<F>(F);
-    // SAFETY: by contract.
-    unsafe impl<F> Send for Portable<F> {}
-    impl<F: FnOnce()> Portable<F> {
-        fn run(self) {
-            (self.0)()
-        }
-    }
+    #[cfg(not(loom))]
     if OTHERS_ARE_MADE.get() && OTHERS_LIVE.try_with(|_| ()).is_err() {
+        struct Portable<F>(F);
+        // SAFETY: by contract.
+        unsafe impl<F> Send for Portable<F> {}
+        impl<F: FnOnce()> Portable<F> {
+            fn run(self) {
+                (self.0)()
+            }
+        }
         let body = Portable(body);
-        std::thread::scope(|scope| _ = scope.spawn(move || body.run()));
+        raddle_sync::thread::scope(|scope| _ = scope.spawn(move || body.run()));
         return;
     }
     body();

@@ -35,7 +35,7 @@ pub mod thread {
     #[cfg(loom)]
     pub use loom::thread::{Builder, JoinHandle, current, spawn, yield_now};
     #[cfg(not(loom))]
-    pub use std::thread::{Builder, JoinHandle, current, spawn, yield_now};
+    pub use std::thread::{Builder, JoinHandle, current, scope, spawn, yield_now};
 }
 
 /// For statics of the process and other things that no model has: always std's.
