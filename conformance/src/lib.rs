@@ -5,13 +5,16 @@
 //! - [`layouts`]: operands of every layout, with guards around them. [`mod@array`]: tensors of the host. [`report`]: what is
 //!   expected, and what is said when it isn't met. [`expect`]: what is known not to hold, with a reason.
 //! - [`programs`]: random programs of many threads and streams, compared with running them in sequence. [`races`]: scenes of
-//!   threads and streams that meet in memory, with the planted faults that must show in each. [`soak`]: all of it for long.
+//!   threads and streams that meet in memory, with the planted faults that must show in each. [`lives`]: processes that fork
+//!   and end. [`soak`]: all of it for long.
 #![forbid(unsafe_code)]
 
 pub mod array;
+mod child;
 pub mod dispatch;
 pub mod expect;
 pub mod layouts;
+pub mod lives;
 pub mod oracle;
 pub mod programs;
 pub mod races;

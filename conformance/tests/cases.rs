@@ -1,14 +1,19 @@
 //! Faults that people reported on other libraries, as cases: named by the letter and number under which the project lists
 //! them. Each is checked for its whole kind (other ops, layouts, sizes), not only for the numbers of the report.
 //!
-//! Elsewhere: D-17 (a forked child) with the runtime, since to fork is unsafe; B-06 waits for an op that resizes. C-11 and
-//! C-14 stand with the runtime too, without data, and F-25 with `nn`, with more ways to break a file.
+//! Elsewhere: D-17 (a forked child) with the runtime and, with all that a program does, in `lives`; B-06 waits for an op that
+//! resizes. C-11 and C-14 stand with the runtime too, without data, and F-25 with `nn`, with more ways to break a file.
 
 use raddle::{
-    DType, Device, Error, Event, Generator, Pointwise, Priority, Result, SimOptions, Stream, Tensor,
+    DType, Device, Error, Event, Generator, Pointwise, Priority, Result, SimOptions, Stream, Tensor, fused,
     grad::Autograd, manual_seed, nn,
 };
-use std::{collections::HashSet, sync::mpsc, thread, time::Instant};
+use std::{
+    collections::HashSet,
+    sync::{Barrier, mpsc},
+    thread,
+    time::Instant,
+};
 
 /// Runs a body on the CPU and on some simulators.
 fn on_each(body: impl Fn(&Device)) {
@@ -463,6 +468,34 @@ fn c_14_fresh_streams_strand_no_memory() {
 // ------------------------------------------------------------ threads, exit
 
 #[test]
+fn d_15_kernels_that_nobody_knows_yet_are_made_at_once() {
+    const THREADS: usize = 16;
+    on_each(|device| {
+        let (zero, together) = (Tensor::zeros([1], DType::F32, device).unwrap(), Barrier::new(THREADS));
+        // Of each thread its own, then of all of them the same; each from a closure, which is all that can be compiled here.
+        let add = |number: usize| {
+            let add = fused(move |[x]| x + (number as f64 + 0.015625));
+            together.wait();
+            add.call(&[&zero]).unwrap().item::<f32>().unwrap()
+        };
+        let found: Vec<[f32; 2]> = thread::scope(|scope| {
+            let threads: Vec<_> = (0..THREADS)
+                .map(|number| {
+                    scope.spawn(move || {
+                        let _guard = stream(device).enter();
+                        [add(number), add(THREADS)]
+                    })
+                })
+                .collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        for (number, found) in found.into_iter().enumerate() {
+            assert_eq!(found, [number as f32 + 0.015625, THREADS as f32 + 0.015625]);
+        }
+    });
+}
+
+#[test]
 fn d_16_buffers_may_outlive_handles_and_die_anywhere() {
     let before = {
         let device = Device::new("sim:16").unwrap();
@@ -494,7 +527,7 @@ fn d_16_buffers_may_outlive_handles_and_die_anywhere() {
         for (number, receiver) in receivers.into_iter().enumerate() {
             let (to, device) = (senders[(number + 1) % 8].clone(), cpu);
             threads.push(scope.spawn(move || {
-                for round in 0..2000 {
+                for round in 0..10_000 {
                     to.send(Tensor::empty([1 + round % 100], DType::F32, &device).unwrap()).unwrap();
                     if round % 3 == 0 {
                         drop(receiver.try_recv());
@@ -524,6 +557,21 @@ fn e_18_integers_are_drawn_as_integers() {
         };
         let set: HashSet<i64> = drawn(1 << 24, (1 << 24) + 3, 10_000).into_iter().collect();
         assert_eq!(set, HashSet::from([16_777_216, 16_777_217, 16_777_218]));
+        let far = drawn(1 << 41, (1 << 41) + 500, 10_000);
+        assert!(far.iter().all(|value| (0..500).contains(&(value - (1 << 41)))));
+        assert!(far.into_iter().collect::<HashSet<_>>().len() >= 499);
+        for (low, high, count, slack) in [(-3, 4, 70_000, 500), (0, 2, 10_000, 300)] {
+            let values = drawn(low, high, count);
+            let expected = count / (high - low) as usize;
+            for value in low..high {
+                let times = values.iter().filter(|&&drawn| drawn == value).count();
+                assert!(times.abs_diff(expected) <= slack, "{value} of {low}..{high} {times} times");
+            }
+            assert!(values.iter().all(|value| (low..high).contains(value)));
+        }
+        let wide = drawn(i64::MIN, i64::MAX, 10_000);
+        assert!(wide.iter().any(|&value| value < 0) && wide.iter().any(|&value| value > 0));
+        assert_eq!(wide.into_iter().collect::<HashSet<_>>().len(), 10_000);
         let top = i64::MAX - 5;
         assert!(drawn(top, i64::MAX, 1000).iter().all(|&value| (top..i64::MAX).contains(&value)));
         for (low, high) in [(5, 5), (5, 4)] {
@@ -551,6 +599,9 @@ fn e_19_views_are_filled_whole_and_their_gaps_stay() {
             let mean = found[1..=count].iter().sum::<f32>() / count as f32;
             assert!(count < 1000 || mean.abs() <= 0.15, "{mean}");
         }
+        let certain = f32s(&[0.0, 1.0], &[2], device).expand([4, 3, 2]).unwrap();
+        let flips = certain.bernoulli(&Generator::new(21)).unwrap();
+        assert_eq!(read(&flips.sum([0, 1], false).unwrap()), [0.0, 12.0]);
     });
 }
 
@@ -567,14 +618,14 @@ fn e_20_a_shared_generator_repeats_nothing() {
         thread::scope(|scope| {
             let body = || {
                 let _guard = on_streams.then(|| stream(&device).enter());
-                (0..200).flat_map(|_| draw(&device, None)).collect::<Vec<_>>()
+                (0..1000).flat_map(|_| draw(&device, None)).collect::<Vec<_>>()
             };
             let threads: Vec<_> = (0..8).map(|_| scope.spawn(body)).collect();
             threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect::<HashSet<_>>()
         })
     };
-    assert_eq!(collect(false).len(), 8 * 200 * 256);
-    assert_eq!(collect(true).len(), 8 * 200 * 256);
+    assert_eq!(collect(false).len(), 8 * 1000 * 256);
+    assert_eq!(collect(true).len(), 8 * 1000 * 256);
     // A seed is kept, whoever draws for the first time meanwhile.
     thread::scope(|scope| {
         for _ in 0..6 {

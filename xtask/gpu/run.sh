@@ -155,6 +155,7 @@ run_tests() {
     target cuda
     target failures
     target large
+    target lives
     step demo "$limit" "${ours[@]}" "$here/raddle" demo --device "$device" --json "$out/demo.json"
 }
 

@@ -26,7 +26,7 @@ Example: cargo xtask gpu && target/gpu/run.sh --help
 ";
 
 /// Test targets that are carried: of conformance, and the backend's own.
-const TESTS: [&str; 5] = ["cuda", "failures", "gpu", "large", "race_suite"];
+const TESTS: [&str; 6] = ["cuda", "failures", "gpu", "large", "lives", "race_suite"];
 /// Programs of conformance that are carried.
 const PROGRAMS: [&str; 1] = ["soak"];
 /// Lists of the bench on other libraries.

@@ -322,10 +322,9 @@ impl Device for Cpu {
     }
 
     fn take_kernel_error(&self, queue: QueueId, sequence: u64) -> Option<KernelError> {
-        if self.shared.mode.load(Relaxed) & FORKED != 0 {
-            return None; // Nothing is ever queued, and the lock may have been held when the process forked.
-        }
-        let mut errors = self.shared.errors.lock();
+        let is_forked = self.shared.mode.load(Relaxed) & FORKED != 0;
+        // The lock may have been held when the process forked; then what it guards can't be told.
+        let mut errors = if is_forked { self.shared.errors.try_lock()? } else { self.shared.errors.lock() };
         let position = errors.iter().position(|(launch, _)| *launch == Wait { queue, sequence })?;
         errors.remove(position).map(|(_, error)| error)
     }

@@ -20,6 +20,7 @@ use raddle_sync::{
 };
 use std::{
     any::Any,
+    cell::Cell,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     sync::{OnceLock, atomic::AtomicBool},
 };
@@ -30,6 +31,45 @@ pub struct Threads(pub usize);
 
 static FORKED: AtomicBool = AtomicBool::new(false);
 static HELPERS: OnceLock<Option<rayon::ThreadPool>> = OnceLock::new();
+
+thread_local! {
+    static OTHERS_ARE_MADE: Cell<bool> = const { Cell::new(false) };
+    /// Made after the thread-locals of others, so destroyed before them.
+    static OTHERS_LIVE: Mark = const { Mark };
+}
+
+struct Mark;
+
+impl Drop for Mark {
+    /// For its being there: what has a destructor can be asked whether that has run.
+    fn drop(&mut self) {}
+}
+
+/// Runs what uses thread-locals of libraries, which panic once they are destroyed: then on a thread made for it, so that
+/// kernels work while the calling thread ends.
+///
+/// # Safety
+/// - The body may run on any thread.
+pub unsafe fn with_locals_of_others(body: impl FnOnce()) {
+    #[cfg(not(loom))]
+    if OTHERS_ARE_MADE.get() && OTHERS_LIVE.try_with(|_| ()).is_err() {
+        struct Portable<F>(F);
+        // SAFETY: by contract.
+        unsafe impl<F> Send for Portable<F> {}
+        impl<F: FnOnce()> Portable<F> {
+            fn run(self) {
+                (self.0)()
+            }
+        }
+        let body = Portable(body);
+        raddle_sync::thread::scope(|scope| _ = scope.spawn(move || body.run()));
+        return;
+    }
+    body();
+    if !OTHERS_ARE_MADE.replace(true) {
+        _ = OTHERS_LIVE.try_with(|_| ());
+    }
+}
 
 /// This process is a forked child: the helpers, and perhaps locks, have stayed behind in the parent.
 pub fn set_forked() {

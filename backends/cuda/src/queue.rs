@@ -30,7 +30,7 @@
 //! | `asked_at` | who asks, under the lock of `events` | the same |
 
 use crate::{
-    driver::{Driver, Event, Stream},
+    driver::{Driver, Event, Stream, process_ends},
     errors::{Errors, Record},
     events::{Events, Kind},
     transfers::Transfers,
@@ -135,8 +135,8 @@ impl Queue {
         // these launches is visible, too.
         let submitted = self.submitted.load(Acquire);
         let mut executed = self.completed.load(Acquire); // pairs with the Release in `raise`
-        if self.word[0] != 0 {
-            // SAFETY: an aligned word of pinned memory that is never freed; the device writes it whole. Acquire pairs with
+        if self.word[0] != 0 && !process_ends() {
+            // SAFETY: an aligned word of pinned memory that is freed by the driver's end at the earliest; the device writes it whole. Acquire pairs with
             // the device's fence before the mark: what was executed before is visible.
             executed = executed.max(unsafe { AtomicU64::from_ptr(self.word[0] as *mut u64) }.load(Acquire));
         }

@@ -1,6 +1,6 @@
 //! The race suite: what threads and streams may do to each other's memory, on any device, with every window stretched.
 //!
-//! - `scenes`: the bodies. Each says which planted faults must show in it.
+//! - `scenes`, `threads`: the bodies. The table says which planted faults must show in each.
 //! - [`Place`]: a device by name. The simulator reorders by itself; on a GPU kernels spin at random before and after
 //!   launches ([`raddle::cuda::Spin`]); the CPU runs most ops on the spot.
 //! - [`main`]: for each place every scene once as it is, `sim::allocator_race`, and once for each of its faults in a process
@@ -9,8 +9,12 @@
 
 mod scenes;
 mod streams;
+mod threads;
 
-use crate::Backend;
+use crate::{
+    Backend,
+    child::{self, Ended},
+};
 use libtest_mimic::{Arguments, Failed, Trial};
 use raddle::{
     Device,
@@ -21,10 +25,9 @@ pub(crate) use scenes::Model;
 use scenes::Scene;
 use std::{
     env,
-    io::Read,
-    process::{Command, ExitCode, Stdio},
+    process::{Command, ExitCode},
     str::FromStr,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 /// Names the place if no option does.
@@ -63,7 +66,7 @@ impl FromStr for Place {
 
 impl Place {
     /// As scenes are named.
-    fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Place::Cpu => "cpu",
             Place::Sim(_) => "sim",
@@ -72,7 +75,7 @@ impl Place {
     }
 
     /// As [`Device::new`] names it.
-    fn device(self) -> String {
+    pub(crate) fn device(self) -> String {
         match self {
             Place::Cpu => "cpu".into(),
             Place::Sim(seed) => format!("sim:{seed}"),
@@ -81,7 +84,7 @@ impl Place {
     }
 
     /// Why nothing can be run here. A GPU that is there but doesn't work is no reason.
-    fn absent(self) -> Option<&'static str> {
+    pub(crate) fn absent(self) -> Option<&'static str> {
         if matches!(self, Place::Cuda(_)) { Backend::Cuda.absent() } else { None }
     }
 
@@ -178,35 +181,9 @@ impl Scene {
 fn planted(place: Place, scene: &str, fault: Fault) -> Result<(), Failed> {
     let mut command = Command::new(env::current_exe()?);
     command.args(["--device", &place.device(), "--exact", scene]).env("RADDLE_FAULT", fault.name());
-    command.env("RUST_BACKTRACE", "0").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn()?;
-    // Read all along, or the child would wait when a pipe is full.
-    let readers = [
-        child.stderr.take().map(|pipe| Box::new(pipe) as Box<dyn Read + Send>),
-        child.stdout.take().map(|pipe| Box::new(pipe) as Box<dyn Read + Send>),
-    ];
-    let readers = readers.map(|pipe| {
-        std::thread::spawn(move || {
-            let mut bytes = Vec::new();
-            // What was read before a failure is as good.
-            _ = pipe.map(|mut pipe| pipe.read_to_end(&mut bytes));
-            String::from_utf8_lossy(&bytes).into_owned()
-        })
-    });
-    let start = Instant::now();
-    let status = loop {
-        match child.try_wait()? {
-            Some(status) => break Some(status),
-            None if start.elapsed() > FAULT_TIME_MAX => {
-                // It may have ended by itself in between: then there is nothing to end.
-                _ = child.kill();
-                child.wait()?;
-                break None;
-            }
-            None => std::thread::sleep(Duration::from_millis(10)),
-        }
-    };
-    let said = readers.map(|reader| reader.join().unwrap_or_default()).concat();
+    command.env("RUST_BACKTRACE", "0");
+    let Ended { status, out, err } = child::run(&mut command, FAULT_TIME_MAX)?;
+    let said = err + &out;
     let name = fault.name();
     match status {
         Some(status) if status.success() => {

@@ -1,6 +1,6 @@
 //! The scenes. Results are exact: whatever a race would spoil is compared to the bit.
 
-use super::{Ground, streams::*};
+use super::{Ground, streams::*, threads::*};
 use crate::programs;
 use raddle::{Arg, DType, Device, Event, Generator, Priority, Result, Stream, Tensor, runtime};
 use raddle_sync::faults::Fault;
@@ -66,10 +66,27 @@ pub const TABLE: &[Scene] = scenes! {
     events_are_shared on ALL, faults [event_born_complete], on cuda [event_born_complete];
     an_event_covers_all_before_it on ALL, faults [event_early], on cuda [];
     a_stream_of_another_device_is_refused on ALL, faults [], on cuda [];
-    errors_of_kernels_reach_who_depends_on_them on ALL, faults [], on cuda [];
+    errors_of_kernels_reach_who_depends_on_them on ALL, faults [error_to_the_next], on cuda [error_to_the_next];
     callbacks_see_their_stream_and_its_work on ALL, faults [callback_early, callback_stream], on cuda [callback_early, callback_stream];
     threads_have_streams_for_themselves on ALL, faults [], on cuda [];
     times_follow_each_other on ALL, faults [stamp_in_flight], on cuda [];
+    streams_are_shared_by_256_threads on ALL, faults [], on cuda [];
+    streams_go_round on LATE, faults [], on cuda [];
+    ids_name_streams on ALL, faults [], on cuda [];
+    a_thread_keeps_its_stream on ALL, faults [], on cuda [];
+    guards_nest_in_threads on ALL, faults [], on cuda [];
+    released_threads_go_on on ALL, faults [], on cuda [];
+    streams_are_waited_for_while_others_submit on ALL, faults [], on cuda [];
+    linear_algebra_of_8_threads on ALL, faults [], on cuda [];
+    sizes_at_boundaries on ALL, faults [], on cuda [];
+    kernels_are_made_at_once on ALL, faults [], on cuda [];
+    models_are_trained_by_8_threads on ALL, faults [], on cuda [];
+    gradients_of_8_threads_add_up on ALL, faults [], on cuda [];
+    a_tensor_goes_through_16_threads on ALL, faults [no_wait_after_write], on cuda [no_wait_after_write];
+    a_long_chain_is_read_elsewhere on ALL, faults [], on cuda [];
+    load_is_uneven on ALL, faults [], on cuda [];
+    memory_runs_out_for_8_threads on LATE, faults [], on cuda [];
+    panics_poison_nothing on ALL, faults [], on cuda [];
 };
 
 pub(super) fn filled(device: &Device, size: usize, value: f32) -> Tensor {

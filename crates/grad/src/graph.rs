@@ -5,6 +5,7 @@
 //! them, like running them, takes no stack.
 
 use crate::{Error, Result, rules::Rule};
+use arc_swap::ArcSwapOption;
 use raddle_sync::{Arc, Mutex, Rank};
 use raddle_tensor::{DType, Device, Dims, Layout, Tensor};
 use smallvec::SmallVec;
@@ -68,40 +69,33 @@ impl Meta {
 /// A tensor that requires grad and wasn't made by a recorded op.
 pub(crate) struct Leaf {
     pub meta: Meta,
-    grad: Mutex<Option<Tensor>>,
+    /// Without a lock, which a forked child could find held.
+    grad: ArcSwapOption<Tensor>,
 }
 
 impl Leaf {
     pub fn new(tensor: &Tensor) -> Leaf {
-        Leaf { meta: Meta::of(tensor), grad: Mutex::new(Rank::Leaf, None) }
+        Leaf { meta: Meta::of(tensor), grad: ArcSwapOption::empty() }
     }
 
     pub fn grad(&self) -> Option<Tensor> {
-        self.grad.lock().clone()
+        self.grad.load().as_deref().cloned()
     }
 
-    /// Replaces the gradient; the old one is dropped outside of the lock.
+    /// Replaces the gradient.
     pub fn set_grad(&self, grad: Option<Tensor>) {
-        let old = std::mem::replace(&mut *self.grad.lock(), grad);
-        drop(old);
+        self.grad.store(grad.map(Arc::new));
     }
 
     /// Adds to the gradient. Threads may do so at once: whoever comes first gives the tensor, the others add to it, and
-    /// the runtime orders the additions. No lock is held while work is submitted.
+    /// the runtime orders the additions.
     pub fn accumulate(&self, given: Gradient) -> Result<()> {
         let existing = self.grad();
         let existing = match existing {
             Some(existing) => Some(existing),
             None => {
-                let own = self.own(&given)?;
-                let mut grad = self.grad.lock();
-                match &*grad {
-                    Some(other) => Some(other.clone()),
-                    None => {
-                        *grad = Some(own);
-                        None
-                    }
-                }
+                let own = Arc::new(self.own(&given)?);
+                self.grad.compare_and_swap(&None::<Arc<Tensor>>, Some(own)).as_deref().cloned()
             }
         };
         if let Some(existing) = existing {

@@ -30,6 +30,11 @@ thread_local! {
     static OLD_VALUE: RefCell<Option<Tensor>> = const { RefCell::new(None) };
 }
 
+/// Nothing while the thread's things are being destroyed.
+fn take_old_value() -> Option<Tensor> {
+    OLD_VALUE.try_with(RefCell::take).ok().flatten()
+}
+
 /// The tensor's place in a graph, if it requires grad.
 pub(crate) fn edge_of(tensor: &Tensor) -> Result<Option<Edge>> {
     let Some(slot) = tensor.slot() else { return Ok(None) };
@@ -91,7 +96,7 @@ fn is_in_place(record: &Record<'_>) -> bool {
 impl Recorder for Variable {
     fn prepare(&self, record: &Record<'_>) -> Result<()> {
         let _guard = ModeGuard::new(false);
-        OLD_VALUE.take();
+        drop(take_old_value());
         let op = rules::call_name(record.call);
         let edges = edges(record)?;
         if !is_in_place(record) {
@@ -124,14 +129,17 @@ impl Recorder for Variable {
         let needs_old = (0..record.inputs.len())
             .any(|index| is_overwritten(record.inputs[index], out) && rule.needs().input(index));
         if needs_old {
-            OLD_VALUE.set(Some(out.detach().copy()?));
+            let old_value = out.detach().copy()?;
+            OLD_VALUE
+                .try_with(|kept| kept.replace(Some(old_value)))
+                .map_err(|_| refuse(op, "the thread is ending"))?;
         }
         Ok(())
     }
 
     fn record(&self, record: &Record<'_>) -> Result<()> {
         let _guard = ModeGuard::new(false);
-        let old_value = OLD_VALUE.take();
+        let old_value = take_old_value();
         let edges = edges(record)?;
         let in_place = is_in_place(record);
         if matches!(record.call, Call::Constant) || (record.mode != Mode::Fresh && !in_place) {

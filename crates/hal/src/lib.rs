@@ -437,7 +437,7 @@ pub trait Device: Send + Sync {
     }
 
     /// Puts a launch on a queue, behind everything on it and behind `waits`. It must not block for long: the caller holds
-    /// the lock of one stream. On an error nothing has been put there.
+    /// the lock of one stream. On an error, or a panic, nothing has been put there.
     ///
     /// # Safety
     /// - `queue` is open, `sequence` is one more than at the last successful call for this queue, and such calls for one

@@ -131,7 +131,7 @@ impl Device {
     #[cfg(feature = "cpu")]
     pub fn cpu() -> Result<Device> {
         static CPU: Mutex<Option<Opened>> = Mutex::new(Rank::Registry, None);
-        let mut cpu = CPU.lock();
+        let mut cpu = CPU.lock_global();
         let opened = match *cpu {
             Some(opened) => opened,
             None => Device::with_limits("cpu", &Limits::default())?.0,
@@ -144,7 +144,7 @@ impl Device {
     #[cfg(feature = "cuda")]
     fn gpu(ordinal: usize) -> Result<Device> {
         static GPUS: Mutex<Option<HashMap<usize, Device>>> = Mutex::new(Rank::Registry, None);
-        let mut gpus = GPUS.lock();
+        let mut gpus = GPUS.lock_global();
         let gpus = gpus.get_or_insert_default();
         let device = match gpus.get(&ordinal) {
             Some(device) => *device,

@@ -478,7 +478,7 @@ impl DeviceInner {
 pub(crate) fn free(mut block: FreeBlock) {
     let device = block.get().device;
     if crate::fork::is_child(device) {
-        return; // its memory and its locks are the parent's
+        return crate::fork::free(block);
     }
     if let Some(now) = trace::start() {
         trace::allocated(device.source, -(block.get().capacity_bytes as i64), now);

@@ -100,13 +100,14 @@ pub struct Capture {
 }
 
 impl Capture {
-    /// Begins to record. Errors: this thread is capturing already; a forked child.
+    /// Begins to record. Errors: this thread is capturing already, or is ending; a forked child.
     pub fn begin(device: &Device) -> Result<Capture> {
         let device = device.0;
         if fork::is_child(device) {
             return Err(Error::Forked { device: device.name().into() });
         }
-        RECORDING.with_borrow_mut(|recording| {
+        let begun = RECORDING.try_with(|recording| {
+            let mut recording = recording.borrow_mut();
             if recording.is_some() {
                 return Err(refusal(device, "capture", NotCapturable::Nested));
             }
@@ -120,7 +121,8 @@ impl Capture {
                 outside_index: HashMap::new(),
             });
             Ok(())
-        })?;
+        });
+        begun.unwrap_or_else(|_| Err(refusal(device, "capture", NotCapturable::Ending)))?;
         ON.set(device);
         Ok(Capture { device, _here: PhantomData })
     }

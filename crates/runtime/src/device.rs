@@ -69,8 +69,9 @@ impl std::fmt::Debug for DeviceInner {
     }
 }
 
-/// Indices of devices that are open.
-static OPEN: global::Mutex<[bool; DEVICE_COUNT_MAX]> = global::Mutex::new([false; DEVICE_COUNT_MAX]);
+/// Indices of devices that are open. No lock, which a forked child could find held.
+static OPEN: [global::AtomicBool; DEVICE_COUNT_MAX] =
+    [const { global::AtomicBool::new(false) }; DEVICE_COUNT_MAX];
 
 impl DeviceInner {
     pub(crate) fn new(hal: Box<dyn hal::Device>, index: u8) -> DeviceInner {
@@ -127,6 +128,7 @@ impl DeviceInner {
     pub(crate) fn stream(&'static self, slot: usize) -> Result<&'static StreamInner> {
         match self.made(slot) {
             Some(stream) => Ok(stream),
+            None if fork::is_child(self) => fork::stream(self, slot),
             None => self.stream_in_pool(slot, &self.streams.pool.lock()),
         }
     }
@@ -134,19 +136,24 @@ impl DeviceInner {
     pub(crate) fn stream_in_pool(
         &'static self,
         slot: usize,
-        pool: &MutexGuard<'_, Pool>,
+        _pool: &MutexGuard<'_, Pool>,
     ) -> Result<&'static StreamInner> {
-        if let Some(stream) = self.made(slot) {
-            return Ok(stream);
+        match self.made(slot) {
+            Some(stream) => Ok(stream),
+            None => self.make_stream(slot),
         }
+    }
+
+    /// For whoever keeps others from doing the same.
+    pub(crate) fn make_stream(&'static self, slot: usize) -> Result<&'static StreamInner> {
         let priority = if slot > POOL_COUNT { Priority::High } else { Priority::Normal };
         let queue = hal::QueueId(slot as u8);
         self.hal.open_queue(queue, priority).map_err(|error| self.error(error))?;
-        Ok(self.publish(StreamInner::new(self, slot, priority), pool))
+        Ok(self.publish(StreamInner::new(self, slot, priority)))
     }
 
-    /// Gives a stream, whose queue is open, to everybody.
-    pub(crate) fn publish(&self, stream: StreamInner, _pool: &MutexGuard<'_, Pool>) -> &'static StreamInner {
+    /// Gives a stream, whose queue is open, to everybody. For whoever keeps others from doing the same.
+    pub(crate) fn publish(&self, stream: StreamInner) -> &'static StreamInner {
         let slot = stream.slot;
         self.slots[slot].store(Box::into_raw(Box::new(stream)), Release);
         self.opened(slot)
@@ -162,6 +169,17 @@ impl DeviceInner {
             let tick = stream.handle().now().unwrap_or_else(|_| stream.latest());
             stream.synchronize(tick.sequence())
         })
+    }
+
+    /// What is told to whoever depends on a failure.
+    pub(crate) fn failed(&self, failure: Failure) -> Error {
+        match failure {
+            Failure::Kernel { op, tick, error } => {
+                let stream = self.opened(tick.slot()).handle().id().0;
+                Error::Kernel { op, error, stream, sequence: tick.sequence() }
+            }
+            Failure::Captured => Error::Captured { device: self.name().into() },
+        }
     }
 
     /// A thread's things: idle ones of a thread that has ended, or new.
@@ -326,19 +344,22 @@ impl Device {
     pub fn open(hal: Box<dyn hal::Device>) -> Result<Device> {
         fork::watch();
         trace::watch(hal.info().bounds.trace_span_count);
-        let mut open = OPEN.lock().unwrap_or_else(global::PoisonError::into_inner);
-        let Some(index) = open.iter().position(|open| !open) else {
+        // Nothing but the index is passed on by it.
+        let Some(index) = OPEN.iter().position(|open| !open.swap(true, Relaxed)) else {
             return Err(Error::TooManyDevices { name: hal.info().name.clone(), count_max: DEVICE_COUNT_MAX });
         };
-        open[index] = true;
         hal.info().source.show(&hal.info().name);
         Ok(Device(Box::leak(Box::new(DeviceInner::new(hal, index as u8)))))
     }
 
     /// Takes a device out of service: waits for its callbacks and its work, and gives its memory back. False, and nothing
-    /// else, if buffers of it are alive. Using a closed device afterwards is safe and opens nothing anew. A lost one can be
-    /// closed, too. [`Error::InCallback`] if it is called in one of those callbacks.
+    /// else, if buffers of it are alive, and in a forked child, to which the memory doesn't belong. Using a closed device
+    /// afterwards is safe and opens nothing anew. A lost one can be closed, too. [`Error::InCallback`] if it is called in one of
+    /// those callbacks.
     pub fn close(self) -> Result<bool> {
+        if fork::is_child(self.0) {
+            return fork::check(self.0).map(|()| false);
+        }
         self.drain_callbacks("close")?;
         local::release(self.0);
         match self.synchronize() {
@@ -350,7 +371,7 @@ impl Device {
         self.empty_cache();
         let closed = self.0.allocator.reserved_bytes.load(Relaxed) == 0;
         if closed {
-            OPEN.lock().unwrap_or_else(global::PoisonError::into_inner)[self.0.index as usize] = false;
+            OPEN[self.0.index as usize].store(false, Relaxed);
         }
         Ok(closed)
     }
@@ -446,27 +467,21 @@ impl Device {
     fn failure(&self, taint: u64) -> Result<()> {
         let failure = self.0.taints.failure(taint, self.0);
         self.0.taints.tidy(self.0);
-        match failure {
-            None => Ok(()),
-            Some(Failure::Kernel { op, tick, error }) => Err(Error::Kernel {
-                op,
-                error,
-                stream: self.0.opened(tick.slot()).handle().id().0,
-                sequence: tick.sequence(),
-            }),
-            Some(Failure::Captured) => Err(Error::Captured { device: self.name().into() }),
-        }
+        failure.map_or(Ok(()), |failure| Err(self.0.failed(failure)))
     }
 
     /// Waits for everything that has been submitted on any stream, and for what others have put on wrapped ones.
     pub fn synchronize(&self) -> Result<()> {
         capture::refuse(self.0, "synchronize", NotCapturable::Wait)?;
-        if fork::is_child(self.0) { Ok(()) } else { self.0.synchronize_all() }
+        if fork::is_child(self.0) { fork::check(self.0) } else { self.0.synchronize_all() }
     }
 
-    /// What the streams have done.
+    /// What the streams have done. Nothing in a forked child.
     pub fn stream_stats(&self) -> StreamStats {
         let mut stats = StreamStats::default();
+        if fork::is_child(self.0) {
+            return stats;
+        }
         for stream in self.0.all_streams() {
             let state = stream.state.lock();
             stats.streams += 1;

@@ -171,6 +171,8 @@ pub enum NotCapturable {
     Nested,
     /// Graphs don't contain graphs.
     Replay,
+    /// This thread is ending, and what it records into is gone.
+    Ending,
 }
 
 impl fmt::Display for NotCapturable {
@@ -180,6 +182,7 @@ impl fmt::Display for NotCapturable {
             NotCapturable::Upload => "a replay won't find these bytes of the host; upload them before",
             NotCapturable::Wait => "nothing has been submitted that could be waited for",
             NotCapturable::Nested => "this thread is capturing already",
+            NotCapturable::Ending => "the thread is ending and its thread-locals are being destroyed",
             NotCapturable::Replay => "a graph can't contain another one; replay it outside",
         })
     }

@@ -98,7 +98,7 @@ unsafe fn open(device: &'static DeviceInner, handle: u64) -> Result<Stream> {
     if fork::is_child(device) {
         return Err(Error::Forked { device: device.name().into() });
     }
-    let pool = device.streams.pool.lock();
+    let _pool = device.streams.pool.lock();
     let (mut open_count, mut pending_count) = (0, 0);
     let take = |slot: usize| {
         // SAFETY: the queue was never opened, or is closed and complete; the handle is by the contract.
@@ -107,7 +107,7 @@ unsafe fn open(device: &'static DeviceInner, handle: u64) -> Result<Stream> {
     for slot in EXTERNAL_FIRST..SLOT_COUNT {
         let Some(stream) = device.made(slot) else {
             take(slot)?;
-            return Ok(device.publish(StreamInner::new(device, slot, Priority::Normal), &pool).handle());
+            return Ok(device.publish(StreamInner::new(device, slot, Priority::Normal)).handle());
         };
         let state = stream.state.lock();
         let generation = stream.generation.load(Relaxed);

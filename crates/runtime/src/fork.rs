@@ -1,36 +1,57 @@
 //! Forked children. A child has one thread and a copy of the memory, in which locks may be held for ever by threads that
-//! exist only in the parent. So it never takes one of them: a flag is looked at first.
+//! exist only in the parent. So it never takes one of them: a flag is looked at first. Locks of the process itself (who
+//! is the CPU?) are taken by the fork before it happens, and are free on both sides of it.
 //!
 //! With the CPU device a child goes on, serially: each op runs on the spot, under a lock of the child's own, without
-//! marks. It reads what was complete when the process forked; a buffer that was still being written is an error. Any
-//! other device gives a clear error at first use. The parent doesn't notice.
+//! marks, and is complete when the call returns, so that streams, which it may use as before, order nothing. It reads
+//! what was complete when the process forked; a buffer that was still being written is an error. What it allocates it
+//! gives back; what the parent had stays as it is. Any other device gives a clear error at first use. The parent doesn't
+//! notice.
 
 use crate::{
     Access, Buffer, Error, Result,
+    alloc::LARGE,
     block::{Block, FreeBlock, Source},
     device::DeviceInner,
+    marks::Marks,
+    stream::StreamInner,
     submit::Touch,
 };
-use raddle_hal::{Address, Launch, QueueId};
-use raddle_sync::global::{AtomicBool, AtomicU32, Once, Ordering::*, yield_now};
+use raddle_hal::{Address, Launch, QueueId, Slab};
+use raddle_sync::{
+    fault,
+    global::{AtomicBool, AtomicU32, Once, Ordering::*, yield_now},
+    locks_at_fork,
+};
 
 /// How often this process descends by fork from the one that first opened a device.
 static FORKS: AtomicU32 = AtomicU32::new(0);
 /// Held for one op of a child, whose threads may be several by now.
 static CHILD: AtomicBool = AtomicBool::new(false);
+/// In place of a slab's number: the block has one of its own, which a child has allocated.
+const OWN_SLAB: u32 = u32::MAX;
+
+extern "C" fn before() {
+    locks_at_fork::take();
+}
+
+extern "C" fn in_parent() {
+    locks_at_fork::give_back();
+}
 
 extern "C" fn in_child() {
-    // The lock may have been held by a thread that is not here; atomics are safe in a handler.
+    // The lock may have been held by a thread that is not here.
     FORKS.fetch_add(1, Relaxed);
     CHILD.store(false, Relaxed);
+    locks_at_fork::give_back();
 }
 
 /// Arranges for children to know. Once a process.
 pub(crate) fn watch() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        // SAFETY: the handler touches atomics only, and lives as long as the process.
-        unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+        // SAFETY: the handlers don't unwind and live as long as the process.
+        unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
     });
 }
 
@@ -41,7 +62,13 @@ pub(crate) fn count() -> u32 {
 /// Was the device opened by a parent of this process?
 #[inline]
 pub(crate) fn is_child(device: &DeviceInner) -> bool {
-    FORKS.load(Relaxed) != device.forks
+    FORKS.load(Relaxed) != device.forks && !fault!(child_takes_locks)
+}
+
+/// Has it stayed in the parent? Then nothing of it may be called here.
+#[inline]
+pub(crate) fn is_out_of_reach(device: &DeviceInner) -> bool {
+    is_child(device) && !device.hal.info().survives_fork
 }
 
 struct Turn;
@@ -60,7 +87,9 @@ impl Drop for Turn {
     }
 }
 
-fn check(device: &'static DeviceInner) -> Result<()> {
+/// In a child: may it use the device? If so, nothing is in flight.
+#[cold]
+pub(crate) fn check(device: &'static DeviceInner) -> Result<()> {
     if !device.hal.info().survives_fork {
         return Err(Error::Forked { device: device.name().into() });
     }
@@ -81,8 +110,14 @@ pub(crate) fn submit(
     let _turn = Turn::take();
     check(device)?;
     for touch in touches.iter().filter(|touch| touch.access == Access::Read) {
-        if !device.is_complete(touch.block.marks.last_write()) {
-            return Err(Error::LostAtFork { device: device.name().into() });
+        let failure = match touch.block.taint.load(Relaxed) {
+            0 => Some(None),
+            taint => device.taints.try_failure(taint, device),
+        };
+        match failure {
+            Some(None) if device.is_complete(touch.block.marks.last_write()) => {}
+            Some(Some(failure)) => return Err(device.failed(failure)),
+            _ => return Err(Error::LostAtFork { device: device.name().into() }),
         }
     }
     // SAFETY: after `after_fork` the device runs everything on the spot, one launch at a time (the turn), so everything
@@ -91,18 +126,48 @@ pub(crate) fn submit(
         _ = device.hal.submit(QueueId(0), 0, &[], launch).map_err(|error| device.error(error))?;
         device.hal.run(QueueId(0), 0, launch)
     };
-    result.map_err(|error| Error::Kernel { op, error, stream: 0, sequence: 0 })
+    result.map_err(|error| Error::Kernel { op, error, stream: 0, sequence: 0 })?;
+    // What it depended on in the parent is gone.
+    let whole = touches.iter().filter(|touch| touch.access == Access::Write && touch.whole);
+    whole.for_each(|touch| touch.block.taint.store(0, Relaxed));
+    Ok(())
 }
 
-/// Memory in a child: a slab for each buffer, kept for ever. Children that go on for long open a device of their own.
+/// A stream that the parent hasn't made.
+#[cold]
+pub(crate) fn stream(device: &'static DeviceInner, slot: usize) -> Result<&'static StreamInner> {
+    let _turn = Turn::take();
+    check(device)?;
+    match device.made(slot) {
+        Some(stream) => Ok(stream),
+        None => device.make_stream(slot),
+    }
+}
+
+/// Memory in a child: a slab for each buffer, since what the parent's threads have cut and kept is behind their locks.
 #[cold]
 pub(crate) fn allocate(device: &'static DeviceInner, size_bytes: usize) -> Result<Buffer> {
     let _turn = Turn::take();
     check(device)?;
     let slab = device.hal.allocate_slab(size_bytes.max(1)).map_err(|error| device.error(error))?;
     let address = Address { handle: slab.handle, offset_bytes: 0 };
-    let marks = crate::marks::Marks::new();
-    let source = Source { class: crate::alloc::LARGE, slab: 0, pool: None };
-    let block = Block::new(device, address, slab.size_bytes, source, marks);
+    let source = Source { class: LARGE, slab: OWN_SLAB, pool: None };
+    let block = Block::new(device, address, slab.size_bytes, source, Marks::new());
     Ok(FreeBlock::new(block).give(size_bytes))
+}
+
+/// Takes back a block whose last handle is gone in a child.
+#[cold]
+pub(crate) fn free(block: FreeBlock) {
+    let (device, address) = (block.get().device, block.get().address);
+    if block.get().source.slab != OWN_SLAB {
+        return; // the memory is the parent's
+    }
+    let _turn = Turn::take();
+    // SAFETY: `allocate` made both, in a process that this one descends from; the last handle is gone, and whatever named
+    // the slab is over, since each launch of a child is when its call returns.
+    unsafe {
+        device.hal.release_slab(Slab { handle: address.handle, size_bytes: block.get().capacity_bytes });
+        block.destroy();
+    }
 }

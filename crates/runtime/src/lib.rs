@@ -36,6 +36,8 @@ mod models;
 #[cfg(test)]
 mod oracle;
 mod pool;
+#[cfg(all(feature = "process", not(loom)))]
+pub mod process;
 mod resource;
 mod snapshot;
 mod stats;

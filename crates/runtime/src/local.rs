@@ -10,7 +10,7 @@ use crate::{
     magazine::Magazine, stream::StreamInner, submit::Touch,
 };
 use raddle_hal::Launch;
-use raddle_sync::atomic::Ordering::*;
+use raddle_sync::{atomic::Ordering::*, fault};
 use std::cell::{Cell, RefCell};
 
 /// What a thread has on one device. `current` and `dedicated` are the thread's own; `magazine` is shared by its flag.
@@ -89,9 +89,11 @@ impl Drop for Locals {
 
 fn give_back(local: &'static Local) {
     if fork::is_child(local.device) {
-        return; // the locks are the parent's
+        return; // the blocks are the parent's, and so are the locks
     }
-    local.unbind();
+    if !fault!(exit_keeps_stream) {
+        local.unbind();
+    }
     // The guard was leaked, or is itself in a thread-local.
     if let Some((stream, hold)) = local.dedicated.take() {
         dedicated::release(stream, hold);
@@ -101,7 +103,9 @@ fn give_back(local: &'static Local) {
         shelves.drain(&mut blocks);
         local.device.collect(&mut shelves.counts);
     });
-    local.device.to_centre(blocks);
+    if !fault!(exit_loses_magazine) {
+        local.device.to_centre(blocks);
+    }
     local.device.idle_locals.lock().push(local);
 }
 
@@ -128,13 +132,17 @@ fn find(device: &'static DeviceInner) -> Option<&'static Local> {
     let found = LOCALS.try_with(|locals| {
         let mut locals = locals.0.borrow_mut();
         if let Some(local) = locals.iter().find(|local| std::ptr::eq(local.device, device)) {
-            return *local;
+            return Some(*local);
         }
-        let local = device.local();
+        // A thread that a forked child makes gets none.
+        let local = (!fork::is_child(device)).then(|| device.local())?;
         locals.push(local);
-        local
+        Some(local)
     });
-    let local = found.ok()?;
+    if found.is_err() && fault!(use_after_exit) {
+        LOCALS.with(|_| ());
+    }
+    let local = found.ok()??;
     LAST.set(Some(local));
     Some(local)
 }
@@ -153,6 +161,9 @@ pub(crate) fn current(device: &'static DeviceInner) -> Result<Stream> {
 
 #[cold]
 fn bind(local: &Local) -> Result<Stream> {
+    if fork::is_child(local.device) {
+        return fork::stream(local.device, 0).map(StreamInner::handle);
+    }
     let stream = dedicated::least_shared(local.device)?.handle();
     local.current.set(Some(Current { stream, is_bound: true }));
     Ok(stream)

@@ -52,6 +52,9 @@ impl DeviceInner {
 impl Device {
     /// Gives cached memory that no work in flight uses back to the device. Live buffers stay.
     pub fn empty_cache(&self) {
+        if fork::is_child(self.0) {
+            return; // all of it is behind locks of the parent
+        }
         self.0.drain_magazines();
         self.0.release_unused();
     }

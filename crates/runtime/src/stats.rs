@@ -9,6 +9,7 @@ use crate::{
     alloc::class_size_bytes,
     block::{FreeBlock, Known},
     device::DeviceInner,
+    fork,
     hooks::MemoryNeed,
     large::Large,
     marks::Uses,
@@ -161,8 +162,11 @@ impl DeviceInner {
         block.uses(usize::MAX, |tick| self.is_complete(tick)) != Uses::Over
     }
 
-    /// Every slab with its pieces.
+    /// Every slab with its pieces; none in a forked child, since the lists are behind locks of the parent.
     pub(crate) fn survey(&self) -> Vec<SlabSnapshot> {
+        if fork::is_child(self) {
+            return Vec::new();
+        }
         let mut pending = Pending::new();
         let note = |pending: &mut Pending, block: &mut FreeBlock| {
             // SAFETY: it is compared only.
@@ -232,11 +236,13 @@ impl DeviceInner {
         }
     }
 
-    /// The counts alone. Collects those of all threads.
+    /// The counts alone. Collects those of all threads; in a forked child they are as the parent last did.
     pub(crate) fn memory_counts(&self) -> MemoryStats {
         let allocator = &self.allocator;
-        for local in self.locals.lock().iter() {
-            local.magazine.with(|shelves| allocator.collect(&mut shelves.counts));
+        if !fork::is_child(self) {
+            for local in self.locals.lock().iter() {
+                local.magazine.with(|shelves| allocator.collect(&mut shelves.counts));
+            }
         }
         let allocated = (allocator.allocated_bytes.load(Relaxed) as i64).max(0) as u64;
         let peak = allocator.allocated_peak_bytes.fetch_max(allocated, Relaxed).max(allocated);
@@ -291,7 +297,7 @@ impl DeviceInner {
 
 impl Device {
     /// What is given out and kept. It looks at every block, under the locks of the lists they are in, one by one: some ten
-    /// nanoseconds a block.
+    /// nanoseconds a block. In a forked child the counts are as the parent last had them, and no pool is listed.
     pub fn memory_stats(&self) -> MemoryStats {
         self.0.memory_stats(&self.0.survey())
     }

@@ -15,6 +15,7 @@ use crate::{
     callback::Callbacks,
     capture,
     device::DeviceInner,
+    fork,
     local::{self, Current},
     submit::State,
     tick::{Clock, Tick},
@@ -114,6 +115,9 @@ impl StreamInner {
     /// Asks the device what is complete. AcqRel: whoever loads the number sees what the device has written before.
     #[inline]
     pub(crate) fn poll(&self) -> u64 {
+        if fork::is_out_of_reach(self.device) {
+            return self.completed.load(Acquire);
+        }
         let completed = self.device.hal.completed(self.queue());
         if completed > self.completed.load(Relaxed) {
             raddle_sync::raise(&self.completed, completed);
@@ -124,7 +128,7 @@ impl StreamInner {
     /// Is a sequence number complete? If not, makes sure that it will be without another call.
     pub(crate) fn query(&self, sequence: u64) -> bool {
         let complete = self.is_complete(sequence);
-        if !complete {
+        if !complete && !fork::is_child(self.device) {
             self.device.hal.flush(self.queue());
         }
         complete
@@ -133,6 +137,9 @@ impl StreamInner {
     /// Blocks until a sequence number is complete. Holds no lock.
     pub(crate) fn synchronize(&self, sequence: u64) -> Result<()> {
         raddle_sync::assert_no_lock_is_held();
+        if fork::is_child(self.device) {
+            return fork::check(self.device);
+        }
         let start_ns = trace::start();
         if !self.is_complete(sequence) {
             self.device.hal.flush(self.queue());
@@ -308,6 +315,9 @@ impl Stream {
     }
 
     fn wait_tick(self, tick: Tick) -> Result<()> {
+        if fork::is_child(self.0.device) {
+            return fork::check(self.0.device);
+        }
         if tick.slot() == self.0.slot || self.0.device.is_complete(tick) {
             return Ok(());
         }

@@ -7,7 +7,8 @@
 //! The life of an op: wait for room on the stream, holding nothing; lock the stream; claim the operands in the order of
 //! their blocks; compute the waits; hand the launch to the device, which doesn't block; publish `enqueued`; stamp and
 //! release; unlock. If the device says `Inline`, run it then, outside of all locks: a long GEMM freezes nobody. Stream
-//! locks never nest. The stamp is made by `Drop`, so a launch that panics counts as enqueued and holds nothing.
+//! locks never nest. The stamp is made by `Drop`: a launch that the device refuses, or panics at, uses its number up for
+//! nothing, and holds nothing.
 
 use crate::{
     Access, Error, Result, Stream,
@@ -127,7 +128,34 @@ impl Drop for Enqueued<'_> {
     fn drop(&mut self) {
         // Before the marks: nobody can wait for what is not enqueued.
         self.stream.enqueued.store(self.tick.sequence(), Release);
+        if fault!(panic_keeps_claims) && std::thread::panicking() {
+            self.claims.drain(..).for_each(std::mem::forget);
+        }
         self.claims.drain(..).for_each(|claim| claim.stamp(self.tick));
+    }
+}
+
+/// A launch that the device hasn't taken, by an error or a panic, uses its number up for nothing: the marks that were
+/// claimed for it may be stamped with it, since that is behind the same waits.
+struct Refused<'a> {
+    stream: &'a StreamInner,
+    sequence: u64,
+    waits: &'a [Wait],
+}
+
+impl Drop for Refused<'_> {
+    /// If the device refuses that as well, it is lost, and then everything counts as complete.
+    #[cold]
+    fn drop(&mut self) {
+        let Refused { stream, sequence, waits } = *self;
+        let hal = &*stream.device.hal;
+        // SAFETY: as for the launch that was refused, which has used no number.
+        match unsafe { hal.submit(stream.queue(), sequence, waits, &Launch::Nothing) } {
+            // SAFETY: it was just asked, and has no operands.
+            Ok(Submitted::Inline) => _ = unsafe { hal.run(stream.queue(), sequence, &Launch::Nothing) },
+            Ok(Submitted::Queued) => (),
+            Err(_) => stream.device.lost.store(true, Release), // pairs with the Acquire in `is_complete`
+        }
     }
 }
 
@@ -212,18 +240,13 @@ impl Stream {
             state.inserted += waits.len() as u64;
             stream.remember(sequence, &state.clock);
         }
+        let refused = Refused { stream, sequence, waits: &waits };
         // SAFETY: the queue is open since the stream was made; its lock makes sequences gapless and calls exclusive;
         // waits name ticks found in marks, stamped after their submission returned; the caller has checked the
         // operands; blocks stay allocated while their ticks are incomplete (`alloc`), and downloads are waited for.
         let submitted = unsafe { hal.submit(stream.queue(), sequence, &waits, launch) };
-        let submitted = match submitted {
-            Ok(submitted) => submitted,
-            Err(error) => {
-                stream.skip(sequence, &waits);
-                drop(enqueued);
-                return Err(stream.device.error(error));
-            }
-        };
+        let submitted = submitted.map_err(|error| stream.device.error(error))?;
+        std::mem::forget(refused);
         let fallible = launch.is_fallible();
         let taint = stream.taint(fallible.then_some((op, tick, submitted == Submitted::Inline)), touches);
         drop(enqueued);
@@ -290,7 +313,7 @@ impl StreamInner {
     /// Which failed, or perhaps failing, op the outputs depend on; 0 for none. Called while the operands are claimed.
     #[inline]
     fn taint(&self, fallible: Option<(&'static str, Tick, bool)>, touches: &[Touch<'_>]) -> u64 {
-        let mut taint = 0;
+        let mut taint = if fault!(error_to_the_next) { self.device.taints.newest() } else { 0 };
         for touch in touches {
             let own = touch.block.taint.load(Relaxed); // ordered by the claim
             if own != 0 && !touch.whole {
@@ -306,21 +329,6 @@ impl StreamInner {
             }
         }
         taint
-    }
-
-    /// Uses a sequence number up for nothing, after the device has refused a launch: marks that were claimed for it may
-    /// be stamped with it, since it is behind the same waits. If the device refuses that as well, it is lost, and then
-    /// everything counts as complete.
-    #[cold]
-    fn skip(&self, sequence: u64, waits: &[Wait]) {
-        let hal = &*self.device.hal;
-        // SAFETY: as for the launch that was refused, which has used no number.
-        match unsafe { hal.submit(self.queue(), sequence, waits, &Launch::Nothing) } {
-            // SAFETY: it was just asked, and has no operands.
-            Ok(Submitted::Inline) => _ = unsafe { hal.run(self.queue(), sequence, &Launch::Nothing) },
-            Ok(Submitted::Queued) => (),
-            Err(_) => self.device.lost.store(true, Release), // pairs with the Acquire in `is_complete`
-        }
     }
 
     #[cold]

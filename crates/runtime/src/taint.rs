@@ -73,6 +73,12 @@ impl Taints {
         self.0.lock().open(Open { launch: Some(Launched { op, tick, inline }), parents })
     }
 
+    /// The last number given out, for a planted fault.
+    #[cold]
+    pub(crate) fn newest(&self) -> u64 {
+        self.0.lock().last
+    }
+
     /// Notes how a launch that ran inline has ended.
     pub(crate) fn settle(&self, taint: u64, error: Option<KernelError>) {
         let mut records = self.0.lock();
@@ -96,6 +102,12 @@ impl Taints {
                 Err(Unsettled) => pause(&mut turns),
             }
         }
+    }
+
+    /// As [`Taints::failure`] in a forked child, where nobody else goes on: nothing if it can't be told.
+    #[cold]
+    pub(crate) fn try_failure(&self, taint: u64, device: &DeviceInner) -> Option<Option<Failure>> {
+        self.0.try_lock()?.resolve(taint, device).ok()
     }
 
     /// Drops records whose launches are over, once there are many.

@@ -105,6 +105,18 @@ faults! {
     pool_leaks breaks "T9";
     /// A trace shows that an op waited, but not for what.
     flow_without_producer breaks "T10";
+    /// A forked child takes the locks of its parent.
+    child_takes_locks breaks "T6";
+    /// What runs when a thread's own things are gone uses them all the same.
+    use_after_exit breaks "T6";
+    /// A thread that ends stays on its stream.
+    exit_keeps_stream breaks "T9";
+    /// A thread that ends takes its free blocks with it.
+    exit_loses_magazine breaks "T9";
+    /// A launch that panics keeps its operands claimed.
+    panic_keeps_claims breaks "T10";
+    /// The newest failure is told to whoever reads next.
+    error_to_the_next breaks "T10";
 }
 
 #[cfg(any(debug_assertions, loom, raddle_faults))]

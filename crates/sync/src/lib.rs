@@ -7,6 +7,7 @@
 mod cache;
 pub mod faults;
 mod lock;
+pub mod locks_at_fork;
 
 pub use cache::{Cache, CacheCounts, Retired};
 pub use lock::{Condvar, Mutex, MutexGuard, Rank, assert_no_lock_is_held};
@@ -37,7 +38,7 @@ pub mod thread {
     #[cfg(loom)]
     pub use loom::thread::{Builder, JoinHandle, current, spawn, yield_now};
     #[cfg(not(loom))]
-    pub use std::thread::{Builder, JoinHandle, current, spawn, yield_now};
+    pub use std::thread::{Builder, JoinHandle, current, scope, spawn, yield_now};
 }
 
 /// For statics of the process and other things that no model has: always std's.

@@ -75,6 +75,17 @@ impl<T> Mutex<T> {
         MutexGuard { rank: self.rank, inner: Some(inner) }
     }
 
+    /// As [`Mutex::lock`], for a static. From its first call on a fork waits until nobody holds the lock, so that a child,
+    /// in which no thread would ever let it go, finds it free.
+    #[cfg(not(loom))]
+    pub fn lock_global(&'static self) -> MutexGuard<'static, T>
+    where
+        T: Send,
+    {
+        crate::locks_at_fork::add(self);
+        self.lock()
+    }
+
     /// Locks if nobody holds it.
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         let inner = match self.inner.try_lock() {
@@ -90,6 +101,18 @@ impl<T> Mutex<T> {
     #[cfg(not(loom))]
     pub fn get_mut(&mut self) -> &mut T {
         self.inner.get_mut().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(not(loom))]
+impl<T: Send> crate::locks_at_fork::Hold for Mutex<T> {
+    /// Without a look at ranks: they are taken in order, by a thread that may hold some already.
+    fn hold(&'static self) -> Box<dyn std::any::Any> {
+        Box::new(self.inner.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn rank(&self) -> Rank {
+        self.rank
     }
 }
 

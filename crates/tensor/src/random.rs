@@ -71,19 +71,18 @@ impl Generator {
 
     /// The generator of this thread.
     pub fn of_thread() -> Generator {
-        OF_THREAD.with_borrow_mut(|own| {
-            let epoch = EPOCH.load(Ordering::Acquire);
-            match own {
-                Some((seeded, generator)) if *seeded == epoch => generator.clone(),
-                _ => {
-                    let mut root = ROOT.lock();
-                    let root = root.get_or_insert_with(|| Generator::new(RandomState::new().hash_one(0)));
-                    let generator = root.split(1).remove(0);
-                    *own = Some((epoch, generator.clone()));
-                    generator
-                }
-            }
-        })
+        let epoch = EPOCH.load(Ordering::Acquire);
+        let split = || {
+            let mut root = ROOT.lock_global();
+            let root = root.get_or_insert_with(|| Generator::new(RandomState::new().hash_one(0)));
+            root.split(1).remove(0)
+        };
+        let kept = OF_THREAD.try_with(|own| match &mut *own.borrow_mut() {
+            Some((seeded, generator)) if *seeded == epoch => generator.clone(),
+            own => own.insert((epoch, split())).1.clone(),
+        });
+        // A thread that ends has no own one any more.
+        kept.unwrap_or_else(|_| split())
     }
 
     /// Takes a range of blocks of a generator, or of the thread's.
@@ -113,11 +112,11 @@ thread_local! {
 /// Seeds the process. This thread's generator is now `Generator::new(seed)`; the other threads get generators split from
 /// it, in the order in which they next draw.
 pub fn manual_seed(seed: u64) {
-    let mut root = ROOT.lock();
+    let mut root = ROOT.lock_global();
     *root = Some(Generator::new(seed));
     let epoch = EPOCH.fetch_add(1, Ordering::AcqRel) + 1;
     drop(root);
-    OF_THREAD.set(Some((epoch, Generator::new(seed))));
+    _ = OF_THREAD.try_with(|own| own.replace(Some((epoch, Generator::new(seed)))));
 }
 
 impl Tensor {

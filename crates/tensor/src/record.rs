@@ -10,8 +10,9 @@
 //! [version](Tensor::version).
 
 use crate::{Call, Error, Result, Tensor};
+use arc_swap::ArcSwapOption;
 use raddle_sync::{
-    Arc, Mutex, Rank,
+    Arc,
     atomic::{AtomicBool, Ordering},
 };
 use smallvec::SmallVec;
@@ -78,14 +79,17 @@ impl Drop for Silence {
 
 /// A place for a recorder. `filled` is looked at without the lock: whoever fills a slot and hands the tensor to another
 /// thread orders the two by the hand-over.
+///
+/// Without a lock: a weight's slot is read by each op of each thread, and a forked child would wait for ever for a thread
+/// that was just reading it.
 pub(crate) struct Slot {
     filled: AtomicBool,
-    recorder: Mutex<Option<Arc<dyn Recorder>>>,
+    recorder: ArcSwapOption<Arc<dyn Recorder>>,
 }
 
 impl Slot {
     pub(crate) fn empty() -> Slot {
-        Slot { filled: AtomicBool::new(false), recorder: Mutex::new(Rank::Leaf, None) }
+        Slot { filled: AtomicBool::new(false), recorder: ArcSwapOption::const_empty() }
     }
     #[inline]
     fn is_filled(&self) -> bool {
@@ -97,15 +101,16 @@ impl Tensor {
     /// What the slot holds.
     pub fn slot(&self) -> Option<Arc<dyn Recorder>> {
         let slot = self.slot_cell();
-        if slot.is_filled() { slot.recorder.lock().clone() } else { None }
+        if slot.is_filled() { slot.recorder.load().as_deref().cloned() } else { None }
     }
 
     /// Fills or empties the slot; returns what it held. All clones of this handle see it.
     pub fn set_slot(&self, recorder: Option<Arc<dyn Recorder>>) -> Option<Arc<dyn Recorder>> {
         let slot = self.slot_cell();
-        let mut held = slot.recorder.lock();
-        slot.filled.store(recorder.is_some(), Ordering::Relaxed);
-        std::mem::replace(&mut held, recorder)
+        let is_filled = recorder.is_some();
+        let held = slot.recorder.swap(recorder.map(Arc::new));
+        slot.filled.store(is_filled, Ordering::Relaxed);
+        held.as_deref().cloned()
     }
 }
 

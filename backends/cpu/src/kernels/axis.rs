@@ -655,10 +655,13 @@ pub fn let_go() {
 /// Lends scratch of this thread, with any content. Calls may nest.
 pub fn scratch<T: Compute, R>(count: usize, body: impl FnOnce(&mut [T]) -> R) -> R {
     let words = (count * size_of::<T>()).div_ceil(size_of::<u128>());
-    let mut memory = SCRATCH.with_borrow_mut(|free| {
+    let kept = SCRATCH.try_with(|free| {
+        let mut free = free.borrow_mut();
         let best = free.iter().position(|memory| memory.len() >= words);
-        best.or(free.len().checked_sub(1)).map(|position| free.swap_remove(position)).unwrap_or_default()
+        best.or(free.len().checked_sub(1)).map(|position| free.swap_remove(position))
     });
+    // A thread that ends keeps nothing any more.
+    let mut memory = kept.ok().flatten().unwrap_or_default();
     if memory.len() < words {
         memory.resize(words, 0);
     }
@@ -666,7 +669,8 @@ pub fn scratch<T: Compute, R>(count: usize, body: impl FnOnce(&mut [T]) -> R) ->
     let slice = unsafe { std::slice::from_raw_parts_mut(memory.as_mut_ptr().cast::<T>(), count) };
     let result = body(slice);
     if memory.len() * size_of::<u128>() <= SCRATCH_BYTES_MAX {
-        SCRATCH.with_borrow_mut(|free| {
+        _ = SCRATCH.try_with(|free| {
+            let mut free = free.borrow_mut();
             if free.len() < SCRATCH_COUNT_MAX {
                 free.push(memory);
             }

@@ -15,7 +15,7 @@ use super::axis::{Line, Shared, for_each_range, multiversion, scratch};
 use super::element::{Real, by_real};
 use super::few_rows::Wide;
 use super::{math, view};
-use crate::threads::Threads;
+use crate::threads::{Threads, with_locals_of_others};
 use raddle_hal::{Kernel, KernelError, Operand, View};
 use raddle_op::Activation;
 
@@ -283,7 +283,7 @@ unsafe fn product<A: Product>((m, n, k): (usize, usize, usize), a: Matrix<A>, b:
         let (a, b, add) = (a.from(0, start), b.from(start, 0), block > 0);
         let along = if m <= n { b.column } else { a.row };
         let few = m.min(n) <= FEW[usize::from(along == 1)] || m * n <= 256 || k <= 2;
-        // SAFETY: the caller's bullet.
+        // SAFETY: the caller's bullet, whatever thread it is.
         unsafe {
             if few && m <= n {
                 A::few_rows(((m, n, end - start), a, b, to, add));
@@ -291,27 +291,29 @@ unsafe fn product<A: Product>((m, n, k): (usize, usize, usize), a: Matrix<A>, b:
                 let (a, b, to) = (b.transposed(), a.transposed(), to.transposed());
                 A::few_rows(((n, m, end - start), a, b, to, add));
             } else {
-                gemm::gemm(
-                    m,
-                    n,
-                    end - start,
-                    to.at(0, 0),
-                    to.column as isize,
-                    to.row as isize,
-                    add,
-                    a.at(0, 0),
-                    a.column as isize,
-                    a.row as isize,
-                    b.at(0, 0),
-                    b.column as isize,
-                    b.row as isize,
-                    A::ONE,
-                    A::ONE,
-                    false,
-                    false,
-                    false,
-                    gemm::Parallelism::None,
-                );
+                with_locals_of_others(|| {
+                    gemm::gemm(
+                        m,
+                        n,
+                        end - start,
+                        to.at(0, 0),
+                        to.column as isize,
+                        to.row as isize,
+                        add,
+                        a.at(0, 0),
+                        a.column as isize,
+                        a.row as isize,
+                        b.at(0, 0),
+                        b.column as isize,
+                        b.row as isize,
+                        A::ONE,
+                        A::ONE,
+                        false,
+                        false,
+                        false,
+                        gemm::Parallelism::None,
+                    );
+                });
             }
         }
     }

@@ -104,10 +104,11 @@ macro_rules! ordered {
                 $body
             }
             fn with_buffers<R>(body: impl FnOnce(&mut Buffers<$key>) -> R) -> R {
-                let mut buffers = $name.take();
+                // A thread that ends keeps nothing any more.
+                let mut buffers = $name.try_with(RefCell::take).unwrap_or_default();
                 let result = body(&mut buffers);
                 if buffers.keys.capacity() <= KEPT_COUNT_MAX {
-                    $name.set(buffers);
+                    _ = $name.try_with(|kept| kept.replace(buffers));
                 }
                 result
             }

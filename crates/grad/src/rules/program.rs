@@ -175,7 +175,8 @@ thread_local! {
 }
 
 fn derived(program: &Arc<Program>, wanted: &[usize]) -> Arc<Program> {
-    DERIVED.with_borrow_mut(|remembered| {
+    let remembered = DERIVED.try_with(|remembered| {
+        let mut remembered = remembered.borrow_mut();
         if remembered.len() >= REMEMBERED_MAX && !remembered.contains_key(program) {
             remembered.clear();
         }
@@ -186,5 +187,7 @@ fn derived(program: &Arc<Program>, wanted: &[usize]) -> Arc<Program> {
         let gradient = Arc::new(program.gradient(wanted));
         sets.push((wanted.into(), gradient.clone()));
         gradient
-    })
+    });
+    // A thread that ends remembers nothing.
+    remembered.unwrap_or_else(|_| Arc::new(program.gradient(wanted)))
 }

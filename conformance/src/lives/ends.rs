@@ -1,0 +1,198 @@
+//! Exits with work in flight, and what is destroyed when.
+
+use super::{Outcome, keep_busy};
+use raddle::{DType, Device, Event, Graph, Priority, Stream, Tensor, grad::Autograd};
+use raddle_runtime::process;
+use std::{
+    cell::RefCell,
+    sync::{LazyLock, OnceLock},
+    thread,
+};
+
+/// Puts work on streams that nobody waits for: more than a life has time for.
+fn leave_work(device: &Device) -> Outcome {
+    keep_busy(device, 4);
+    let x = Tensor::ones([700, 700], DType::F32, device)?;
+    for _ in 0..8 {
+        let _guard = Stream::from_pool(device, Priority::Normal)?.enter();
+        x.add_(1.0)?;
+    }
+    let device = *device;
+    thread::spawn(move || while x.matmul(&x).and_then(|product| x.copy_(&product).map(drop)).is_ok() {});
+    device.synchronize()?;
+    Ok(())
+}
+
+pub fn main_returns(device: &str) -> Outcome {
+    let device = Device::new(device)?;
+    leave_work(&device)?;
+    // A guard that is never dropped, and memory that is never given back.
+    std::mem::forget(Stream::from_pool(&device, Priority::High)?.enter());
+    std::mem::forget(Tensor::ones([100], DType::F32, &device)?);
+    println!("main returns");
+    Ok(())
+}
+
+pub fn another_thread_exits(device: &str) -> Outcome {
+    let device = Device::new(device)?;
+    leave_work(&device)?;
+    thread::spawn(|| {
+        println!("another thread exits");
+        std::process::exit(7)
+    });
+    loop {
+        super::do_something(&device, 5)?;
+    }
+}
+
+pub fn main_panics(device: &str) -> Outcome {
+    let device = Device::new(device)?;
+    leave_work(&device)?;
+    let _held =
+        (Tensor::ones([100], DType::F32, &device)?, Stream::from_pool(&device, Priority::High)?.enter());
+    panic!("on purpose");
+}
+
+// ------------------------------------------------------------ thread-locals
+
+pub const LOCALS: &str = "made last: Ok(594.0)\nmade first: Ok(594.0)\n";
+
+/// Everything that a program may hold, used once more when it is dropped.
+struct Things {
+    name: &'static str,
+    tensor: Tensor,
+    graph: Graph<Tensor>,
+    event: Event,
+    stream: Stream,
+    device: Device,
+}
+
+impl Things {
+    fn new(name: &'static str, device: &Device) -> Outcome<Things> {
+        let tensor = Tensor::arange(0, 9, 1, DType::F32, device)?.reshape([3, 3])?;
+        let graph = device.capture(|| tensor.add(1.0))?;
+        let stream = Stream::current(device)?;
+        let event = stream.record();
+        // Whatever libraries keep for the thread is made by now.
+        tensor.matmul(&tensor)?.sort(0, false)?;
+        Ok(Things { name, tensor, graph, event, stream, device: *device })
+    }
+
+    fn use_once_more(&self) -> Outcome<f32> {
+        let leaf = self.tensor.copy()?;
+        leaf.requires_grad_(true)?;
+        let _guard = Stream::from_pool(&self.device, Priority::Normal)?.enter();
+        // Large enough for the products of a library and for scratch.
+        let wide = leaf.expand([40, 3, 3])?.reshape([120, 3])?;
+        let product = wide.matmul(&wide.t()?)?;
+        let (sorted, _) = product.sort(1, true)?;
+        sorted.select(1, 0)?.narrow(0, 0, 3)?.sum(.., false)?.backward()?;
+        let grad = leaf.grad().ok_or("no gradient")?.sum(.., false)?.item::<f32>()?;
+        Tensor::randn([10], DType::F32, &self.device, None)?.topk(3, 0, true)?;
+        self.event.record(self.stream);
+        self.event.synchronize()?;
+        self.stream.synchronize()?;
+        Ok(product.narrow(0, 0, 3)?.narrow(1, 0, 3)?.sum(.., false)?.item::<f32>()?
+            + self.graph.replay()?.sum(.., false)?.item::<f32>()?
+            + grad)
+    }
+}
+
+impl Drop for Things {
+    fn drop(&mut self) {
+        println!("{}: {:?}", self.name, self.use_once_more());
+    }
+}
+
+thread_local! {
+    /// Used before anything of ours is, and so destroyed after it.
+    static FIRST: RefCell<Option<Things>> = const { RefCell::new(None) };
+    static LAST: RefCell<Option<Things>> = const { RefCell::new(None) };
+}
+
+fn hold_locals(device: &str) -> Outcome {
+    FIRST.with(|_| ());
+    let device = Device::new(device)?;
+    FIRST.set(Some(Things::new("made first", &device)?));
+    LAST.set(Some(Things::new("made last", &device)?));
+    Ok(())
+}
+
+pub fn locals_of_main(device: &str) -> Outcome {
+    hold_locals(device)
+}
+
+pub fn locals_of_a_thread(device: &str) -> Outcome {
+    thread::scope(|scope| {
+        let hold = || hold_locals(device).map_err(|error| error.to_string());
+        scope.spawn(hold).join().expect("it doesn't panic")
+    })?;
+    // The device is as good as before.
+    let device = Device::new(device)?;
+    let ones = Tensor::ones([4], DType::F32, &device)?;
+    assert_eq!(ones.add(1.0)?.to_vec::<f32>()?, [2.0; 4]);
+    Ok(())
+}
+
+pub fn locals_of_a_foreign_thread(device: &str) -> Outcome {
+    let device = device.to_string();
+    process::on_foreign_thread(move || hold_locals(&device).expect("the device works"))?;
+    Ok(())
+}
+
+// ------------------------------------------------------------ statics, exit handlers
+
+static SHARED: OnceLock<Tensor> = OnceLock::new();
+
+pub const HANDLERS: &str = "main returns\nhandler: Ok([2.0, 2.0])\n";
+
+extern "C" fn handler() {
+    let read = SHARED.get().map(|shared| shared.add(1.0)?.to_vec::<f32>());
+    println!("handler: {:?}", read.expect("it was set before this was registered"));
+}
+
+/// Registered before the device is opened: a driver that has shut down by then is an error, and not more.
+extern "C" fn late_handler() {
+    if let Some(shared) = SHARED.get() {
+        match shared.add(1.0).and_then(|sum| sum.to_vec::<f32>()) {
+            Ok(sum) => assert_eq!(sum, [2.0; 2]),
+            Err(error) => assert!(error.to_string().contains("the process is ending"), "{error}"),
+        }
+    }
+}
+
+pub fn exit_handlers(device: &str) -> Outcome {
+    process::at_exit(late_handler)?;
+    let device = Device::new(device)?;
+    SHARED.set(Tensor::ones([2], DType::F32, &device)?).expect("once");
+    process::at_exit(handler)?;
+    keep_busy(&device, 3);
+    println!("main returns");
+    Ok(())
+}
+
+/// Everything in statics, of which main's and other threads' have all to do with the device.
+pub fn statics_outlive_all(device: &str) -> Outcome {
+    static STREAM: OnceLock<Stream> = OnceLock::new();
+    static EVENT: LazyLock<Event> = LazyLock::new(Event::new);
+    static GRAPH: OnceLock<Graph<Tensor>> = OnceLock::new();
+    static OPENED: OnceLock<Device> = OnceLock::new();
+    let device = *OPENED.get_or_init(|| Device::new(device).expect("the device works"));
+    let shared = SHARED.get_or_init(|| Tensor::ones([2], DType::F32, &device).expect("it has memory"));
+    let stream = *STREAM.get_or_init(|| Stream::from_pool(&device, Priority::High).expect("it has streams"));
+    let graph = match GRAPH.get() {
+        Some(graph) => graph,
+        None => GRAPH.get_or_init(|| device.capture(|| shared.add(1.0)).expect("it can be captured")),
+    };
+    let use_all = move || -> raddle::Result<Vec<f32>> {
+        let _guard = stream.enter();
+        EVENT.record(stream);
+        stream.wait_event(&EVENT)?;
+        graph.replay()?.to_vec::<f32>()
+    };
+    for _ in 0..4 {
+        thread::spawn(move || while use_all().is_ok() {});
+    }
+    println!("main: {:?}", use_all()?);
+    Ok(())
+}

@@ -1,0 +1,217 @@
+//! How processes and threads end, and what a fork leaves: each life is a process of its own, whose exit code and output are
+//! checked, and which is ended when it takes too long.
+//!
+//! - `ends`: exits with work in flight, and what is destroyed when: thread-locals, statics, exit handlers.
+//! - `forks`: children of a process whose threads are all busy.
+//! - `threads`: ten thousand threads that are gone at once.
+//! - [`main`]: for each device every life as it is, `sim::locals_of_a_thread`, and with each of its planted faults, which
+//!   must show: `sim::locals_of_a_thread::fault_use_after_exit`.
+
+mod ends;
+mod forks;
+mod threads;
+
+use crate::{
+    child::{self, Ended},
+    races::Place,
+};
+use libtest_mimic::{Arguments, Failed, Trial};
+use raddle::{
+    DType, Device, Priority, Stream, Tensor,
+    grad::{Autograd, clip_grad_norm_},
+    optim::{Adam, AdamOptions},
+};
+use raddle_sync::faults::{self, Fault};
+use std::{env, error::Error, process::Command, process::ExitCode, sync::mpsc, thread, time::Duration};
+
+pub(crate) type Outcome<T = ()> = Result<T, Box<dyn Error>>;
+
+/// Where they are lived.
+const PLACES: [Place; 4] = [Place::Cpu, Place::Sim(1), Place::Sim(2), Place::Cuda(0)];
+/// They take seconds, on a machine that does other things tens of them.
+const TIME_MAX: Duration = Duration::from_secs(180);
+/// What makes this program live a life.
+const LIFE: &str = "RADDLE_TEST_LIFE";
+
+/// A life.
+struct Life {
+    name: &'static str,
+    /// On a device, by its name. A panic is a failure, as is anything said that isn't expected.
+    body: fn(&str) -> Outcome,
+    /// Where it can be lived.
+    places: &'static [&'static str],
+    exit_code: i32,
+    /// All of its output.
+    says: &'static str,
+    faults: &'static [Fault],
+}
+
+const ALL: &[&str] = &["cpu", "sim", "cuda"];
+/// Where a child can go on.
+const CPU: &[&str] = &["cpu"];
+/// Where it can't.
+const OTHERS: &[&str] = &["sim", "cuda"];
+
+macro_rules! lives {
+    ($($module:ident::$name:ident on $places:ident, exits $code:literal, says $says:expr, faults [$($fault:ident),*];)*) => {
+        &[$(Life {
+            name: stringify!($name),
+            body: $module::$name,
+            places: $places,
+            exit_code: $code,
+            says: $says,
+            faults: &[$(Fault::$fault),*],
+        }),*]
+    };
+}
+
+/// All of them.
+const TABLE: &[Life] = lives! {
+    ends::main_returns on ALL, exits 0, says "main returns\n", faults [];
+    ends::another_thread_exits on ALL, exits 7, says "another thread exits\n", faults [];
+    ends::main_panics on ALL, exits 101, says "", faults [];
+    ends::locals_of_a_thread on ALL, exits 0, says ends::LOCALS, faults [use_after_exit];
+    ends::locals_of_main on ALL, exits 0, says ends::LOCALS, faults [use_after_exit];
+    ends::locals_of_a_foreign_thread on ALL, exits 0, says ends::LOCALS, faults [use_after_exit];
+    ends::exit_handlers on ALL, exits 0, says ends::HANDLERS, faults [];
+    ends::statics_outlive_all on ALL, exits 0, says "main: [2.0, 2.0]\n", faults [];
+    forks::children_compute on CPU, exits 0, says "", faults [];
+    forks::children_train on CPU, exits 0, says "", faults [];
+    forks::a_child_opens_devices on CPU, exits 0, says "", faults [];
+    forks::a_child_of_a_child on CPU, exits 0, says "", faults [];
+    forks::a_child_of_a_child_trains on CPU, exits 0, says "", faults [];
+    forks::a_child_is_told_of_failures on CPU, exits 0, says "", faults [];
+    forks::a_child_is_refused on OTHERS, exits 0, says "", faults [];
+    threads::come_and_go on ALL, exits 0, says "", faults [exit_keeps_stream, exit_loses_magazine];
+};
+
+/// The main function of the suite, and of each of the processes that it starts.
+pub fn main() -> ExitCode {
+    if let Ok(life) = env::var(LIFE) {
+        let (name, device) = life.split_once(' ').expect("a life and a device");
+        let life = TABLE.iter().find(|life| life.name == name).expect("a life of the table");
+        return match (life.body)(device) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("{name}: {error}");
+                ExitCode::FAILURE
+            }
+        };
+    }
+    let trials = PLACES.into_iter().flat_map(trials).collect();
+    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+}
+
+fn trials(place: Place) -> Vec<Trial> {
+    let absent = place.absent();
+    if let Some(reason) = absent {
+        println!("{}: skipped: {reason}", place.device());
+    }
+    let mut trials = Vec::new();
+    for life in TABLE.iter().filter(|life| life.places.contains(&place.name())) {
+        let name = format!("{}::{}", place.device(), life.name);
+        for &fault in life.faults {
+            let trial = Trial::test(format!("{name}::fault_{}", fault.name()), move || {
+                let Err(wrong) = live(life, place, Some(fault))? else {
+                    return Err(format!("{} is planted, and nothing fails", fault.name()).into());
+                };
+                let first = wrong.lines().next().unwrap_or_default();
+                println!("{}: {} is planted: {first}", life.name, fault.name());
+                Ok(())
+            });
+            trials.push(trial.with_ignored_flag(absent.is_some() || !faults::ENABLED));
+        }
+        let trial = Trial::test(name, move || live(life, place, None)?.map_err(Failed::from));
+        trials.push(trial.with_ignored_flag(absent.is_some()));
+    }
+    trials
+}
+
+/// Lives a life in a process of its own. What was wrong about it, if something was.
+fn live(life: &Life, place: Place, fault: Option<Fault>) -> Result<Result<(), String>, Failed> {
+    let mut command = Command::new(env::current_exe()?);
+    command.env(LIFE, format!("{} {}", life.name, place.device())).env("RUST_BACKTRACE", "0");
+    command.envs(fault.map(|fault| ("RADDLE_FAULT", fault.name())));
+    let Ended { status, out, err } = child::run(&mut command, TIME_MAX)?;
+    let Some(status) = status else { return Ok(Err(format!("no end after {TIME_MAX:?}\n{out}{err}"))) };
+    let is_right = status.code() == Some(life.exit_code) && out == life.says;
+    let Life { exit_code, says, .. } = life;
+    Ok(is_right.then_some(()).ok_or_else(|| {
+        format!("expected exit code {exit_code} and {says:?}, found {status} and {out:?}\n{err}")
+    }))
+}
+
+// ------------------------------------------------------------ what the lives have in common
+
+/// Threads that do all that a program does, until the process ends or the device won't any more. They are at it when this
+/// returns.
+fn keep_busy(device: &Device, thread_count: usize) {
+    let (has_begun, begun) = mpsc::channel();
+    for thread in 0..thread_count {
+        let (device, has_begun) = (*device, has_begun.clone());
+        thread::spawn(move || {
+            // Errors are for those who are asked for results.
+            while do_something(&device, thread).is_ok() {
+                _ = has_begun.send(());
+            }
+        });
+    }
+    for _ in 0..2 * thread_count {
+        begun.recv().expect("the threads go on");
+    }
+}
+
+/// Allocates, draws, multiplies, changes streams, trains, opens devices, looks at what is held.
+fn do_something(device: &Device, thread: usize) -> Outcome {
+    let x = Tensor::randn([40, 40], DType::F32, device, None)?;
+    let large = Tensor::full([100_000], thread as f64, DType::F32, device)?;
+    {
+        let _guard = Stream::from_pool(device, Priority::Normal)?.enter();
+        large.add_(1.0)?;
+    }
+    let mut model = Training::new(device, thread as u64)?;
+    model.step()?;
+    Device::new("cpu")?.memory_stats();
+    x.matmul(&x)?.sum(.., false)?.add(&large.sum(.., false)?)?.item::<f32>()?;
+    Ok(())
+}
+
+/// A small model that is trained.
+pub(crate) struct Training {
+    pub(crate) weights: [Tensor; 2],
+    x: Tensor,
+    adam: Adam,
+}
+
+impl Training {
+    pub(crate) fn new(device: &Device, seed: u64) -> Outcome<Training> {
+        let generator = raddle::Generator::new(seed);
+        let weights = [[12, 30], [30, 5]].map(|shape| Tensor::randn(shape, DType::F32, device, &generator));
+        let weights = weights.into_iter().collect::<raddle::Result<Vec<_>>>()?;
+        let [first, second] = <[Tensor; 2]>::try_from(weights).expect("there are two");
+        first.requires_grad_(true)?;
+        second.requires_grad_(true)?;
+        let x = Tensor::randn([20, 12], DType::F32, device, &generator)?;
+        let adam = Adam::new(vec![first.clone(), second.clone()], AdamOptions::default())?;
+        Ok(Training { weights: [first, second], x, adam })
+    }
+
+    pub(crate) fn step(&mut self) -> Outcome {
+        let [first, second] = &self.weights;
+        self.adam.zero_grad();
+        let loss = self.x.matmul(first)?.gelu()?.matmul(second)?.square()?.mean(.., false)?;
+        loss.backward()?;
+        clip_grad_norm_(&[first, second], 1.0)?;
+        self.adam.step()?;
+        Ok(())
+    }
+
+    /// All bits of the weights.
+    pub(crate) fn bits(&self) -> Outcome<Vec<u8>> {
+        let mut bits = Vec::new();
+        for weight in &self.weights {
+            bits.extend(weight.to_vec::<f32>()?.into_iter().flat_map(f32::to_ne_bytes));
+        }
+        Ok(bits)
+    }
+}

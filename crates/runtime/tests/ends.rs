@@ -1,0 +1,333 @@
+//! What is left when a process forks or a thread panics. A file of its own: a fork copies what other tests hold.
+#![cfg(not(loom))]
+
+use raddle_base::{DType, Dims, Layout, Scalar};
+use raddle_cpu::Cpu;
+use raddle_op::{Distribution, Kernel, PARAM_COUNT_MAX, Pointwise, ReduceOp};
+use raddle_runtime::{
+    Access, Buffer, Device, Error, Operand, Priority, Result, Stream,
+    hal::{self, QueueId},
+    process::{self, End, Leave},
+};
+use raddle_sync::faults::{self, Fault};
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicBool, Ordering::Relaxed},
+    mpsc::{self, Receiver, Sender},
+};
+
+/// A child that takes longer hangs.
+const TIME_S_MAX: u32 = 10;
+
+/// Enough for the parallel path (the report's number), and far below it.
+const COUNTS: [usize; 2] = [64_000, 10];
+
+fn layout(shape: &[usize]) -> Layout {
+    Layout::contiguous(Dims::new(shape).expect("few axes"))
+}
+
+fn operand<'a>(buffer: &'a Buffer, access: Access, dtype: DType, layout: &'a Layout) -> Operand<'a> {
+    Operand { buffer, access, dtype, layout }
+}
+
+/// Random numbers, converted from f64 to f32 and added up, all on the device; and added up on the host.
+fn sums(device: &Device, count: usize) -> Result<(f32, f32)> {
+    let (all, one) = (layout(&[count]), layout(&[1]));
+    let wide = device.allocate(count * 8)?;
+    let narrow = device.allocate(count * 4)?;
+    let sum = device.allocate(4)?;
+    let wide_out = operand(&wide, Access::Write, DType::F64, &all);
+    let distribution = Distribution::Integer { low: 0, high: 8 };
+    // Integers, so that the sum is exact in any order: drawn as i64 in the same memory, then converted.
+    let drawn = operand(&wide, Access::Write, DType::I64, &all);
+    device.submit(&Kernel::Random { distribution, key: 7, counter: 0 }, &[drawn])?;
+    let convert = |compute| Kernel::Pointwise {
+        program: Pointwise::copy.into(),
+        compute,
+        params: [Scalar::Int(0); PARAM_COUNT_MAX],
+        groups: 1,
+    };
+    let from = operand(&wide, Access::Read, DType::I64, &all);
+    device.submit(&convert(DType::F64), &[wide_out, from])?;
+    let [to, from] =
+        [operand(&narrow, Access::Write, DType::F32, &all), operand(&wide, Access::Read, DType::F64, &all)];
+    device.submit(&convert(DType::F32), &[to, from])?;
+    let reduce = Kernel::Reduce { op: ReduceOp::Sum, axes: 1, scale: 1.0 };
+    let [to, from] =
+        [operand(&sum, Access::Write, DType::F32, &one), operand(&narrow, Access::Read, DType::F32, &all)];
+    device.submit(&reduce, &[to, from])?;
+    let (mut found, mut bytes) = ([0; 4], vec![0; count * 4]);
+    device.download(&sum, 0, &mut found)?;
+    device.download(&narrow, 0, &mut bytes)?;
+    let values = bytes.chunks_exact(4).map(|bytes| f32::from_ne_bytes(bytes.try_into().expect("four bytes")));
+    Ok((f32::from_ne_bytes(found), values.sum()))
+}
+
+/// The child's exit code says which step of its body failed, 0 for none.
+fn in_child(body: impl FnOnce() -> std::result::Result<(), i32>) -> End {
+    process::in_child(TIME_S_MAX, Leave::Normally, || body().err().unwrap_or(0))
+        .expect("there is room for a process")
+}
+
+/// A CPU that stops, or panics, where it is told to.
+#[derive(Default)]
+struct Told {
+    cpu: Cpu,
+    /// Once.
+    stops: Mutex<Option<StopAt>>,
+    /// The next launch panics.
+    panics: Arc<AtomicBool>,
+}
+
+/// Says there that it has begun, and goes on when the other side is gone.
+type StopAt = (Stop, Sender<()>, Receiver<()>);
+
+#[derive(Clone, Copy, PartialEq)]
+enum Stop {
+    /// The first stream of the pool is opened.
+    Open,
+    /// A launch runs.
+    Run,
+}
+
+impl Told {
+    fn to_stop_at(stop: Stop) -> (Told, Receiver<()>, Sender<()>) {
+        let ((has_begun, begun), (go, wait)) = (mpsc::channel(), mpsc::channel());
+        (Told { stops: Mutex::new(Some((stop, has_begun, wait))), ..Told::default() }, begun, go)
+    }
+
+    fn stop_at(&self, here: Stop) {
+        let stop = self.stops.lock().unwrap().take_if(|(stop, ..)| *stop == here);
+        if let Some((_, has_begun, wait)) = stop {
+            has_begun.send(()).unwrap();
+            wait.recv().unwrap_err();
+        }
+    }
+}
+
+impl hal::Device for Told {
+    fn info(&self) -> &hal::Info {
+        self.cpu.info()
+    }
+    fn allocate_slab(&self, size_bytes: usize) -> std::result::Result<hal::Slab, hal::DeviceError> {
+        self.cpu.allocate_slab(size_bytes)
+    }
+    unsafe fn release_slab(&self, slab: hal::Slab) {
+        // SAFETY: the contract is the same, as below.
+        unsafe { self.cpu.release_slab(slab) }
+    }
+    fn open_queue(&self, queue: QueueId, priority: Priority) -> std::result::Result<(), hal::DeviceError> {
+        if queue == QueueId(1) {
+            self.stop_at(Stop::Open);
+        }
+        self.cpu.open_queue(queue, priority)
+    }
+    unsafe fn submit(
+        &self,
+        queue: QueueId,
+        sequence: u64,
+        waits: &[hal::Wait],
+        launch: &hal::Launch<'_>,
+    ) -> std::result::Result<hal::Submitted, hal::DeviceError> {
+        assert!(!self.panics.swap(false, Relaxed), "told to");
+        // SAFETY: as above.
+        unsafe { self.cpu.submit(queue, sequence, waits, launch) }
+    }
+    unsafe fn run(
+        &self,
+        queue: QueueId,
+        sequence: u64,
+        launch: &hal::Launch<'_>,
+    ) -> std::result::Result<(), hal::KernelError> {
+        self.stop_at(Stop::Run);
+        // SAFETY: as above.
+        unsafe { self.cpu.run(queue, sequence, launch) }
+    }
+    fn completed(&self, queue: QueueId) -> u64 {
+        self.cpu.completed(queue)
+    }
+    fn flush(&self, queue: QueueId) {
+        self.cpu.flush(queue);
+    }
+    fn synchronize(&self, queue: QueueId, sequence: u64) -> std::result::Result<(), hal::DeviceError> {
+        self.cpu.synchronize(queue, sequence)
+    }
+    fn take_kernel_error(&self, queue: QueueId, sequence: u64) -> Option<hal::KernelError> {
+        self.cpu.take_kernel_error(queue, sequence)
+    }
+    fn after_fork(&self) {
+        self.cpu.after_fork();
+    }
+}
+
+/// D-17 of the reported cases: a process that has used its devices from many threads, with a pool of workers for large ops,
+/// forks. The child goes on with the CPU, by ops large enough for the workers that it doesn't have; any other device tells
+/// it so at once; and the parent doesn't notice.
+#[test]
+fn d_17_a_forked_child_goes_on_and_the_parent_too() {
+    let cpu = Device::open(Box::new(Cpu::new())).unwrap();
+    let sim = raddle_sim::Sim::new(Box::new(Cpu::new()), raddle_sim::SimOptions::default());
+    let sim = Device::open(Box::new(sim.unwrap())).unwrap();
+    let expected = COUNTS.map(|count| sums(&cpu, count).unwrap());
+    assert!(expected.iter().all(|(device, host)| device == host && *host > 0.0));
+    assert_eq!(sums(&sim, COUNTS[1]).unwrap(), expected[1]);
+    // Other threads have used it, too, and hold nothing that a child could wait for.
+    std::thread::scope(|scope| {
+        (0..4).for_each(|_| _ = scope.spawn(|| sums(&cpu, COUNTS[0]).unwrap()));
+    });
+
+    let end = in_child(|| {
+        for (count, expected) in COUNTS.into_iter().zip(expected) {
+            match sums(&cpu, count) {
+                Ok(found) if found == expected => {}
+                Ok(_) => return Err(1),
+                Err(_) => return Err(2),
+            }
+        }
+        match sums(&sim, COUNTS[1]) {
+            Err(Error::Forked { .. }) => Ok(()),
+            _ => Err(3),
+        }
+    });
+    assert_eq!(end, End::Code(0), "1: wrong sums, 2: an error, 3: the simulator");
+    // One that does nothing ends, too.
+    assert_eq!(in_child(|| Ok(())), End::Code(0));
+    assert_eq!(sums(&cpu, COUNTS[0]).unwrap(), expected[0]);
+    assert_eq!(sums(&sim, COUNTS[1]).unwrap(), expected[1]);
+}
+
+/// Forks while another thread of the parent holds the lock under which streams are made and threads choose one. The child's
+/// only thread has chosen none yet.
+fn use_what_the_parent_has_locked(plant: bool) -> End {
+    let (told, begun, go) = Told::to_stop_at(Stop::Open);
+    let device = Device::open(Box::new(told)).unwrap();
+    let kept = device.allocate(100).unwrap();
+    let other = std::thread::spawn(move || Stream::from_pool(&device, Priority::Normal).unwrap());
+    begun.recv().unwrap();
+    let end = in_child(|| {
+        let _planted = plant.then(|| faults::plant(Fault::child_takes_locks));
+        let stream = Stream::current(&device).map_err(|_| 1)?;
+        let guard = Stream::from_pool(&device, Priority::High).map_err(|_| 2)?.enter();
+        let (found, host) = sums(&device, COUNTS[1]).map_err(|_| 3)?;
+        drop(guard);
+        stream.synchronize().map_err(|_| 4)?;
+        device.synchronize().map_err(|_| 5)?;
+        stream.record().synchronize().map_err(|_| 6)?;
+        drop(kept.clone());
+        _ = (device.memory_stats(), device.stream_stats(), device.stream_users());
+        device.empty_cache();
+        device.release_current_thread();
+        if found == host && device.close() == Ok(false) { Ok(()) } else { Err(7) }
+    });
+    drop(go);
+    other.join().unwrap();
+    end
+}
+
+#[test]
+fn a_child_takes_no_lock_of_its_parent() {
+    assert_eq!(use_what_the_parent_has_locked(false), End::Code(0), "the number of the step that failed");
+}
+
+#[test]
+fn fault_child_takes_locks() {
+    assert_eq!(use_what_the_parent_has_locked(true), End::Signal(libc::SIGALRM));
+}
+
+/// A child that goes on for long, in a process that may hold a few buffers only.
+#[test]
+fn a_child_gives_its_memory_back() {
+    let bounds = raddle_hal::Bounds { memory_bytes: 64 << 20, ..Default::default() };
+    let device = Device::open(Box::new(Cpu::with_bounds(bounds))).unwrap();
+    let parents = device.allocate(16 << 20).unwrap();
+    let end = in_child(|| {
+        for _ in 0..1000 {
+            let buffers = [device.allocate(1 << 20).map_err(|_| 1)?, device.allocate(100).map_err(|_| 2)?];
+            device.upload(&buffers[0], 0, &[7; 100]).map_err(|_| 3)?;
+        }
+        // And so does its child, also with what it was given.
+        let buffer = device.allocate(16 << 20).map_err(|_| 4)?;
+        let end = in_child(|| {
+            drop((buffer, parents));
+            device.allocate(30 << 20).map(drop).map_err(|_| 1)
+        });
+        if end == End::Code(0) { Ok(()) } else { Err(5) }
+    });
+    assert_eq!(end, End::Code(0));
+}
+
+/// What was being written when the process forked is lost to the child, and it is told so; what was complete is there.
+#[test]
+fn a_child_is_told_what_is_lost() {
+    let (told, begun, go) = Told::to_stop_at(Stop::Run);
+    let device = Device::open(Box::new(told)).unwrap();
+    let (done, lost) = (device.allocate(4).unwrap(), device.allocate(4).unwrap());
+    let other = std::thread::spawn({
+        let lost = lost.clone();
+        move || device.upload(&lost, 0, &[5; 4]).unwrap()
+    });
+    begun.recv().unwrap();
+    device.upload(&done, 0, &[1, 2, 3, 4]).unwrap();
+    let mut found = [0; 4];
+    let end = in_child(|| {
+        device.download(&done, 0, &mut found).map_err(|_| 1)?;
+        if found != [1, 2, 3, 4] {
+            return Err(2);
+        }
+        match device.download(&lost, 0, &mut found) {
+            Err(Error::LostAtFork { .. }) => Ok(()),
+            Err(_) => Err(3),
+            Ok(()) => Err(4),
+        }
+    });
+    assert_eq!(end, End::Code(0));
+    drop(go);
+    other.join().unwrap();
+    device.download(&lost, 0, &mut found).unwrap();
+    assert_eq!(found, [5; 4]);
+}
+
+/// A launch at which the device panics: who submits it is told by the panic, and everything else goes on.
+fn panic_at_a_launch() {
+    let told = Told::default();
+    let panics = told.panics.clone();
+    let device = Device::open(Box::new(told)).unwrap();
+    let (buffer, stream) = (device.allocate(4).unwrap(), Stream::current(&device).unwrap());
+    device.upload(&buffer, 0, &[1; 4]).unwrap();
+    panics.store(true, Relaxed);
+    let panic = std::panic::catch_unwind(|| device.upload(&buffer, 0, &[2; 4]));
+    assert_eq!(*panic.unwrap_err().downcast::<&str>().unwrap(), "told to");
+    let read = || {
+        let mut found = [0; 4];
+        device.download(&buffer, 0, &mut found).unwrap();
+        found
+    };
+    // The same memory from the same stream, and from others.
+    assert_eq!(read(), [1; 4]);
+    let other = std::thread::scope(|scope| {
+        let other = scope.spawn(|| {
+            device.upload(&buffer, 0, &[3; 4]).unwrap();
+            let _guard = stream.enter();
+            read()
+        });
+        other.join().unwrap()
+    });
+    assert_eq!(other, [3; 4]);
+    drop(buffer);
+    assert!(device.close().unwrap());
+}
+
+#[test]
+fn a_panic_holds_nothing() {
+    panic_at_a_launch();
+}
+
+#[test]
+fn fault_panic_keeps_claims() {
+    let end = process::in_child(TIME_S_MAX, Leave::AtOnce, || {
+        let _planted = faults::plant(Fault::panic_keeps_claims);
+        panic_at_a_launch();
+        0
+    });
+    assert_eq!(end.unwrap(), End::Signal(libc::SIGALRM), "whoever comes next waits for ever");
+}

@@ -1,0 +1,72 @@
+//! Locks of the process, which a fork takes before it happens: so none of them is held in the child by a thread that exists
+//! only in the parent. For statics that are locked rarely; what belongs to a device or a tensor looks after itself.
+//!
+//! The process arranges for [`take`] to run before a fork and for [`give_back`] after it, on both sides.
+
+use crate::Rank;
+use std::{
+    any::Any,
+    cell::RefCell,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+/// A lock that can be held without knowing what it guards.
+pub(crate) trait Hold: Sync {
+    fn hold(&'static self) -> Box<dyn Any>;
+    fn rank(&self) -> Rank;
+}
+
+static LOCKS: Mutex<Vec<&'static dyn Hold>> = Mutex::new(Vec::new());
+
+thread_local! {
+    static TAKEN: RefCell<Vec<Box<dyn Any>>> = const { RefCell::new(Vec::new()) };
+}
+
+fn locks() -> MutexGuard<'static, Vec<&'static dyn Hold>> {
+    LOCKS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(not(loom))]
+pub(crate) fn add(lock: &'static dyn Hold) {
+    let mut locks = locks();
+    if !locks.iter().any(|known| std::ptr::addr_eq(*known, lock)) {
+        locks.push(lock);
+    }
+}
+
+/// Takes all of them, in the order in which they nest. Blocks while other threads hold them. The list comes last: whoever
+/// holds it waits for nothing.
+pub fn take() {
+    let mut known = locks().clone();
+    known.sort_by_key(|lock| lock.rank());
+    let mut taken: Vec<Box<dyn Any>> = known.into_iter().map(Hold::hold).collect();
+    taken.push(Box::new(locks()));
+    // Where the thread is ending they are let go at once: better than for ever.
+    _ = TAKEN.try_with(|held| held.replace(taken));
+}
+
+/// Lets them go. To be called by the thread that took them, or by what a fork has made of it.
+pub fn give_back() {
+    _ = TAKEN.try_with(RefCell::take);
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::Mutex;
+
+    static FIRST: Mutex<u32> = Mutex::new(Rank::Leaf, 0);
+    static SECOND: Mutex<u32> = Mutex::new(Rank::Registry, 0);
+
+    #[test]
+    fn what_was_locked_once_is_held_and_let_go() {
+        *FIRST.lock_global() += 1;
+        *SECOND.lock_global() += 1;
+        take();
+        assert!(FIRST.try_lock().is_none() && SECOND.try_lock().is_none());
+        give_back();
+        assert_eq!(*FIRST.lock_global(), 1);
+        assert_eq!(*SECOND.lock_global(), 1);
+        assert_eq!(locks().iter().filter(|lock| lock.rank() == Rank::Registry).count(), 1);
+    }
+}
