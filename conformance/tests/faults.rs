@@ -51,4 +51,7 @@ faults!(
     wait_under_lock,
     lost_wakeup,
     no_copy_back,
+    elide_enqueued,
+    close_in_flight,
+    last_element_left,
 );

@@ -136,19 +136,19 @@ fn sleep_meets_completion() {
 }
 
 #[test]
-fn no_task_is_left_behind() {
+fn model_no_task_is_left_behind() {
     let _turn = one_at_a_time();
     check(push_meets_finish);
 }
 
 #[test]
-fn no_parked_queue_is_left_behind() {
+fn model_no_parked_queue_is_left_behind() {
     let _turn = one_at_a_time();
     check(park_meets_completion);
 }
 
 #[test]
-fn no_sleeper_is_left_behind() {
+fn model_no_sleeper_is_left_behind() {
     let _turn = one_at_a_time();
     check(sleep_meets_completion);
 }
@@ -156,7 +156,7 @@ fn no_sleeper_is_left_behind() {
 /// The planted fault: whoever completes a number forgets who waits for it.
 #[test]
 #[should_panic(expected = "deadlock")]
-fn a_lost_wakeup_is_caught() {
+fn fault_lost_wakeup() {
     let _turn = one_at_a_time();
     let _planted = plant(Fault::lost_wakeup);
     check(sleep_meets_completion);

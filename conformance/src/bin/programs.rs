@@ -11,7 +11,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-const USAGE: &str = "usage: programs [--first SEED] [--count N] [--limit-s SECONDS] [--until-failure] [--short]";
+const USAGE: &str =
+    "usage: programs [--first SEED] [--count N] [--limit-s SECONDS] [--until-failure] [--short]";
 
 /// The seed at work, for the watchdog.
 static SEED: AtomicU64 = AtomicU64::new(0);

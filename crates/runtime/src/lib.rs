@@ -23,6 +23,8 @@ mod marks;
 mod models;
 #[cfg(test)]
 mod oracle;
+#[cfg(all(test, not(loom)))]
+mod planted;
 mod stream;
 mod submit;
 mod taint;

@@ -507,6 +507,20 @@ fn a_full_stream_makes_its_submitter_wait_and_nobody_else() {
 }
 
 #[test]
+fn a_stream_forgets_old_clocks() {
+    let _turn = turn();
+    let (device, oracle, a, b) = pair();
+    let buffer = device.allocate(64).unwrap();
+    for _ in 0..100 {
+        op(a, &[], &[&buffer]).unwrap();
+        op(b, &[], &[&buffer]).unwrap();
+    }
+    assert_eq!(waits(device), 199);
+    assert!(a.0.history.lock().len() <= 16 && b.0.history.lock().len() <= 16);
+    oracle.check().unwrap();
+}
+
+#[test]
 fn a_stream_that_has_used_its_numbers_up_says_so() {
     let _turn = turn();
     let (device, oracle) = oracle::open(8);
