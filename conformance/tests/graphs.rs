@@ -20,6 +20,7 @@ fn the_suite_holds_for_many_seeds() {
             assert!(device.close().unwrap(), "{} on sim:{seed}: buffers are alive after the test", case.name);
         }
     }
+    println!("{} schedules", SEED_COUNT as usize * cases.len());
 }
 
 #[test]

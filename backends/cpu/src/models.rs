@@ -9,6 +9,7 @@ use raddle_sync::{
     faults::{Fault, plant},
     thread,
 };
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 const Q0: QueueId = QueueId(0);
 const Q1: QueueId = QueueId(1);
@@ -82,7 +83,13 @@ fn one_at_a_time() -> std::sync::MutexGuard<'static, ()> {
 fn check(model: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(2);
-    builder.check(model);
+    let count = std::sync::Arc::new(AtomicUsize::new(0));
+    let counted = count.clone();
+    builder.check(move || {
+        counted.fetch_add(1, Relaxed);
+        model();
+    });
+    println!("{} executions", count.load(Relaxed));
 }
 
 /// A task arrives while the thread that runs its predecessor inline is finishing.

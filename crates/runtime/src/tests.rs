@@ -102,6 +102,7 @@ fn random_programs_have_no_race() {
         }
     }
     assert!(wait_count > 10_000, "the programs hardly wait: {wait_count}");
+    println!("450 schedules");
 }
 
 /// Of programs of one thread, the first that shows the fault.
@@ -177,6 +178,7 @@ fn replays_have_no_race() {
             result.unwrap_or_else(|race| panic!("seed {seed}, {thread_count} threads: {race}"));
         }
     }
+    println!("120 schedules");
 }
 
 #[test]

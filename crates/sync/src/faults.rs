@@ -71,6 +71,8 @@ faults! {
     version_not_bumped breaks "T3";
     /// A number that tells what is complete is overwritten by an older one.
     completed_falls breaks "T4";
+    /// Who sees a number that tells what is complete doesn't see what was written before.
+    completed_relaxed breaks "T4";
     /// Marks are stamped with a tick that the device has not been given yet.
     stamp_before_submit breaks "T5";
     /// Operands are claimed in the order in which they were named.
