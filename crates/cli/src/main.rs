@@ -8,6 +8,7 @@ mod demo;
 mod doctor;
 mod ops;
 mod output;
+mod verify;
 
 use clap::{Parser, Subcommand};
 use output::Failure;
@@ -35,6 +36,8 @@ enum Command {
     Doctor(doctor::Arguments),
     /// Measures this machine, through the public API.
     Bench(bench::Arguments),
+    /// Checks every property of the catalogue and every planted fault, from a checkout.
+    Verify(verify::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -44,6 +47,7 @@ fn main() -> ExitCode {
         Command::Ops(arguments) => ops::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
+        Command::Verify(arguments) => verify::run(&arguments),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
