@@ -120,6 +120,7 @@ struct Enqueued<'a> {
 }
 
 impl Enqueued<'_> {
+    #[inline]
     fn stamp(&mut self) {
         if fault!(borrowed_operand) {
             // The third of three inputs, as the bias of a `layer_norm`.

@@ -18,12 +18,20 @@ struct Program {
     folder: PathBuf,
 }
 
+/// A test, in the program of that kind.
+struct Test {
+    kind: String,
+    /// E.g. `raddle_runtime::models::model_replays`: the program's name and the test's in it.
+    name: String,
+    program: String,
+}
+
 /// What has been built, and every test in it.
 pub struct Checkers {
     /// By kind (`models`, `tests`, `programs`) and name.
     programs: BTreeMap<(String, String), Program>,
-    /// Kind and whole name of each test, e.g. `raddle_runtime::models::model_replays`.
-    tests: Vec<(String, String)>,
+    /// By name.
+    tests: Vec<Test>,
     /// For what programs say.
     log: PathBuf,
 }
@@ -99,36 +107,35 @@ impl Checkers {
             let program = Program { path: path.into(), folder: folder.into() };
             if kind != "programs" {
                 let tests = list(&program)?;
-                checkers.tests.extend(tests.map(|test| (kind.to_string(), format!("{name}::{test}"))));
+                checkers.tests.extend(tests.map(|test| Test {
+                    kind: kind.to_string(),
+                    name: format!("{name}::{test}"),
+                    program: name.to_string(),
+                }));
             }
             checkers.programs.insert((kind.to_string(), name.to_string()), program);
         }
-        checkers.tests.sort();
+        checkers.tests.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(checkers)
     }
 
     /// The tests of a kind whose names pass.
     pub fn tests(&self, kind: &str, passes: impl Fn(&str) -> bool) -> impl Iterator<Item = &str> {
-        self.tests.iter().filter(move |(of, name)| of == kind && passes(name)).map(|(_, name)| name.as_str())
+        let is_meant = move |test: &&Test| test.kind == kind && passes(&test.name);
+        self.tests.iter().filter(is_meant).map(|test| test.name.as_str())
     }
 
     /// Runs one test, or all whose names start as one that ends with `*`.
     pub fn test(&self, kind: &str, name: &str) -> Ran {
-        let (start, exact) = match name.strip_suffix('*') {
-            Some(start) => (start, false),
-            None => (name, true),
+        let (start, exact) = name.strip_suffix('*').map_or((name, true), |start| (start, false));
+        let is_meant = |test: &&Test| {
+            test.kind == kind && if exact { test.name == start } else { test.name.starts_with(start) }
         };
-        let found = self.programs.iter().find_map(|((of, program), found)| {
-            let test = start.strip_prefix(program.as_str())?.strip_prefix("::")?;
-            (of == kind).then_some((found, test))
-        });
-        let Some((program, test)) = found.filter(|_| {
-            self.tests(kind, |other| if exact { other == start } else { other.starts_with(start) })
-                .next()
-                .is_some()
-        }) else {
+        let Some(found) = self.tests.iter().find(is_meant) else {
             return Ran::failed(format!("there is no test {name}"));
         };
+        let program = &self.programs[&(found.kind.clone(), found.program.clone())];
+        let test = &start[found.program.len() + 2..];
         let mut command = Command::new(&program.path);
         command.current_dir(&program.folder).arg(test).arg("--nocapture");
         if exact {
