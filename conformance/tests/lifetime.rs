@@ -1,6 +1,6 @@
 //! Operands live until the op that names them is over: the model of the story, and the shipped code on the simulator.
 
-use raddle::{DType, Device, SimOptions, Stream, Tensor, grad::Autograd};
+use raddle::{DType, Device, Priority, SimOptions, Stream, Tensor, grad::Autograd};
 use raddle_conformance::lifetime::{Op, explore};
 use raddle_sync::faults::{Fault, assert_caught};
 
@@ -67,13 +67,12 @@ fn a_borrowed_operand_of_backward_dies() {
 
 const SEED_COUNT: u64 = 40;
 
-/// Devices on which work is late, and two streams of each.
-fn each_device(body: impl Fn(&Device, [Stream; 2])) {
+/// Devices on which work is late.
+fn each_device(body: impl Fn(&Device)) {
     for seed in 0..SEED_COUNT {
         let options = SimOptions { seed, slow_probability: 0.9, ..SimOptions::default() };
         let device = Device::sim(options).unwrap();
-        let stream = || Stream::from_pool(&device, raddle::Priority::Normal).unwrap();
-        body(&device, [stream(), stream()]);
+        body(&device);
         assert!(device.close().unwrap(), "seed {seed}: memory is left");
     }
     println!("{SEED_COUNT} schedules");
@@ -87,12 +86,14 @@ fn operands(device: &Device) -> [Tensor; 3] {
     [made(&[16, 24], 0.7), made(&[24], 1.1), made(&[24], 1.7)]
 }
 
-/// Frees on another stream, whose work nothing orders behind the op that still reads them, and writes to the memory.
-fn free_and_reuse(device: &Device, stream: Stream, freed: impl IntoIterator<Item = Tensor>) {
-    let _guard = stream.enter();
-    let shapes: Vec<_> = freed.into_iter().map(|tensor| *tensor.shape()).collect();
-    let junk = |shape: &raddle::Dims| Tensor::full(&shape[..], f32::NAN, DType::F32, device).unwrap();
-    shapes.iter().for_each(|shape| _ = junk(shape));
+/// Frees each on a stream of its own, whose work nothing orders behind the op that still reads it, and writes to the memory.
+fn free_and_reuse(device: &Device, freed: [Tensor; 3]) {
+    for tensor in freed {
+        let _guard = Stream::from_pool(device, Priority::Normal).unwrap().enter();
+        let shape = *tensor.shape();
+        drop(tensor);
+        drop(Tensor::full(shape, f32::NAN, DType::F32, device).unwrap());
+    }
 }
 
 /// What a pass gives when nothing is freed before its end.
@@ -104,13 +105,10 @@ fn expected(pass: impl Fn(&[Tensor; 3]) -> Vec<Tensor>) -> Vec<Vec<f32>> {
 /// A pass whose operands are freed as soon as it is submitted gives the same bits.
 fn operands_outlive_their_handles(pass: impl Fn(&[Tensor; 3]) -> Vec<Tensor>) {
     let expected = expected(&pass);
-    each_device(|device, [stream, other]| {
-        let guard = stream.enter();
+    each_device(|device| {
         let operands = operands(device);
         let results = pass(&operands);
-        drop(guard);
-        free_and_reuse(device, other, operands);
-        let _guard = stream.enter();
+        free_and_reuse(device, operands);
         for (result, expected) in results.iter().zip(&expected) {
             assert_eq!(result.to_vec::<f32>().unwrap(), *expected);
         }

@@ -509,6 +509,30 @@ fn a_full_stream_makes_its_submitter_wait_and_nobody_else() {
 }
 
 #[test]
+fn a_slow_stream_holds_back_no_frees_of_others() {
+    let _turn = turn();
+    let (device, oracle, a, b) = pair();
+    let slow = device.allocate(64 << 20).unwrap();
+    op(a, &[], &[&slow]).unwrap(); // in flight until the end
+    drop(slow);
+    let guard = b.enter();
+    for round in 0..100 {
+        let buffer = device.allocate(64 << 20).unwrap();
+        op(b, &[], &[&buffer]).unwrap();
+        drop(buffer);
+        oracle.complete_next(b.0.slot);
+        assert_eq!(device.memory_stats().reserved_bytes, 128 << 20, "round {round}");
+    }
+    device.empty_cache();
+    assert_eq!(device.memory_stats().reserved_bytes, 64 << 20, "what b has freed is given back");
+    drop(guard);
+    oracle.complete_all();
+    device.empty_cache();
+    assert_eq!(device.memory_stats().reserved_bytes, 0);
+    oracle.check().unwrap();
+}
+
+#[test]
 fn a_stream_forgets_old_clocks() {
     let _turn = turn();
     let (device, oracle, a, b) = pair();

@@ -319,7 +319,7 @@ rows! {
      loom("raddle_cpu::models::model_no_sleeper_is_left_behind"),
      stress("raddle_cpu::tests::stress_of_claims_tasks_waits_and_sleepers")]
     [lost_wakeup]
-"T5.6" "A wait names the op that made the value, not whatever its stream holds since: one slow stream holds back nobody else."
+"T5.6" "A wait names the op that made the value, not whatever its stream holds since."
     "raddle_runtime::submit::Order::behind"
     [sim("raddle_runtime::tests::a_wait_names_the_op_and_not_the_tail"),
      stress("raddle_cpu::tests::a_long_queue_lets_others_have_their_turn"),
@@ -378,7 +378,7 @@ rows! {
     []
 
 "T8.1" "Results don't depend on thread, stream or load, to the last bit."
-    "raddle_conformance::programs::run"
+    "raddle_cpu::threads::Threads::for_each_part"
     [PROGRAMS, stress("raddle_conformance::race_suite::cpu::forward_of_64_threads_200_times"),
      device("raddle_conformance::race_suite::cuda::forward_of_64_threads_200_times")]
     []
@@ -426,12 +426,16 @@ rows! {
     [sim("raddle_runtime::tests::random_programs_have_no_race"),
      conformance("raddle_conformance::cases::c_11_a_fitting_block_in_the_pool_is_found_when_memory_is_short")]
     []
-"T9.5" "Memory that one thread frees in flight and another allocates is bounded."
+"T9.5" "One slow stream doesn't hold back the frees of others."
+    "raddle_runtime::marks::Marks::uses"
+    [sim("raddle_runtime::tests::a_slow_stream_holds_back_no_frees_of_others")]
+    []
+"T9.6" "Memory that one thread frees in flight and another allocates is bounded."
     "raddle_runtime::magazine::keep_count_max"
     [sim("raddle_runtime::tests::memory_that_another_thread_frees_in_flight_is_bounded"),
      sim("raddle_runtime::tests::small_blocks_come_back_when_memory_is_short")]
     []
-"T9.6" "Caches of kernels, on disk and in memory, are bounded."
+"T9.7" "Caches of kernels, on disk and in memory, are bounded."
     "raddle_cuda::disk::Disk"
     [test("raddle_cuda::disk::tests::the_folder_is_bounded"),
      test("raddle_cuda::cache::tests::the_least_recently_used_goes_unless_it_is_held"),
