@@ -4,9 +4,9 @@
 //! - [`oracle`]: what results must be, written from the definitions and never from the op table.
 //! - [`layouts`]: operands of every layout, with guards around them. [`mod@array`]: tensors of the host. [`report`]: what is
 //!   expected, and what is said when it isn't met. [`expect`]: what is known not to hold, with a reason.
-//! - [`programs`]: random programs of many threads and streams, compared with running them in sequence. [`races`]: scenes of
-//!   threads and streams that meet in memory, with the planted faults that must show in each. [`lives`]: processes that fork
-//!   and end. [`soak`]: all of it for long.
+//! - [`lifetime`]: a model of operands that outlive their handles. [`programs`]: random programs of many threads and streams,
+//!   compared with running them in sequence. [`races`]: scenes of threads and streams that meet in memory, with the planted
+//!   faults that must show in each. [`lives`]: processes that fork and end. [`soak`]: all of it for long.
 #![forbid(unsafe_code)]
 
 pub mod array;
@@ -14,6 +14,7 @@ mod child;
 pub mod dispatch;
 pub mod expect;
 pub mod layouts;
+pub mod lifetime;
 pub mod lives;
 pub mod oracle;
 pub mod programs;

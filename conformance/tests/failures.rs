@@ -3,13 +3,14 @@
 
 use libtest_mimic::{Arguments, Trial};
 use raddle::{
-    DType, Device, Error, Generator, OutOfMemory, SimOptions, Tensor,
+    DType, Device, Error, Generator, OutOfMemory, Publisher, SimOptions, Tensor,
     cuda::Cuda,
     nn::{AutoencoderOptions, Module, TopKAutoencoder},
     optim::{self, Adam, AdamOptions},
     runtime::{self, DeviceMemory, FailAt, FailingResource},
 };
 use raddle_conformance::Backend;
+use raddle_sync::faults::{Fault, assert_caught};
 use std::{
     collections::BTreeSet,
     process::{Command, ExitCode},
@@ -256,6 +257,23 @@ fn trap() {
     lose(device, move || control.plant_trap(runtime::hal::QueueId(0)).unwrap());
 }
 
+const VERSION: &str = "sim::a_version_that_fails_is_not_published";
+
+/// Whoever loads after a failure gets the version before, whole.
+fn a_version_that_fails_is_not_published() {
+    let device = Device::sim(SimOptions { lose_after_count: Some(6), ..SimOptions::default() }).unwrap();
+    let make = || Tensor::ones([64], DType::F32, &device).unwrap();
+    let weight = make();
+    let publisher = Publisher::new(&[&weight]).unwrap();
+    drop(make()); // there is memory for the copy
+    while device.synchronize().is_ok() {
+        // When it is refused the device is lost, as the next turn finds.
+        _ = weight.add_(1.0);
+    }
+    assert!(publisher.publish(&[&weight]).is_err());
+    assert_eq!(publisher.load().id(), 0);
+}
+
 fn main() -> ExitCode {
     if std::env::var_os(TRAP).is_some() {
         trap();
@@ -289,6 +307,8 @@ fn main() -> ExitCode {
         }),
         trial("sim::one_refused_request", one_refused_request),
         trial("sim::a_lost_device", a_lost_simulator),
+        trial(VERSION, a_version_that_fails_is_not_published),
+        trial("fault_publish_before_copy", || assert_caught(Fault::publish_before_copy, VERSION)),
         // A device of its own: limits are those of all its threads.
         trial("cuda::no_memory_at_each_point_of_a_step", || {
             no_memory_at_each_point_of_a_step(&Device::cuda(0, Default::default()).unwrap());

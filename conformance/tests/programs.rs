@@ -9,6 +9,7 @@ const SEED_COUNT: u64 = 400;
 fn random_programs_are_as_if_in_sequence() {
     let failed: Vec<String> =
         (0..SEED_COUNT).filter_map(|seed| programs::run(seed).err()).map(|wrong| wrong.to_string()).collect();
+    println!("{SEED_COUNT} schedules");
     assert!(failed.is_empty(), "{} of {SEED_COUNT} seeds fail\n{}", failed.len(), failed.join("\n"));
 }
 

@@ -2,6 +2,7 @@
 //!
 //! | module | command |
 //! |---|---|
+//! | `checkers` | `checkers`: the builds of `raddle verify` |
 //! | `check` | `check`: everything cheap that CI runs |
 //! | `tidy`, `layers` | two steps of `check`, as pure functions over text |
 //! | `models` | `loom` |
@@ -16,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 mod check;
+mod checkers;
 mod command;
 mod faults;
 mod gpu;
@@ -35,6 +37,7 @@ Chores of the repository.
 Usage: cargo xtask COMMAND [OPTIONS]
 
   check           tidy, layers, fmt, clippy, docs, tests; stops at the first failure
+  checkers        builds what `raddle verify` runs, and says where it lies
   loom            the models of what threads share, every interleaving within bounds
   tsan            the race suite and a short demo under ThreadSanitizer
   soak            random programs, or many threads on a device, until the time is up
@@ -124,8 +127,9 @@ fn run(mut words: Vec<String>) -> Outcome {
         name = "faults demo".into();
     }
     type Command = (&'static str, &'static str, fn(Options) -> Outcome);
-    let commands: [Command; 8] = [
+    let commands: [Command; 9] = [
         ("check", check::HELP, check::run),
+        ("checkers", checkers::HELP, checkers::run),
         ("loom", models::HELP, models::run),
         ("tsan", tsan::HELP, tsan::run),
         ("soak", soak::HELP, soak::run),

@@ -16,19 +16,15 @@ Example: cargo xtask loom -- model_free_and_reuse
 /// The crates that have models.
 const CRATES: [&str; 3] = ["raddle-sync", "raddle-runtime", "raddle-cpu"];
 
-/// The models as a command; `filter` picks tests by name.
-pub fn command(preemptions: u64, filter: &[String]) -> Command {
+/// The models as a command that builds and runs them.
+pub fn build() -> Command {
     let mut command = command::cargo();
     command
         .args(["test", "--release", "--lib"])
         .args(CRATES.iter().flat_map(|name| ["-p", name]))
         .arg("--target-dir")
         .arg(command::target_dir("loom"))
-        // One test at a time: a model has the whole process, and planted faults are seen by all threads.
-        .args(["--", "--test-threads=1"])
-        .args(filter)
         .env("RUSTFLAGS", "--cfg loom")
-        .env("LOOM_MAX_PREEMPTIONS", preemptions.to_string())
         // Linking in one piece gains nothing here and costs a minute.
         .env("CARGO_PROFILE_RELEASE_LTO", "off");
     command
@@ -38,5 +34,8 @@ pub fn command(preemptions: u64, filter: &[String]) -> Command {
 pub fn run(mut options: Options) -> Outcome {
     let preemptions = options.number("--preemptions", 2)?;
     options.finish()?;
-    command::stream(&mut command(preemptions, &options.rest))
+    let mut command = build();
+    // One test at a time: a model has the whole process, and planted faults are seen by all threads.
+    command.args(["--", "--test-threads=1"]).args(&options.rest);
+    command::stream(command.env("LOOM_MAX_PREEMPTIONS", preemptions.to_string()))
 }

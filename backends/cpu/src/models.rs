@@ -9,6 +9,7 @@ use raddle_sync::{
     faults::{Fault, plant},
     thread,
 };
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 const Q0: QueueId = QueueId(0);
 const Q1: QueueId = QueueId(1);
@@ -82,7 +83,13 @@ fn one_at_a_time() -> std::sync::MutexGuard<'static, ()> {
 fn check(model: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(2);
-    builder.check(model);
+    let count = std::sync::Arc::new(AtomicUsize::new(0));
+    let counted = count.clone();
+    builder.check(move || {
+        counted.fetch_add(1, Relaxed);
+        model();
+    });
+    println!("{} executions", count.load(Relaxed));
 }
 
 /// A task arrives while the thread that runs its predecessor inline is finishing.
@@ -136,19 +143,19 @@ fn sleep_meets_completion() {
 }
 
 #[test]
-fn no_task_is_left_behind() {
+fn model_no_task_is_left_behind() {
     let _turn = one_at_a_time();
     check(push_meets_finish);
 }
 
 #[test]
-fn no_parked_queue_is_left_behind() {
+fn model_no_parked_queue_is_left_behind() {
     let _turn = one_at_a_time();
     check(park_meets_completion);
 }
 
 #[test]
-fn no_sleeper_is_left_behind() {
+fn model_no_sleeper_is_left_behind() {
     let _turn = one_at_a_time();
     check(sleep_meets_completion);
 }
@@ -156,7 +163,7 @@ fn no_sleeper_is_left_behind() {
 /// The planted fault: whoever completes a number forgets who waits for it.
 #[test]
 #[should_panic(expected = "deadlock")]
-fn a_lost_wakeup_is_caught() {
+fn fault_lost_wakeup() {
     let _turn = one_at_a_time();
     let _planted = plant(Fault::lost_wakeup);
     check(sleep_meets_completion);

@@ -2,7 +2,7 @@
 //!
 //! Prints a line for each seed that fails, then `N passed, M failed`. Exit code 0 if all passed, 1 if not, 2 for wrong use.
 //! A program that doesn't end within `--limit-s` seconds (default 30) ends the process: nothing can be said of the rest.
-//! With `--until-failure` the first that fails is the last.
+//! With `--until-failure` the first that fails is the last; with `--short` the programs are short ones, one a seed.
 
 use raddle_conformance::programs;
 use std::{
@@ -11,38 +11,40 @@ use std::{
     time::{Duration, Instant},
 };
 
-const USAGE: &str = "usage: programs [--first SEED] [--count N] [--limit-s SECONDS] [--until-failure]";
+const USAGE: &str =
+    "usage: programs [--first SEED] [--count N] [--limit-s SECONDS] [--until-failure] [--short]";
 
 /// The seed at work, for the watchdog.
 static SEED: AtomicU64 = AtomicU64::new(0);
 /// How many seeds are through.
 static DONE: AtomicU64 = AtomicU64::new(0);
 
-fn options() -> Option<([u64; 3], bool)> {
-    let (mut values, mut until_failure) = ([0, 100, 30], false);
+fn options() -> Option<([u64; 3], [bool; 2])> {
+    let (mut values, mut flags) = ([0, 100, 30], [false; 2]);
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
-        if word == "--until-failure" {
-            until_failure = true;
+        if let Some(flag) = ["--until-failure", "--short"].iter().position(|name| *name == word) {
+            flags[flag] = true;
             continue;
         }
         let at = ["--first", "--count", "--limit-s"].iter().position(|name| *name == word)?;
         values[at] = words.next()?.parse().ok()?;
     }
-    Some((values, until_failure))
+    Some((values, flags))
 }
 
 fn main() -> ExitCode {
-    let Some(([first, count, limit_s], until_failure)) = options() else {
+    let Some(([first, count, limit_s], [until_failure, short])) = options() else {
         eprintln!("{USAGE}");
         return ExitCode::from(2);
     };
     std::thread::spawn(move || watch(Duration::from_secs(limit_s)));
+    let program = if short { programs::run_short } else { programs::run };
     let (mut failed, start) = (0u64, Instant::now());
     for seed in first..first.saturating_add(count) {
         SEED.store(seed, Ordering::Relaxed);
         // A panic is a failure as any other; its message has been printed.
-        let run = std::panic::catch_unwind(|| programs::run(seed));
+        let run = std::panic::catch_unwind(|| program(seed));
         match run {
             Ok(Ok(())) => {}
             Ok(Err(wrong)) => {

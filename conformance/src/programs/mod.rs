@@ -24,10 +24,21 @@ use std::{
 };
 use step::Player;
 
-/// The most ops of a program.
-const OP_COUNT_MAX: usize = 200;
-/// The most threads of a program, unless more are asked for.
-const THREAD_COUNT_MAX: usize = 8;
+/// How large a program gets.
+#[derive(Clone, Copy)]
+struct Bounds {
+    /// Threads, or streams of the one that plays them all.
+    thread_count_max: usize,
+    op_count_max: usize,
+    /// How often what the threads own is dealt anew.
+    round_count_max: usize,
+    /// Now and then squares of [`LARGE`].
+    large: bool,
+}
+
+const LONG: Bounds = Bounds { thread_count_max: 8, op_count_max: 200, round_count_max: 5, large: true };
+/// So short that a million of them take minutes.
+const SHORT: Bounds = Bounds { thread_count_max: 3, op_count_max: 12, round_count_max: 2, large: false };
 
 /// How a program goes wrong.
 #[derive(Debug)]
@@ -59,6 +70,17 @@ pub enum Kind {
     DeviceTurns,
     /// `in_threads` on a device that is there.
     DeviceThreads,
+    /// `in_turns` on the simulator, few ops of few streams.
+    ShortTurns,
+    /// `in_threads` on the simulator, few ops of few threads.
+    ShortThreads,
+}
+
+impl Kind {
+    /// Then the device may be told to be lost.
+    fn is_in_turns(self) -> bool {
+        matches!(self, Kind::Turns | Kind::ShortTurns)
+    }
 }
 
 /// What a step stops a program with.
@@ -102,6 +124,11 @@ pub fn run(seed: u64) -> std::result::Result<(), Wrong> {
     Ok(())
 }
 
+/// Runs the short program of a seed, one of four on real threads.
+pub fn run_short(seed: u64) -> std::result::Result<(), Wrong> {
+    run_kind(seed, if seed.is_multiple_of(4) { Kind::ShortThreads } else { Kind::ShortTurns })
+}
+
 /// Runs one program.
 pub fn run_kind(seed: u64, kind: Kind) -> std::result::Result<(), Wrong> {
     run_observed(seed, kind, |_| ())
@@ -117,12 +144,14 @@ pub fn run_observed(seed: u64, kind: Kind, observe: impl FnOnce(&Device)) -> std
         _ => Device::sim(options(seed, kind, &mut random)).map_err(fails)?,
     };
     let result = match kind {
-        Kind::Turns => in_turns(&device, &mut random),
-        _ => in_threads(&device, &mut random, THREAD_COUNT_MAX),
+        Kind::Turns => in_turns(&device, &mut random, LONG),
+        Kind::ShortTurns => in_turns(&device, &mut random, SHORT),
+        Kind::ShortThreads => in_threads(&device, &mut random, SHORT),
+        _ => in_threads(&device, &mut random, LONG),
     };
     match result {
         Ok(()) => {}
-        Err(Stop::Lost) if kind == Kind::Turns => {}
+        Err(Stop::Lost) if kind.is_in_turns() => {}
         Err(Stop::Lost) => return Err(wrong("the device was lost, though nobody told it to be".into())),
         Err(Stop::Wrong(what)) => return Err(wrong(what)),
     };
@@ -141,9 +170,11 @@ pub fn run_observed(seed: u64, kind: Kind, observe: impl FnOnce(&Device)) -> std
 pub fn on_device(device: &Device, seed: u64, thread_count_max: usize) -> std::result::Result<(), Wrong> {
     let kind = if thread_count_max > 1 { Kind::DeviceThreads } else { Kind::DeviceTurns };
     let mut random = Random::new(seed ^ (kind as u64 + 1) << 60);
+    // As many ops for each thread, however many there are.
+    let op_count_max = LONG.op_count_max * thread_count_max / LONG.thread_count_max;
     let result = match kind {
-        Kind::DeviceTurns => in_turns(device, &mut random),
-        _ => in_threads(device, &mut random, thread_count_max),
+        Kind::DeviceTurns => in_turns(device, &mut random, LONG),
+        _ => in_threads(device, &mut random, Bounds { thread_count_max, op_count_max, ..LONG }),
     };
     device.set_memory_limit(usize::MAX);
     let what = match result {
@@ -163,7 +194,7 @@ fn options(seed: u64, kind: Kind, random: &mut Random) -> SimOptions {
         in_flight_count_max: *random.pick(&[2, 4, 32, 256]) as u64,
         needs_flush: random.one_of(4),
         out_of_memory: if random.one_of(4) { OutOfMemory::Rate(0.3) } else { OutOfMemory::Never },
-        lose_after_count: (kind == Kind::Turns && random.one_of(16)).then(|| random.below(100) as u64 + 1),
+        lose_after_count: (kind.is_in_turns() && random.one_of(16)).then(|| random.below(100) as u64 + 1),
         ..plain
     }
 }
@@ -186,23 +217,27 @@ fn streams(device: &Device, count: usize, random: &mut Random) -> Result<Vec<Str
 /// The side of the largest squares: their memory is cut from slabs, not kept in classes.
 const LARGE: usize = 260;
 
-/// The side of all squares of a program.
-fn size(random: &mut Random) -> usize {
-    if random.one_of(12) { LARGE } else { *random.pick(&[1, 2, 3, 5, 8, 33]) }
+/// The side of all squares of a program, and how many ops it may have.
+fn size(bounds: Bounds, random: &mut Random) -> (usize, usize) {
+    if bounds.large && random.one_of(12) {
+        (LARGE, bounds.op_count_max / 3)
+    } else {
+        (*random.pick(&[1, 2, 3, 5, 8, 33]), bounds.op_count_max)
+    }
 }
 
 /// One thread plays all.
-fn in_turns(device: &Device, random: &mut Random) -> std::result::Result<(), Stop> {
-    let count = 2 + random.below(7);
+fn in_turns(device: &Device, random: &mut Random, bounds: Bounds) -> std::result::Result<(), Stop> {
+    let count = 2 + random.below(bounds.thread_count_max - 1);
     let streams = streams(device, count, random)?;
-    let size = size(random);
+    let (size, op_count_max) = size(bounds, random);
     if size == LARGE {
         // So little that memory is given out again while it is still in use.
         device.set_memory_limit((2 + random.below(6)) << 20);
     }
     let mut floats = Families::<f32>::new(size);
     let mut integers = Families::<i64>::new(size);
-    let ops = 1 + random.below(if size == LARGE { OP_COUNT_MAX / 3 } else { OP_COUNT_MAX });
+    let ops = 1 + random.below(op_count_max);
     let mut player = Player::new(device, streams.clone(), true);
     for _ in 0..ops {
         let _guard = random.pick(&streams).enter();
@@ -230,18 +265,11 @@ impl Hand {
 }
 
 /// Threads for real; they meet between rounds, and what they own is dealt anew.
-fn in_threads(
-    device: &Device,
-    random: &mut Random,
-    thread_count_max: usize,
-) -> std::result::Result<(), Stop> {
-    let count = 2 + random.below(thread_count_max - 1);
-    let size = size(random);
-    let rounds = 2 + random.below(4);
-    let most = if size == LARGE { OP_COUNT_MAX / 3 } else { OP_COUNT_MAX };
-    // As many for each thread, however many there are.
-    let most = most * thread_count_max / THREAD_COUNT_MAX;
-    let ops = 1 + random.below(most / (count * rounds) + 1);
+fn in_threads(device: &Device, random: &mut Random, bounds: Bounds) -> std::result::Result<(), Stop> {
+    let count = 2 + random.below(bounds.thread_count_max - 1);
+    let (size, op_count_max) = size(bounds, random);
+    let rounds = 2 + random.below(bounds.round_count_max - 1);
+    let ops = 1 + random.below((op_count_max / (count * rounds)).max(1));
     let mut streams = streams(device, count, random)?;
     if random.one_of(3) {
         // All on one, or on two.

@@ -10,6 +10,7 @@ mod limits;
 mod memory;
 mod ops;
 mod output;
+mod verify;
 
 use clap::{Parser, Subcommand};
 use output::Failure;
@@ -43,6 +44,8 @@ enum Command {
     Limits(limits::Arguments),
     /// Measures this machine, through the public API.
     Bench(bench::Arguments),
+    /// Checks every property of the catalogue and every planted fault, from a checkout.
+    Verify(verify::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -54,6 +57,7 @@ fn main() -> ExitCode {
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Limits(arguments) => limits::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
+        Command::Verify(arguments) => verify::run(&arguments),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -34,7 +34,10 @@ mod memory_tests;
 #[cfg(all(test, loom))]
 mod models;
 #[cfg(test)]
+#[cfg_attr(loom, expect(dead_code, reason = "models need less of it than tests"))]
 mod oracle;
+#[cfg(all(test, not(loom)))]
+mod planted;
 mod pool;
 #[cfg(all(feature = "process", not(loom)))]
 pub mod process;

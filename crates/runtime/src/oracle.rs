@@ -32,7 +32,7 @@ struct Log {
 }
 
 /// Its lock is std's even in models, so that it orders nothing there. `beat` is the model's, relaxed, and orders nothing
-/// either: it shows loom that completions and submissions depend on each other, so that it tries both orders.
+/// either: it shows loom that completions and submissions depend on each other, so that it tries them in any order.
 #[derive(Debug)]
 pub(crate) struct Oracle {
     log: Mutex<Log>,
@@ -82,7 +82,7 @@ impl Oracle {
 
     /// Completes the oldest open op of a queue if all that it waits for is complete: a device that obeys waits only.
     pub(crate) fn complete_next(&self, slot: usize) -> bool {
-        self.beat.store(1, Relaxed);
+        self.beat.fetch_add(1, Relaxed);
         let mut log = self.log();
         let queue = QueueId(slot as u8);
         let done =
@@ -101,6 +101,12 @@ impl Oracle {
             }
             _ => false,
         }
+    }
+
+    /// A point where a completion may come between, in models: of several loads of one word loom remembers the last only.
+    #[cfg(loom)]
+    pub(crate) fn meet(&self) {
+        self.beat.load(Relaxed);
     }
 
     pub(crate) fn complete_all(&self) {
@@ -212,7 +218,7 @@ impl raddle_hal::Device for Hal {
             }
             _ => Vec::new(),
         };
-        self.oracle.beat.load(Relaxed);
+        self.oracle.beat.fetch_add(1, Relaxed);
         let mut log = self.oracle.log();
         log.entries.push(Entry::Launch { at: Wait { queue, sequence }, waits: waits.to_vec(), touches });
         Ok(Submitted::Queued)

@@ -119,7 +119,9 @@ impl StreamInner {
             return self.completed.load(Acquire);
         }
         let completed = self.device.hal.completed(self.queue());
-        if completed > self.completed.load(Relaxed) {
+        if fault!(completed_falls) {
+            self.completed.store(completed, Release);
+        } else if completed > self.completed.load(Relaxed) {
             raddle_sync::raise(&self.completed, completed);
         }
         completed

@@ -86,7 +86,7 @@ impl Order<'_> {
             return true;
         }
         let producer = self.stream.device.opened(slot);
-        if producer.is_complete(sequence) {
+        if producer.is_complete(sequence) || fault!(elide_enqueued) {
             self.clock[slot] = self.clock[slot].max(producer.completed.load(Acquire).max(sequence));
             return true;
         }
@@ -124,6 +124,20 @@ struct Enqueued<'a> {
     state: MutexGuard<'a, State>,
 }
 
+impl Enqueued<'_> {
+    #[inline]
+    fn stamp(&mut self) {
+        if fault!(borrowed_operand) {
+            // The third of three inputs, as the bias of a `layer_norm`.
+            let mut inputs = (0..self.claims.len()).filter(|&at| matches!(self.claims[at], Claim::Read(_)));
+            if let Some(third) = inputs.nth(2) {
+                self.claims.remove(third).stamp(Tick::NONE);
+            }
+        }
+        self.claims.drain(..).for_each(|claim| claim.stamp(self.tick));
+    }
+}
+
 impl Drop for Enqueued<'_> {
     fn drop(&mut self) {
         // Before the marks: nobody can wait for what is not enqueued.
@@ -131,7 +145,7 @@ impl Drop for Enqueued<'_> {
         if fault!(panic_keeps_claims) && std::thread::panicking() {
             self.claims.drain(..).for_each(std::mem::forget);
         }
-        self.claims.drain(..).for_each(|claim| claim.stamp(self.tick));
+        self.stamp();
     }
 }
 
@@ -166,6 +180,9 @@ const FEW_TOUCHES: usize = 16;
 /// By insertion if there are few, as there nearly always are.
 #[inline]
 fn sorted<'a, 'b>(touches: &'b mut [Touch<'a>]) -> &'b mut [Touch<'a>] {
+    if fault!(claims_unsorted) {
+        return touches;
+    }
     let key = |touch: &Touch<'_>| (touch.block.id, touch.access == Access::Read);
     if touches.len() > FEW_TOUCHES {
         touches.sort_unstable_by_key(key);
@@ -220,6 +237,7 @@ impl Stream {
         let touches = &*sorted(touches);
 
         let state = stream.state.lock();
+        let _nested = fault!(falling_rank).then(|| stream.device.streams.pool.lock());
         self.check(&state)?;
         let sequence = state.sequence + 1;
         let mut enqueued = Enqueued { tick: stream.tick(sequence), stream, claims: SmallVec::new(), state };
@@ -239,6 +257,9 @@ impl Stream {
         if !waits.is_empty() {
             state.inserted += waits.len() as u64;
             stream.remember(sequence, &state.clock);
+        }
+        if fault!(stamp_before_submit) {
+            enqueued.stamp();
         }
         let refused = Refused { stream, sequence, waits: &waits };
         // SAFETY: the queue is open since the stream was made; its lock makes sequences gapless and calls exclusive;
@@ -316,7 +337,7 @@ impl StreamInner {
         let mut taint = if fault!(error_to_the_next) { self.device.taints.newest() } else { 0 };
         for touch in touches {
             let own = touch.block.taint.load(Relaxed); // ordered by the claim
-            if own != 0 && !touch.whole {
+            if own != 0 && !touch.whole && !fault!(error_stops_at_op) {
                 taint = self.device.taints.join(taint, own);
             }
         }
@@ -335,8 +356,8 @@ impl StreamInner {
     fn remember(&self, sequence: u64, clock: &Clock) {
         let mut history = self.history.lock();
         // A wait for an older tick is still right: it only teaches less.
-        let oldest =
-            if history.len() >= self.device.bounds().history_count { history.pop_front() } else { None };
+        let is_full = history.len() >= self.device.bounds().history_count && !fault!(history_grows);
+        let oldest = if is_full { history.pop_front() } else { None };
         let mut copy = oldest.map_or_else(|| Box::new([0; SLOT_COUNT]), |(_, clock)| clock);
         copy.copy_from_slice(clock);
         history.push_back((sequence, copy));
@@ -352,6 +373,9 @@ impl StreamInner {
         {
             return Ok(());
         }
+        if fault!(no_backpressure) {
+            return Ok(());
+        }
         let _held = fault!(wait_under_lock).then(|| self.state.lock());
         self.synchronize(enqueued - in_flight_max / 2)
     }
@@ -364,5 +388,29 @@ impl DeviceInner {
 
     pub(crate) fn error(&self, error: DeviceError) -> Error {
         Error::Device { device: self.name().into(), error }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn claims_go_up_and_each_block_is_claimed_once() {
+        let (device, _) = crate::oracle::open(8);
+        let buffers: Vec<_> = (0..24).map(|_| device.allocate(64).unwrap()).collect();
+        for count in [1, 2, 5, FEW_TOUCHES + 8] {
+            let mut touches: Vec<Touch<'_>> = (0..2 * count)
+                .map(|index| Touch {
+                    block: buffers[index * 7 % count].block(),
+                    access: if index < count { Access::Read } else { Access::Write },
+                    whole: true,
+                })
+                .collect();
+            let touches = sorted(&mut touches);
+            assert_eq!(touches.len(), count);
+            assert!(touches.is_sorted_by(|a, b| a.block.id < b.block.id));
+            assert!(touches.iter().all(|touch| touch.access == Access::Write && !touch.whole));
+        }
     }
 }

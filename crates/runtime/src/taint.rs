@@ -10,7 +10,7 @@
 
 use crate::{device::DeviceInner, tick::Tick};
 use raddle_hal::{KernelError, QueueId};
-use raddle_sync::{Mutex, Rank, pause};
+use raddle_sync::{Mutex, Rank, fault, pause};
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, HashMap};
 
@@ -97,9 +97,14 @@ impl Taints {
     pub(crate) fn failure(&self, taint: u64, device: &DeviceInner) -> Option<Failure> {
         let mut turns = 0;
         loop {
-            match self.0.lock().resolve(taint, device) {
+            let mut records = self.0.lock();
+            let taint = if fault!(error_to_next_caller) { records.last } else { taint };
+            match records.resolve(taint, device) {
                 Ok(failure) => return failure,
-                Err(Unsettled) => pause(&mut turns),
+                Err(Unsettled) => {
+                    drop(records);
+                    pause(&mut turns);
+                }
             }
         }
     }

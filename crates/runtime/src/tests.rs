@@ -106,6 +106,7 @@ fn random_programs_have_no_race() {
         }
     }
     assert!(wait_count > 10_000, "the programs hardly wait: {wait_count}");
+    println!("450 schedules");
 }
 
 /// Of programs of one thread, the first that shows the fault.
@@ -181,6 +182,7 @@ fn replays_have_no_race() {
             result.unwrap_or_else(|race| panic!("seed {seed}, {thread_count} threads: {race}"));
         }
     }
+    println!("120 schedules");
 }
 
 #[test]
@@ -507,6 +509,44 @@ fn a_full_stream_makes_its_submitter_wait_and_nobody_else() {
     // The oracle's `synchronize` panics if nothing can advance: 100 ops go through a queue of 8.
     (0..100).for_each(|_| op(stream, &[], &[]).unwrap());
     assert!(stream.0.enqueued.load(raddle_sync::atomic::Relaxed) - stream.0.poll() <= 8);
+    oracle.check().unwrap();
+}
+
+#[test]
+fn a_slow_stream_holds_back_no_frees_of_others() {
+    let _turn = turn();
+    let (device, oracle, a, b) = pair();
+    let slow = device.allocate(64 << 20).unwrap();
+    op(a, &[], &[&slow]).unwrap(); // in flight until the end
+    drop(slow);
+    let guard = b.enter();
+    for round in 0..100 {
+        let buffer = device.allocate(64 << 20).unwrap();
+        op(b, &[], &[&buffer]).unwrap();
+        drop(buffer);
+        oracle.complete_next(b.0.slot);
+        assert_eq!(device.memory_stats().reserved_bytes, 128 << 20, "round {round}");
+    }
+    device.empty_cache();
+    assert_eq!(device.memory_stats().reserved_bytes, 64 << 20, "what b has freed is given back");
+    drop(guard);
+    oracle.complete_all();
+    device.empty_cache();
+    assert_eq!(device.memory_stats().reserved_bytes, 0);
+    oracle.check().unwrap();
+}
+
+#[test]
+fn a_stream_forgets_old_clocks() {
+    let _turn = turn();
+    let (device, oracle, a, b) = pair();
+    let buffer = device.allocate(64).unwrap();
+    for _ in 0..100 {
+        op(a, &[], &[&buffer]).unwrap();
+        op(b, &[], &[&buffer]).unwrap();
+    }
+    assert_eq!(waits(device), 199);
+    assert!(a.0.history.lock().len() <= 16 && b.0.history.lock().len() <= 16);
     oracle.check().unwrap();
 }
 

@@ -117,6 +117,40 @@ faults! {
     panic_keeps_claims breaks "T10";
     /// The newest failure is told to whoever reads next.
     error_to_the_next breaks "T10";
+    /// A wait is left out because the awaited op is enqueued, though not complete.
+    elide_enqueued breaks "T2";
+    /// An op borrows its last operand: it orders itself behind it and leaves no mark.
+    borrowed_operand breaks "T3";
+    /// A tensor doesn't count that it was written, so that backward computes with what it didn't save.
+    version_not_bumped breaks "T3";
+    /// A number that tells what is complete is overwritten by an older one.
+    completed_falls breaks "T4";
+    /// Who sees a number that tells what is complete doesn't see what was written before.
+    completed_relaxed breaks "T4";
+    /// Marks are stamped with a tick that the device has not been given yet.
+    stamp_before_submit breaks "T5";
+    /// Operands are claimed in the order in which they were named.
+    claims_unsorted breaks "T5";
+    /// A lock is taken under one of a higher rank.
+    falling_rank breaks "T5";
+    /// A device is closed while work is in flight.
+    close_in_flight breaks "T6";
+    /// A kernel doesn't compute the last element of a block.
+    last_element_left breaks "T7";
+    /// An output may overlap an input half.
+    overlap_allowed breaks "T7";
+    /// Two draws from a generator get the same range of its counter.
+    range_drawn_twice breaks "T8";
+    /// A version is published before its copies are made.
+    publish_before_copy breaks "T8";
+    /// A stream takes whatever comes, however much is in flight.
+    no_backpressure breaks "T9";
+    /// A stream remembers all its clocks.
+    history_grows breaks "T9";
+    /// An error of the device goes to whoever asks next.
+    error_to_next_caller breaks "T10";
+    /// What is computed from the result of a failed kernel counts as good.
+    error_stops_at_op breaks "T10";
 }
 
 #[cfg(any(debug_assertions, loom, raddle_faults))]
@@ -159,9 +193,24 @@ mod planted {
             PLANTED.store(0, Relaxed);
         }
     }
+
+    /// Runs a test of this binary, named as `--exact` wants it, in a process of its own with the fault planted. Panics if
+    /// it passes, or if there is no such test. For tests that plant.
+    #[track_caller]
+    pub fn assert_caught(fault: Fault, test: &str) {
+        let program = std::env::current_exe().expect("a test is a program");
+        let mut command = std::process::Command::new(program);
+        command.args(["--exact", test, "--test-threads=1"]);
+        let output = command.env("RADDLE_FAULT", fault.name()).env("RUST_BACKTRACE", "0").output();
+        let output = output.expect("a test can be started");
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(text.contains("running 1 test"), "there is no test {test:?}\n{text}");
+        assert!(!output.status.success(), "{} was not caught by {test}", fault.name());
+        println!("{}", text.lines().find(|line| line.contains("panicked")).unwrap_or_default());
+    }
 }
 #[cfg(any(debug_assertions, loom, raddle_faults))]
-pub use planted::{Planted, is, plant};
+pub use planted::{Planted, assert_caught, is, plant};
 
 /// Is the fault planted? Constant `false` in what ships.
 #[macro_export]

@@ -1,5 +1,5 @@
-//! Locks with ranks. A thread takes locks in growing rank only, so no circle of waiting threads can form (T5). Debug
-//! builds check it at every lock; in models and in release the rank costs nothing.
+//! Locks with ranks. A thread takes locks in growing rank only, so no circle of waiting threads can form (T5). Builds that
+//! can plant faults check it at every lock; in models and in release the rank costs nothing.
 //!
 //! A panic while a lock is held doesn't poison it: whoever holds one of these restores what it guards by `Drop`.
 
@@ -173,7 +173,7 @@ impl Condvar {
     }
 }
 
-#[cfg(all(debug_assertions, not(loom)))]
+#[cfg(all(any(debug_assertions, raddle_faults), not(loom)))]
 mod held {
     use super::Rank;
     use std::cell::RefCell;
@@ -220,7 +220,7 @@ pub fn assert_no_lock_is_held() {
     held::assert_none();
 }
 
-#[cfg(not(all(debug_assertions, not(loom))))]
+#[cfg(not(all(any(debug_assertions, raddle_faults), not(loom))))]
 mod held {
     use super::Rank;
     #[inline(always)]

@@ -10,7 +10,10 @@ use arc_swap::ArcSwap;
 use raddle_base::Scalar;
 use raddle_op::{Kernel, PARAM_COUNT_MAX, Pointwise};
 use raddle_runtime::Operand;
-use raddle_sync::atomic::{AtomicU64, Ordering};
+use raddle_sync::{
+    atomic::{AtomicU64, Ordering},
+    fault,
+};
 use std::sync::Arc;
 
 /// One version: copies of the published tensors, which nobody changes.
@@ -41,7 +44,8 @@ pub struct Publisher {
 impl Publisher {
     /// Publishes a first version.
     pub fn new(tensors: &[&Tensor]) -> Result<Publisher> {
-        let first = Published { id: 0, tensors: copies(tensors)? };
+        let first = Published { id: 0, tensors: like(tensors)? };
+        copy(&first.tensors, tensors)?;
         Ok(Publisher { current: ArcSwap::from_pointee(first), next_id: AtomicU64::new(1) })
     }
 
@@ -50,11 +54,17 @@ impl Publisher {
     ///
     /// The copy is one launch for each dtype to compute in: nothing is written between its parts.
     pub fn publish(&self, tensors: &[&Tensor]) -> Result<u64> {
-        let tensors = copies(tensors)?;
+        let copies = like(tensors)?;
+        if !fault!(publish_before_copy) {
+            copy(&copies, tensors)?;
+        }
         // The number orders versions and nothing else: the swap publishes.
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-        let version = Arc::new(Published { id, tensors });
+        let version = Arc::new(Published { id, tensors: copies });
         self.current.rcu(|current| if current.id < id { version.clone() } else { current.clone() });
+        if fault!(publish_before_copy) {
+            copy(&version.tensors, tensors)?;
+        }
         Ok(id)
     }
 
@@ -64,19 +74,23 @@ impl Publisher {
     }
 }
 
-/// Copies of all tensors, by one launch for each dtype to compute in.
-fn copies(tensors: &[&Tensor]) -> Result<Vec<Tensor>> {
-    let op = "publish";
+const OP: &str = "publish";
+
+/// Tensors to copy these to, all on one device.
+fn like(tensors: &[&Tensor]) -> Result<Vec<Tensor>> {
     let Some((first, rest)) = tensors.split_first() else {
-        return Err(Error::TensorCount { op, expected: "at least 1", found: 0 });
+        return Err(Error::TensorCount { op: OP, expected: "at least 1", found: 0 });
     };
-    let device = check_device(op, first, rest)?;
-    let made: Vec<Tensor> = tensors
-        .iter()
-        .map(|tensor| Tensor::allocate(op, tensor.layout().preserved(), tensor.dtype(), &device))
-        .collect::<Result<_>>()?;
+    let device = check_device(OP, first, rest)?;
+    let allocate =
+        |tensor: &&Tensor| Tensor::allocate(OP, tensor.layout().preserved(), tensor.dtype(), &device);
+    tensors.iter().map(allocate).collect()
+}
+
+/// Copies all tensors, by one launch for each dtype to compute in.
+fn copy(copies: &[Tensor], tensors: &[&Tensor]) -> Result<()> {
     for &compute in DType::ALL {
-        let group: Vec<Operand<'_>> = made
+        let group: Vec<Operand<'_>> = copies
             .iter()
             .zip(tensors)
             .filter(|(copy, _)| copy.dtype().compute() == compute && !copy.layout().is_empty())
@@ -89,8 +103,8 @@ fn copies(tensors: &[&Tensor]) -> Result<Vec<Tensor>> {
                 params: [Scalar::Int(0); PARAM_COUNT_MAX],
                 groups: group.len() / 2,
             };
-            device.submit_named(op, &kernel, &group)?;
+            tensors[0].device().submit_named(OP, &kernel, &group)?;
         }
     }
-    Ok(made)
+    Ok(())
 }

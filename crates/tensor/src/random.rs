@@ -19,6 +19,7 @@ use raddle_op::{Distribution, Kernel, Program};
 use raddle_sync::{
     Arc, Mutex, Rank,
     atomic::{AtomicU64, Ordering},
+    fault,
 };
 use smallvec::SmallVec;
 use std::{
@@ -96,7 +97,8 @@ impl Generator {
     /// Takes a range of blocks: the key and the first of them.
     fn take(&self, blocks: u64) -> (u64, u64) {
         // Only the numbers matter; they order nothing else.
-        (self.0.key, self.0.counter.fetch_add(blocks, Ordering::Relaxed))
+        let count = if fault!(range_drawn_twice) { 0 } else { blocks };
+        (self.0.key, self.0.counter.fetch_add(count, Ordering::Relaxed))
     }
 }
 

@@ -487,10 +487,11 @@ impl Launch {
                         run_steps(&self.plan.uniform_steps, pointers, 1);
                         run_steps(&self.plan.spread_steps, pointers, self.columns * self.rows);
                     }
+                    let left = usize::from(fault!(last_element_left));
                     self.run_block(
                         pointers,
                         &mut scratch.ahead,
-                        columns * rows,
+                        columns * rows - left,
                         column_block + 1 < self.across,
                     );
                 }

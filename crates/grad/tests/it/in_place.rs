@@ -28,6 +28,12 @@ fn a_saved_tensor_that_was_changed_is_named() {
 }
 
 #[test]
+fn fault_version_not_bumped() {
+    let test = "in_place::a_saved_tensor_that_was_changed_is_named";
+    raddle_sync::faults::assert_caught(raddle_sync::faults::Fault::version_not_bumped, test);
+}
+
+#[test]
 fn leaves_are_refused() {
     let x = leaf(&[1.0, 2.0], &[2]);
     let leaf_text = "add: a leaf that requires grad can't be changed in place, use no_grad or detach()";

@@ -4,6 +4,7 @@
 mod catalogue;
 mod errors;
 mod overlap;
+mod planted;
 mod print;
 mod promotion;
 mod publish;

@@ -1,0 +1,529 @@
+//! The catalogue: what holds, where in the code, what checks it, and the planted faults that must show.
+//!
+//! To add a property is to add a row. A check names a test by its crate (and the file under `tests/`), modules and function;
+//! one that ends with `*` names all that start so. A fault is caught by every test of its name, `fault_NAME`, in the models
+//! and in the tests: a row needs to name the fault only.
+
+use raddle_sync::faults::Fault;
+use std::fmt;
+
+/// One row.
+pub struct Property {
+    /// The invariant of the design that it is a part of, and its number there.
+    pub id: &'static str,
+    pub says: &'static str,
+    /// The item that makes it true.
+    pub anchor: &'static str,
+    pub checks: &'static [Check],
+    pub faults: &'static [Fault],
+}
+
+/// What checks a property.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Check {
+    pub kind: Kind,
+    pub name: &'static str,
+}
+
+/// Kinds of checks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Loom,
+    Programs,
+    Sim,
+    Model,
+    Stress,
+    Conformance,
+    Test,
+    Device,
+}
+
+impl Kind {
+    pub const ALL: [Kind; 8] = [
+        Kind::Loom,
+        Kind::Programs,
+        Kind::Sim,
+        Kind::Model,
+        Kind::Stress,
+        Kind::Conformance,
+        Kind::Test,
+        Kind::Device,
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Loom => "loom",
+            Kind::Programs => "programs",
+            Kind::Sim => "sim",
+            Kind::Model => "model",
+            Kind::Stress => "stress",
+            Kind::Conformance => "conformance",
+            Kind::Test => "test",
+            Kind::Device => "device",
+        }
+    }
+
+    pub fn explained(self) -> &'static str {
+        match self {
+            Kind::Loom => {
+                "a model of the shipped code under loom, in every order with a bounded number of preemptions"
+            }
+            Kind::Programs => {
+                "random programs of several threads and streams on the simulator, each compared with running it in \
+                 sequence; a million in a full run"
+            }
+            Kind::Sim => "the shipped code on the simulator or the oracle, in many orders",
+            Kind::Model => "an explicit model, every state of which is visited",
+            Kind::Stress => "many threads on a device",
+            Kind::Conformance => "a body of `conformance`, the same for every backend",
+            Kind::Test => "a test of one behaviour",
+            Kind::Device => "on a GPU; skipped where there is none, and then it says nothing",
+        }
+    }
+
+    /// Which build it is in.
+    pub fn program(self) -> &'static str {
+        if self == Kind::Loom { "models" } else { "tests" }
+    }
+}
+
+impl Check {
+    pub const PROGRAMS: Check = Check { kind: Kind::Programs, name: "" };
+
+    pub fn markdown(&self) -> String {
+        if self.name.is_empty() {
+            return self.kind.name().into();
+        }
+        format!("{} `{}`", self.kind.name(), self.name)
+    }
+}
+
+impl fmt::Display for Check {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.name.is_empty() {
+            return f.write_str("random programs");
+        }
+        write!(f, "{} {}", self.kind.name(), self.name)
+    }
+}
+
+impl Property {
+    /// The invariant in short.
+    pub fn invariant(&self) -> &'static str {
+        match self.id.split('.').next() {
+            Some("T1") => "no early reuse",
+            Some("T2") => "no race",
+            Some("T3") => "operands live",
+            Some("T4") => "event truth",
+            Some("T5") => "progress",
+            Some("T6") => "clean end",
+            Some("T7") => "whole writes",
+            Some("T8") => "same numbers",
+            Some("T9") => "bounded",
+            _ => "honest failure",
+        }
+    }
+}
+
+macro_rules! kinds {
+    ($($function:ident $kind:ident),*) => { $(
+        const fn $function(name: &'static str) -> Check {
+            Check { kind: Kind::$kind, name }
+        }
+    )* };
+}
+kinds!(loom Loom, sim Sim, model Model, stress Stress, conformance Conformance, test Test, device Device);
+const PROGRAMS: Check = Check::PROGRAMS;
+
+/// Id, what it says, where, checks, faults.
+macro_rules! rows {
+    ($($id:literal $says:literal $anchor:literal [$($check:expr),* $(,)?] [$($fault:ident),* $(,)?])*) => {
+        /// All rows, by id.
+        pub const PROPERTIES: &[Property] = &[$(Property {
+            id: $id,
+            says: $says,
+            anchor: $anchor,
+            checks: &[$($check),*],
+            faults: &[$(Fault::$fault),*],
+        }),*];
+    };
+}
+
+rows! {
+"T1.1" "A block is given out only behind every use of its former lives: marks stay with the memory."
+    "raddle_runtime::marks::Marks::uses"
+    [loom("raddle_runtime::models::model_free_and_reuse"), loom("raddle_runtime::models::model_magazine"), PROGRAMS,
+     sim("raddle_runtime::tests::memory_crosses_streams_by_ticks"),
+     device("raddle_conformance::race_suite::cuda::memory_is_not_reused_while_another_stream_reads")]
+    [forget_marks]
+"T1.2" "A fence at the free covers the latest work on every stream that was noted, not the first."
+    "raddle_runtime::alloc::free"
+    [loom("raddle_runtime::models::model_free_and_reuse"), PROGRAMS,
+     sim("raddle_runtime::tests::record_stream_covers_what_comes_until_the_free"),
+     sim("raddle_conformance::race_suite::sim::record_*"),
+     device("raddle_conformance::race_suite::cuda::record_covers_what_comes_later")]
+    [free_without_fence]
+"T1.3" "A block is never in two hands, also when a thread's magazine is emptied by another."
+    "raddle_runtime::magazine::Magazine::with"
+    [loom("raddle_runtime::models::model_magazine"), PROGRAMS,
+     sim("raddle_conformance::race_suite::sim::allocator_race*")]
+    []
+"T1.4" "The memory of a graph's outputs isn't written by a replay while somebody holds them."
+    "raddle_runtime::graph::Graph::replay"
+    [loom("raddle_runtime::models::model_replays"), sim("raddle_runtime::tests::replays_have_no_race"),
+     sim("raddle_conformance::graphs::the_suite_holds_for_many_seeds")]
+    [reuse_leased]
+"T1.5" "Memory that is first used on another stream than it was allocated for is ordered behind its former uses."
+    "raddle_runtime::block::FreeBlock::give"
+    [PROGRAMS, sim("raddle_conformance::race_suite::sim::fresh_memory_is_first_used_on_another_stream"),
+     conformance("raddle_conformance::cases::c_12_a_buffer_that_another_stream_still_reads_is_not_given_out")]
+    []
+
+"T2.1" "A read is ordered behind the last write."
+    "raddle_runtime::marks::Marks::claim_read"
+    [loom("raddle_runtime::models::model_readers_and_writer"), PROGRAMS,
+     sim("raddle_conformance::race_suite::sim::a_chain_is_handed_over"),
+     device("raddle_conformance::race_suite::cuda::a_chain_is_handed_over")]
+    [no_wait_after_write]
+"T2.2" "A write is ordered behind the last write and all reads."
+    "raddle_runtime::marks::Marks::claim_write"
+    [loom("raddle_runtime::models::model_registered_readers"), PROGRAMS,
+     sim("raddle_runtime::tests::random_programs_have_no_race")]
+    [no_wait_after_read]
+"T2.3" "Every stream that reads has a mark of its own; a reader never replaces another stream's, unless it is ordered behind it."
+    "raddle_runtime::marks::Claim::stamp"
+    [loom("raddle_runtime::models::model_readers_and_writer"),
+     loom("raddle_runtime::models::model_registered_by_another"), PROGRAMS,
+     sim("raddle_conformance::race_suite::sim::two_readers_then_a_writer")]
+    [one_read_mark]
+"T2.4" "A wait teaches what the producer knew at the awaited tick, no more."
+    "raddle_runtime::submit::Order::wait"
+    [loom("raddle_runtime::models::model_learns_after_the_tick"), PROGRAMS]
+    [current_clock]
+"T2.5" "A wait is left out only if the tick is of the same stream, in its clock, or complete."
+    "raddle_runtime::submit::Order::is_behind"
+    [loom("raddle_runtime::models::model_readers_and_writer"), PROGRAMS,
+     sim("raddle_runtime::tests::what_is_ordered_already_is_not_waited_for_again")]
+    [elide_enqueued]
+"T2.6" "Two ops with opposite operands get one of the two orders for both buffers."
+    "raddle_runtime::submit::Order"
+    [loom("raddle_runtime::models::model_opposite_operands"), loom("raddle_runtime::models::model_one_stream"), PROGRAMS]
+    []
+"T2.7" "A replay waits for its operands before its first kernel."
+    "raddle_runtime::graph::Graph::replay"
+    [loom("raddle_runtime::models::model_replays"), sim("raddle_runtime::tests::replays_have_no_race"),
+     sim("raddle_conformance::graphs::the_suite_holds_for_many_seeds")]
+    [unhoisted_waits]
+"T2.8" "An event of a device covers what its label says: the label is read before it is recorded."
+    "raddle_cuda::events::Events::record"
+    [test("raddle_cuda::events::tests::an_event_covers_its_label_and_serves_all_below"),
+     device("raddle_conformance::race_suite::cuda::an_event_covers_all_before_it")]
+    [label_after_record]
+"T2.9" "A device obeys the waits and the order of each queue that it is given."
+    "raddle_hal::Device::submit"
+    [sim("raddle_sim::tests::with_the_wait_nothing_shows"),
+     stress("raddle_cpu::tests::random_programs_of_many_threads_keep_the_order_of_their_waits"),
+     device("raddle_cuda::gpu::random_programs_keep_the_order_of_their_waits")]
+    []
+
+"T3.1" "An op owns its operands through the marks that it stamps: none is freed before the op is over (safe by construction: all ops submit by this one path)."
+    "raddle_runtime::submit::StreamInner::enqueue"
+    [loom("raddle_runtime::models::model_operands_are_freed"),
+     model("raddle_conformance::lifetime::a_single_operand_that_is_owned_lives"),
+     model("raddle_conformance::lifetime::all_operands_of_layer_norm_live"),
+     sim("raddle_conformance::lifetime::operands_of_layer_norm_outlive_their_handles")]
+    [borrowed_operand]
+"T3.2" "The borrowing variant dies in five steps: create; start with counts 2, 2, 1; bias is freed; the lock; a dead tensor is read."
+    "raddle_conformance::lifetime::explore"
+    [model("raddle_conformance::lifetime::a_borrowed_operand_dies_in_five_steps"),
+     model("raddle_conformance::lifetime::a_borrowed_operand_of_backward_dies")]
+    []
+"T3.3" "Gradients and saved tensors outlive their handles in backward."
+    "raddle_grad::engine"
+    [model("raddle_conformance::lifetime::all_operands_of_its_backward_live"),
+     sim("raddle_conformance::lifetime::operands_of_backward_outlive_their_handles")]
+    [borrowed_operand]
+"T3.4" "Backward computes with what was saved, or names what was changed since: every write counts a version."
+    "raddle_tensor::tensor::Tensor::bump_version"
+    [test("raddle_tensor::it::record::versions_count_writes_and_are_shared_by_views"),
+     test("raddle_grad::it::in_place::a_saved_tensor_that_was_changed_is_named")]
+    [version_not_bumped]
+"T3.5" "A slab goes back to the device only when nothing in flight names it."
+    "raddle_runtime::large::Large::release_unused"
+    [PROGRAMS, sim("raddle_sim::tests::a_slab_in_use_is_not_released"),
+     sim("raddle_runtime::tests::random_programs_have_no_race")]
+    [release_in_flight]
+"T3.6" "A kernel that is evicted is unloaded only when no launch of it is in flight."
+    "raddle_cuda::cache::Retired::collect"
+    [test("raddle_cuda::cache::tests::what_was_evicted_lives_until_nothing_uses_it"),
+     test("raddle_cuda::cache::tests::the_least_recently_used_goes_unless_it_is_held")]
+    [unload_in_flight]
+"T3.7" "An upload's source may go as soon as the call returns."
+    "raddle_runtime::device::Device::upload"
+    [conformance("raddle_conformance::cases::g_29_uploads_keep_their_sources"),
+     test("raddle_cuda::transfers::tests::uploads_hold_nobody_up_and_free_their_blocks")]
+    []
+
+"T4.1" "An event that has recorded nothing is not complete."
+    "raddle_runtime::event::Event::query"
+    [PROGRAMS, sim("raddle_runtime::tests::events_tell_the_truth"),
+     conformance("raddle_conformance::cases::c_13_events_tell_the_truth")]
+    [event_born_complete]
+"T4.2" "An event is complete only when all work before its record is, and a new record disturbs no former holder."
+    "raddle_runtime::event::Event::record"
+    [PROGRAMS, sim("raddle_runtime::tests::events_tell_the_truth"),
+     sim("raddle_conformance::race_suite::sim::an_event_covers_all_before_it")]
+    [event_early]
+"T4.3" "Who sees a tick complete sees what the device wrote before."
+    "raddle_sync::raise"
+    [loom("raddle_runtime::models::model_completion_publishes")]
+    [completed_relaxed]
+"T4.4" "Counters of what is complete never run backwards."
+    "raddle_runtime::stream::StreamInner::poll"
+    [loom("raddle_runtime::models::model_two_threads_poll"), PROGRAMS]
+    [completed_falls]
+"T4.5" "A download is complete when its bytes are in the memory of the host."
+    "raddle_cuda::transfers::Transfers::complete"
+    [test("raddle_cuda::transfers::tests::a_download_is_complete_when_its_bytes_are_there"),
+     device("raddle_cuda::gpu::bytes_go_there_and_back")]
+    [download_early]
+"T4.6" "An event may be shared: released by one thread while another queries it."
+    "raddle_runtime::event::Event"
+    [sim("raddle_conformance::race_suite::sim::events_are_shared"),
+     stress("raddle_conformance::race_suite::cpu::events_are_shared")]
+    []
+
+"T5.1" "A wait names only what the device has been given, so waits can't circle."
+    "raddle_runtime::submit::Enqueued"
+    [loom("raddle_runtime::models::model_opposite_operands"), PROGRAMS,
+     sim("raddle_runtime::tests::random_programs_have_no_race")]
+    [stamp_before_submit]
+"T5.2" "Claims are taken in the order of the blocks' ids, each block once."
+    "raddle_runtime::submit::sorted"
+    [test("raddle_runtime::submit::tests::claims_go_up_and_each_block_is_claimed_once"),
+     loom("raddle_runtime::models::model_opposite_operands"), PROGRAMS]
+    [claims_unsorted]
+"T5.3" "Locks are taken in growing rank, so threads that wait for locks can't circle."
+    "raddle_sync::lock::Mutex::lock"
+    [PROGRAMS, test("raddle_sync::lock::tests::falling_ranks_are_caught"),
+     stress("raddle_conformance::race_suite::cpu::programs_of_64_threads")]
+    [falling_rank]
+"T5.4" "No lock is held while a device is waited for."
+    "raddle_sync::lock::assert_no_lock_is_held"
+    [PROGRAMS, sim("raddle_runtime::tests::a_full_stream_makes_its_submitter_wait_and_nobody_else")]
+    [wait_under_lock]
+"T5.5" "No wake-up is lost: of a queue whose wait is over, a task, or a thread that sleeps."
+    "raddle_cpu::queue::Queues::complete"
+    [loom("raddle_cpu::models::model_no_task_is_left_behind"),
+     loom("raddle_cpu::models::model_no_parked_queue_is_left_behind"),
+     loom("raddle_cpu::models::model_no_sleeper_is_left_behind"),
+     stress("raddle_cpu::tests::stress_of_claims_tasks_waits_and_sleepers")]
+    [lost_wakeup]
+"T5.6" "A wait names the op that made the value, not whatever its stream holds since."
+    "raddle_runtime::submit::Order::behind"
+    [sim("raddle_runtime::tests::a_wait_names_the_op_and_not_the_tail"),
+     stress("raddle_cpu::tests::a_long_queue_lets_others_have_their_turn"),
+     device("raddle_cuda::gpu::half_a_queue_is_waited_for_and_not_its_end")]
+    []
+"T5.7" "A kernel is compiled once however many threads want it, and nobody who wants another waits for that."
+    "raddle_cuda::cache::Cache::get"
+    [stress("raddle_cuda::cache::tests::one_build_a_key_under_32_threads"),
+     test("raddle_cuda::cache::tests::a_build_holds_up_its_own_key_only"),
+     test("raddle_cuda::cache::tests::a_build_that_fails_or_panics_can_be_tried_again")]
+    []
+
+"T6.1" "Closing a device drains it: nothing is in flight, and all memory is given back."
+    "raddle_runtime::device::Device::close"
+    [PROGRAMS, stress("raddle_cpu::tests::a_device_can_be_dropped_with_work_queued")]
+    [close_in_flight]
+"T6.2" "A forked child goes on with the CPU and gets an error of any other device; the parent goes on."
+    "raddle_runtime::fork::is_child"
+    [test("raddle_runtime::fork::d_17_a_forked_child_goes_on_and_the_parent_too"),
+     test("raddle_cpu::fork::a_forked_child_goes_on_serially")]
+    []
+"T6.3" "Buffers may outlive every handle of their device and be dropped by any thread."
+    "raddle_runtime::block::Buffer"
+    [conformance("raddle_conformance::cases::d_16_buffers_may_outlive_handles_and_die_anywhere"),
+     sim("raddle_conformance::race_suite::sim::an_owner_drops_while_another_thread_reads")]
+    []
+"T6.4" "A thread that ends lets go of its stream; bindings add up whatever threads come and go."
+    "raddle_runtime::local::Local::unbind"
+    [loom("raddle_runtime::models::model_binding"),
+     sim("raddle_runtime::tests::threads_share_streams_and_leave_no_trace")]
+    []
+
+"T7.1" "A kernel writes every element of its output view."
+    "raddle_cpu::kernels::pointwise"
+    [PROGRAMS, conformance("raddle_conformance::cpu::cpu::pointwise::*"),
+     conformance("raddle_conformance::cases::b_05_many_rows_are_all_written"),
+     device("raddle_conformance::cuda::cuda::pointwise::*")]
+    [last_element_left]
+"T7.2" "What a kernel packs it copies back: strided outputs are written whole, and nothing outside of them."
+    "raddle_hal::Operand"
+    [PROGRAMS, test("raddle_tensor::it::overlap::strided_outputs_are_written_whole_and_nothing_else"),
+     conformance("raddle_conformance::cases::a_01_updates_of_a_transposed_tensor_arrive"),
+     conformance("raddle_conformance::cases::e_19_views_are_filled_whole_and_their_gaps_stay")]
+    [no_copy_back]
+"T7.3" "An output that overlaps an input, or itself, is refused unless it is the very same view."
+    "raddle_tensor::pointwise::check_overlap"
+    [test("raddle_tensor::it::overlap::inputs_may_be_the_output_but_not_half_of_it"),
+     test("raddle_tensor::it::overlap::outputs_that_overlap_themselves_are_refused"),
+     conformance("raddle_conformance::sim::sim::create::overlap_is_refused")]
+    [overlap_allowed]
+"T7.4" "Every structured op writes what its definition says, whatever the strides."
+    "raddle_op::kernel::Kernel"
+    [conformance("raddle_conformance::cpu::cpu::reduce::*"), conformance("raddle_conformance::cpu::cpu::product::*"),
+     conformance("raddle_conformance::cpu::cpu::normalize::*"), conformance("raddle_conformance::cpu::cpu::order::*"),
+     device("raddle_conformance::cuda::cuda::reduce::*")]
+    []
+
+"T8.1" "Results don't depend on thread, stream or load, to the last bit."
+    "raddle_cpu::threads::Threads::for_each_part"
+    [PROGRAMS, stress("raddle_conformance::race_suite::cpu::forward_of_64_threads_200_times"),
+     device("raddle_conformance::race_suite::cuda::forward_of_64_threads_200_times")]
+    []
+"T8.2" "Draws that share a generator never get the same numbers; equal seeds draw alike."
+    "raddle_tensor::random::Generator::take"
+    [test("raddle_tensor::it::random::threads_never_draw_the_same_numbers_and_a_seed_is_kept"),
+     test("raddle_tensor::it::random::equal_seeds_draw_alike_and_splits_don_t"),
+     conformance("raddle_conformance::cases::e_20_a_shared_generator_repeats_nothing")]
+    [range_drawn_twice]
+"T8.3" "Random numbers depend neither on the layout nor on the thread."
+    "raddle_tensor::random::Generator"
+    [conformance("raddle_conformance::cpu::cpu::draws::same_for_every_layout"),
+     conformance("raddle_conformance::cpu::cpu::draws::same_for_every_thread"),
+     device("raddle_conformance::cuda::cuda::draws::same_for_every_layout")]
+    []
+"T8.4" "A published version is whole when it can be seen, and never changes."
+    "raddle_tensor::publish::Publisher::publish"
+    [stress("raddle_tensor::it::publish::readers_see_whole_versions"),
+     test("raddle_tensor::it::publish::a_version_never_changes"),
+     sim("raddle_conformance::failures::sim::a_version_that_fails_is_not_published")]
+    [publish_before_copy]
+"T8.5" "A seed of the simulator replays exactly."
+    "raddle_sim::Sim"
+    [sim("raddle_conformance::programs::a_seed_replays_exactly"),
+     sim("raddle_sim::tests::the_same_seed_and_calls_execute_the_same")]
+    []
+
+"T9.1" "What a stream has in flight is bounded; who submits more waits, and nobody else."
+    "raddle_runtime::submit::StreamInner::wait_for_room"
+    [sim("raddle_runtime::tests::a_full_stream_makes_its_submitter_wait_and_nobody_else"), PROGRAMS,
+     sim("raddle_sim::tests::a_full_queue_makes_room")]
+    [no_backpressure]
+"T9.2" "The clocks that a stream remembers are bounded."
+    "raddle_runtime::submit::StreamInner::remember"
+    [sim("raddle_runtime::tests::a_stream_forgets_old_clocks")]
+    [history_grows]
+"T9.3" "Memory doesn't grow with threads or fresh streams, and short-lived threads leave no trace."
+    "raddle_runtime::local::give_back"
+    [sim("raddle_runtime::tests::threads_share_streams_and_leave_no_trace"),
+     sim("raddle_runtime::tests::fresh_streams_leave_no_memory_behind"),
+     conformance("raddle_conformance::cases::c_14_fresh_streams_strand_no_memory")]
+    []
+"T9.4" "Splits and merges of large blocks keep every byte."
+    "raddle_runtime::large::Large::merge_next"
+    [sim("raddle_runtime::tests::random_programs_have_no_race"),
+     conformance("raddle_conformance::cases::c_11_a_fitting_block_in_the_pool_is_found_when_memory_is_short")]
+    []
+"T9.5" "One slow stream doesn't hold back the frees of others."
+    "raddle_runtime::marks::Marks::uses"
+    [sim("raddle_runtime::tests::a_slow_stream_holds_back_no_frees_of_others")]
+    []
+"T9.6" "Memory that one thread frees in flight and another allocates is bounded."
+    "raddle_runtime::magazine::keep_count_max"
+    [sim("raddle_runtime::tests::memory_that_another_thread_frees_in_flight_is_bounded"),
+     sim("raddle_runtime::tests::small_blocks_come_back_when_memory_is_short")]
+    []
+"T9.7" "Caches of kernels, on disk and in memory, are bounded."
+    "raddle_cuda::disk::Disk"
+    [test("raddle_cuda::disk::tests::the_folder_is_bounded"),
+     test("raddle_cuda::cache::tests::the_least_recently_used_goes_unless_it_is_held"),
+     test("raddle_cuda::staging::tests::the_limit_counts_what_is_in_use_and_frees_what_is_not")]
+    []
+
+"T10.1" "An error of the device is told to who depends on the tick that failed, and to nobody else."
+    "raddle_runtime::taint::Taints::failure"
+    [sim("raddle_runtime::tests::errors_go_to_dependents_only"),
+     sim("raddle_conformance::race_suite::sim::errors_of_kernels_reach_who_depends_on_them"),
+     conformance("raddle_conformance::sim::sim::graphs::a_failure_is_told_to_who_depends_on_the_replay")]
+    [error_to_next_caller]
+"T10.2" "An error goes on with the data, with its origin, until memory is written whole."
+    "raddle_runtime::submit::StreamInner::taint"
+    [sim("raddle_runtime::tests::errors_go_to_dependents_only"),
+     device("raddle_conformance::race_suite::cuda::errors_of_kernels_reach_who_depends_on_them")]
+    [error_stops_at_op]
+"T10.3" "Out of memory comes after everything free was given back, says the numbers, and everything goes on."
+    "raddle_runtime::alloc::Allocator"
+    [PROGRAMS, sim("raddle_runtime::tests::scarce_memory_is_waited_for_before_an_error_says_so"),
+     sim("raddle_conformance::failures::sim::no_memory_at_each_point_of_a_step"),
+     device("raddle_conformance::failures::cuda::more_than_there_is")]
+    []
+"T10.4" "A lost device stays lost, hangs nobody, and is told to who uses it."
+    "raddle_hal::DeviceError::Lost"
+    [PROGRAMS, sim("raddle_sim::tests::a_lost_device_stays_lost_and_everything_is_complete"),
+     sim("raddle_conformance::failures::sim::a_lost_device"),
+     device("raddle_conformance::failures::cuda::a_kernel_that_traps")]
+    []
+"T10.5" "A panic of a thread or a kernel poisons nothing and hangs nobody."
+    "raddle_sync::lock::MutexGuard"
+    [test("raddle_sync::lock::tests::a_panic_poisons_nothing"),
+     test("raddle_cpu::tests::a_panic_loses_the_device_and_hangs_nobody"),
+     sim("raddle_runtime::tests::guards_nest_and_unwind")]
+    []
+"T10.6" "Ids, devices and shapes from outside are checked: an error says where, what, expected and found."
+    "raddle_runtime::stream::Stream::from_id"
+    [sim("raddle_runtime::tests::pools_go_round_and_ids_are_checked"),
+     test("raddle_tensor::it::errors::errors_say_where_what_expected_found"),
+     test("raddle_runtime::stream::tests::ids_name_what_they_came_from_and_nothing_else")]
+    []
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{collections::HashSet, fs, path::Path};
+
+    const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+
+    #[test]
+    fn ids_are_in_order_and_faults_belong_to_their_invariant() {
+        let number = |id: &str| -> (u32, u32) {
+            let (invariant, number) = id[1..].split_once('.').unwrap();
+            (invariant.parse().unwrap(), number.parse().unwrap())
+        };
+        assert!(PROPERTIES.is_sorted_by(|a, b| number(a.id) < number(b.id)));
+        let mut shown = HashSet::new();
+        for row in PROPERTIES {
+            assert!(row.checks.iter().any(|check| check.kind != Kind::Device), "{}: needs a GPU", row.id);
+            for fault in row.faults {
+                assert!(
+                    row.id.starts_with(&format!("{}.", fault.breaks())),
+                    "{} in {}",
+                    fault.name(),
+                    row.id
+                );
+                shown.insert(fault.name());
+            }
+        }
+        let left: Vec<_> =
+            Fault::ALL.iter().map(|fault| fault.name()).filter(|name| !shown.contains(name)).collect();
+        assert!(left.is_empty(), "no row names {left:?}");
+    }
+
+    #[test]
+    fn anchors_exist() {
+        let lost: Vec<String> = PROPERTIES
+            .iter()
+            .filter_map(|row| super::super::anchors::find(Path::new(ROOT), row.anchor).err())
+            .collect();
+        assert!(lost.is_empty(), "{}", lost.join("\n"));
+    }
+
+    #[test]
+    fn the_docs_are_current() {
+        let file = Path::new(ROOT).join("docs/verification.md");
+        let text = fs::read_to_string(file).unwrap_or_default();
+        assert!(text == super::super::report::docs(), "make it anew: cargo run -- verify --docs");
+    }
+}

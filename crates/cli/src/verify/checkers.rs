@@ -1,0 +1,277 @@
+//! The programs that check: built by `cargo xtask checkers`, started one by one, read for what they counted.
+
+use crate::output::{Failure, Outcome};
+use std::{
+    collections::BTreeMap,
+    env, fs,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
+
+/// A check that takes longer hangs: the longest takes tens of seconds.
+const TIME_MAX: Duration = Duration::from_secs(300);
+
+/// A program and the folder to run it in.
+struct Program {
+    path: PathBuf,
+    folder: PathBuf,
+}
+
+/// A test, in the program of that kind.
+struct Test {
+    kind: String,
+    /// E.g. `raddle_runtime::models::model_replays`: the program's name and the test's in it.
+    name: String,
+    program: String,
+}
+
+/// What has been built, and every test in it.
+pub struct Checkers {
+    /// By kind (`models`, `tests`, `programs`) and name.
+    programs: BTreeMap<(String, String), Program>,
+    /// By name.
+    tests: Vec<Test>,
+    /// For what programs say.
+    log: PathBuf,
+}
+
+/// How a check ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    Holds,
+    Fails,
+    /// What it needs is not there.
+    Skipped,
+}
+
+/// What a check did.
+#[derive(Clone, Debug)]
+pub struct Ran {
+    pub verdict: Verdict,
+    pub count: u64,
+    pub unit: Unit,
+    pub seconds: f64,
+    /// What it said, if it fails.
+    pub said: String,
+}
+
+/// What a check counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Unit {
+    /// Programs × seeds.
+    Schedules,
+    /// Of a model, by loom.
+    Executions,
+    /// Of an explicit model.
+    States,
+    /// Tests.
+    Cases,
+}
+
+impl Unit {
+    const COUNTED: [(&str, Unit); 3] =
+        [("schedules", Unit::Schedules), ("executions", Unit::Executions), ("states", Unit::States)];
+
+    pub fn name(self) -> &'static str {
+        Unit::COUNTED.iter().find(|(_, unit)| *unit == self).map_or("cases", |(name, _)| name)
+    }
+}
+
+/// The checkout around the current folder.
+pub fn root() -> Outcome<PathBuf> {
+    let here = env::current_dir().map_err(|error| Failure::Other(error.to_string()))?;
+    let is_root = |folder: &&Path| folder.join("crates/sync/src/faults.rs").is_file();
+    here.ancestors().find(is_root).map(Path::to_path_buf).ok_or_else(|| {
+        Failure::Input(
+            "verify: builds its checkers from source, expected to be run inside a checkout of raddle".into(),
+        )
+    })
+}
+
+impl Checkers {
+    /// Builds these kinds. What cargo says goes to standard error.
+    pub fn build(root: &Path, kinds: &[&str]) -> Outcome<Checkers> {
+        let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        cargo.current_dir(root).args(["xtask", "checkers"]).args(kinds).stderr(Stdio::inherit());
+        let output = cargo.output().map_err(|error| Failure::Other(format!("cargo: {error}")))?;
+        if !output.status.success() {
+            return Err(Failure::Other("verify: the checkers can't be built".into()));
+        }
+        let log = env::temp_dir().join(format!("raddle-verify-{}", std::process::id()));
+        fs::create_dir_all(&log).map_err(|error| Failure::Other(format!("{}: {error}", log.display())))?;
+        let mut checkers = Checkers { programs: BTreeMap::new(), tests: Vec::new(), log };
+        for line in String::from_utf8_lossy(&output.stdout).lines() {
+            let [kind, name, folder, path] = line.split('\t').collect::<Vec<_>>()[..] else { continue };
+            let program = Program { path: path.into(), folder: folder.into() };
+            if kind != "programs" {
+                let tests = list(&program)?;
+                checkers.tests.extend(tests.map(|test| Test {
+                    kind: kind.to_string(),
+                    name: format!("{name}::{test}"),
+                    program: name.to_string(),
+                }));
+            }
+            checkers.programs.insert((kind.to_string(), name.to_string()), program);
+        }
+        checkers.tests.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(checkers)
+    }
+
+    /// The tests of a kind whose names pass.
+    pub fn tests(&self, kind: &str, passes: impl Fn(&str) -> bool) -> impl Iterator<Item = &str> {
+        let is_meant = move |test: &&Test| test.kind == kind && passes(&test.name);
+        self.tests.iter().filter(is_meant).map(|test| test.name.as_str())
+    }
+
+    /// Runs one test, or all whose names start as one that ends with `*`.
+    pub fn test(&self, kind: &str, name: &str) -> Ran {
+        let (start, exact) = name.strip_suffix('*').map_or((name, true), |start| (start, false));
+        let is_meant = |test: &&Test| {
+            test.kind == kind && if exact { test.name == start } else { test.name.starts_with(start) }
+        };
+        let Some(found) = self.tests.iter().find(is_meant) else {
+            return Ran::failed(format!("there is no test {name}"));
+        };
+        let program = &self.programs[&(found.kind.clone(), found.program.clone())];
+        let test = &start[found.program.len() + 2..];
+        let mut command = Command::new(&program.path);
+        command.current_dir(&program.folder).arg(test).arg("--nocapture");
+        if exact {
+            command.args(["--exact", "--test-threads=1"]);
+        }
+        let ran = self.run(command, &format!("{kind}-{name}"));
+        read_test(ran)
+    }
+
+    /// Runs the random programs of these seeds.
+    pub fn programs(&self, first: u64, count: u64, short: bool) -> Ran {
+        let Some(program) = self.programs.get(&("programs".to_string(), "programs".to_string())) else {
+            return Ran::failed("there are no programs".into());
+        };
+        let mut command = Command::new(&program.path);
+        command.args(["--first", &first.to_string(), "--count", &count.to_string()]);
+        command.args(short.then_some("--short"));
+        let (ran, _) = self.run(command, &format!("programs-{first}"));
+        Ran { count, unit: Unit::Schedules, ..ran }
+    }
+
+    /// Runs a program to its end, or to the end of our patience. Its output goes to a file, which can't fill up as a pipe
+    /// does.
+    fn run(&self, mut command: Command, name: &str) -> (Ran, String) {
+        let log = self.log.join(name.replace([':', '*'], "-"));
+        let start = Instant::now();
+        let ended = (|| {
+            let file = fs::File::create(&log)?;
+            let error_file = file.try_clone()?;
+            command.env_remove("RADDLE_FAULT").env("RUST_BACKTRACE", "0").stdin(Stdio::null());
+            let mut child = command.stdout(file).stderr(error_file).spawn()?;
+            loop {
+                if let Some(status) = child.try_wait()? {
+                    return Ok(Some(status.success()));
+                }
+                if start.elapsed() > TIME_MAX {
+                    child.kill()?;
+                    child.wait()?;
+                    return Ok(None);
+                }
+                std::thread::sleep(Duration::from_millis(2));
+            }
+        })();
+        let mut text =
+            fs::read(&log).map_or(String::new(), |text| String::from_utf8_lossy(&text).into_owned());
+        let verdict = match ended {
+            Ok(Some(true)) => Verdict::Holds,
+            Ok(Some(false)) => Verdict::Fails,
+            Ok(None) => {
+                text += &format!("no end after {TIME_MAX:?}\n");
+                Verdict::Fails
+            }
+            Err(error) => {
+                let error: std::io::Error = error;
+                text += &format!("{error}\n");
+                Verdict::Fails
+            }
+        };
+        let said = if verdict == Verdict::Fails { text.clone() } else { String::new() };
+        let seconds = start.elapsed().as_secs_f64();
+        (Ran { verdict, count: 1, unit: Unit::Cases, seconds, said }, text)
+    }
+}
+
+impl Drop for Checkers {
+    fn drop(&mut self) {
+        // Of what is left behind nobody is harmed.
+        _ = fs::remove_dir_all(&self.log);
+    }
+}
+
+impl Ran {
+    fn failed(said: String) -> Ran {
+        Ran { verdict: Verdict::Fails, count: 0, unit: Unit::Cases, seconds: 0.0, said }
+    }
+}
+
+/// The tests of a program.
+fn list(program: &Program) -> Outcome<impl Iterator<Item = String>> {
+    let mut command = Command::new(&program.path);
+    let output = command.current_dir(&program.folder).args(["--list", "--format", "terse"]).output();
+    let output = output.map_err(|error| Failure::Other(format!("{}: {error}", program.path.display())))?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let name = |line: &str| line.trim_end().strip_suffix(": test").map(str::to_string);
+    Ok(text.lines().filter_map(name).collect::<Vec<_>>().into_iter())
+}
+
+/// What a run of tests counted: what it says it has counted (the last number before a unit of each line), or else the tests
+/// that passed. Tests that are ignored where something is missing were skipped.
+fn read_test((ran, text): (Ran, String)) -> Ran {
+    let passed = number_before(&text, "passed;").unwrap_or(0);
+    let verdict = match ran.verdict {
+        Verdict::Holds if passed == 0 => Verdict::Skipped,
+        verdict => verdict,
+    };
+    for (name, unit) in Unit::COUNTED {
+        let count: u64 = text.lines().filter_map(|line| number_before(line, name)).sum();
+        if count > 0 {
+            return Ran { verdict, count, unit, ..ran };
+        }
+    }
+    Ran { verdict, count: passed, ..ran }
+}
+
+/// The number that stands before the first such word.
+fn number_before(text: &str, word: &str) -> Option<u64> {
+    let mut words = text.split_whitespace().map(|found| found.trim_end_matches([',', ':']));
+    let mut last = None;
+    let word = word.trim_end_matches([',', ':']);
+    words.find_map(|found| {
+        let number = last.take().filter(|_| found == word);
+        last = found.parse().ok();
+        number
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> (Verdict, u64, Unit) {
+        let ran =
+            Ran { verdict: Verdict::Holds, count: 1, unit: Unit::Cases, seconds: 0.0, said: String::new() };
+        let ran = read_test((ran, text.to_string()));
+        (ran.verdict, ran.count, ran.unit)
+    }
+
+    #[test]
+    fn counts_are_read() {
+        let end = "test result: ok. 3 passed; 0 failed; 0 ignored";
+        assert_eq!(read(end), (Verdict::Holds, 3, Unit::Cases));
+        let model = format!("two readers, no fault: 5943 executions, 3 preemptions: holds\n{end}");
+        assert_eq!(read(&model), (Verdict::Holds, 5943, Unit::Executions));
+        let story = format!("caught after 17 schedules\n{end}");
+        assert_eq!(read(&story), (Verdict::Holds, 17, Unit::Schedules));
+        let skipped = "test result: ok. 0 passed; 0 failed; 1 ignored";
+        assert_eq!(read(skipped), (Verdict::Skipped, 0, Unit::Cases));
+    }
+}

@@ -1,0 +1,189 @@
+//! `raddle verify`: runs the catalogue of properties on the code that ships, plants every fault, and prints one table.
+//!
+//! | module | duty |
+//! |---|---|
+//! | `catalogue` | the rows: what holds, where in the code, what checks it, which faults it must show |
+//! | `anchors` | that the places in the code exist |
+//! | `checkers` | the programs that check: built, started, read |
+//! | `report` | the table, the JSON, `docs/verification.md` |
+//!
+//! A check or a planted fault that several properties share runs once. A property holds if its anchor exists, none of its
+//! checks fails, at least one of them ran, and every fault of it is caught: what needs a GPU is skipped where there is none
+//! and says nothing then.
+
+mod anchors;
+mod catalogue;
+mod checkers;
+mod report;
+
+use crate::output::{Failure, Outcome, is_stdout, write_json, write_whole};
+use catalogue::{Check, Kind, PROPERTIES, Property};
+use checkers::{Checkers, Ran, Unit, Verdict};
+use raddle_sync::faults::Fault;
+use report::{Caught, Results};
+use std::{
+    path::PathBuf,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Instant,
+};
+
+/// Checks every property of the catalogue, and that every planted fault is caught; builds what it needs from this checkout.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Exit codes: 0 all properties hold, 1 one doesn't, 2 wrong use, e.g. not inside a checkout.
+
+Example: raddle verify --quick
+         raddle verify --only T2 --json -")]
+pub struct Arguments {
+    /// Fewer random programs: less than 3 minutes on 2 cores, without building.
+    #[arg(long)]
+    quick: bool,
+    /// Only plants the faults, and shows what catches each.
+    #[arg(long)]
+    faults: bool,
+    /// Only the properties whose ids start so, e.g. T2 or T2.3.
+    #[arg(long, value_name = "ID")]
+    only: Option<String>,
+    /// Writes what was found as JSON (- for standard output).
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Writes docs/verification.md from the catalogue, and checks nothing.
+    #[arg(long, conflicts_with_all = ["quick", "faults", "only", "json"])]
+    docs: bool,
+}
+
+/// Seeds of one process: each leaves the frame of a device behind.
+const SHORT_BATCH: u64 = 5000;
+const LONG_BATCH: u64 = 200;
+
+/// Something to run. The first seed names a batch of random programs.
+#[derive(Clone, Copy)]
+enum Job<'a> {
+    Check(Check),
+    Planted { fault: Fault, kind: &'static str, test: &'a str },
+    Short(u64),
+    Long(u64),
+}
+
+pub fn run(arguments: &Arguments) -> Outcome {
+    let root = checkers::root()?;
+    if arguments.docs {
+        return write_whole(&root.join("docs/verification.md"), report::docs().as_bytes());
+    }
+    let only = arguments.only.as_deref().unwrap_or_default();
+    let is_wanted = |row: &&Property| {
+        row.id == only || row.id.starts_with(only) && !row.id[only.len()..].starts_with(char::is_numeric)
+    };
+    let rows: Vec<&Property> = PROPERTIES.iter().filter(|row| only.is_empty() || is_wanted(row)).collect();
+    if rows.is_empty() {
+        return Err(Failure::Input(format!(
+            "--only: no id starts with {only:?}, expected T1 to T10 or such as T2.3"
+        )));
+    }
+    let mut checks: Vec<Check> = Vec::new();
+    let mut faults: Vec<Fault> = Vec::new();
+    for row in &rows {
+        checks.extend(row.checks.iter().filter(|_| !arguments.faults));
+        faults.extend(row.faults);
+    }
+    in_order(&mut checks);
+    in_order(&mut faults);
+
+    let with_programs = checks.iter().any(|check| check.kind == Kind::Programs);
+    let kinds = ["models", "tests", "programs"];
+    let checkers = Checkers::build(&root, if with_programs { &kinds } else { &kinds[..2] })?;
+    let start = Instant::now();
+    let mut jobs: Vec<Job<'_>> = Vec::new();
+    for &fault in &faults {
+        let test = format!("fault_{}", fault.name());
+        for kind in ["models", "tests"] {
+            let tests = checkers.tests(kind, |name| name.rsplit("::").next() == Some(&test));
+            jobs.extend(tests.map(|test| Job::Planted { fault, kind, test }));
+        }
+    }
+    jobs.extend(checks.iter().filter(|check| check.kind != Kind::Programs).map(|check| Job::Check(*check)));
+    if with_programs {
+        let (short, long) = if arguments.quick { (100_000, 400) } else { (1_000_000, 10_000) };
+        jobs.extend((0..long).step_by(LONG_BATCH as usize).map(Job::Long));
+        jobs.extend((0..short).step_by(SHORT_BATCH as usize).map(Job::Short));
+    }
+    let ran = run_all(&checkers, &jobs);
+
+    let mut results = Results { seconds: start.elapsed().as_secs_f64(), ..Results::default() };
+    results.lost_anchors = rows.iter().filter_map(|row| anchors::find(&root, row.anchor).err()).collect();
+    results.caught.extend(faults.iter().map(|fault| (*fault, Vec::new())));
+    for (job, ran) in jobs.iter().zip(ran) {
+        match *job {
+            Job::Check(check) => results.checks.push((check, ran)),
+            Job::Planted { fault, test, .. } => {
+                let entry = results.caught.iter_mut().find(|(other, _)| *other == fault);
+                let (_, caught) = entry.expect("each fault has an entry");
+                caught.push(Caught { by: test.to_string(), ran });
+            }
+            Job::Short(_) | Job::Long(_) => results.add_programs(ran),
+        }
+    }
+    if !is_stdout(arguments.json.as_deref()) {
+        report::show(&rows, &results);
+    }
+    write_json(arguments.json.as_deref(), &report::json(&rows, &results))?;
+    match results.broken(&rows) {
+        0 => Ok(()),
+        count => Err(Failure::Other(format!("verify: {count} of {} properties do not hold", rows.len()))),
+    }
+}
+
+/// Each once, in the order in which they come.
+fn in_order<T: Copy + PartialEq>(list: &mut Vec<T>) {
+    let mut seen = Vec::new();
+    list.retain(|entry| {
+        let fresh = !seen.contains(entry);
+        seen.push(*entry);
+        fresh
+    });
+}
+
+/// Runs the jobs on all cores, one process a job, and tells of each on standard error.
+fn run_all(checkers: &Checkers, jobs: &[Job<'_>]) -> Vec<Ran> {
+    let next = AtomicUsize::new(0);
+    let done: Mutex<Vec<(usize, Ran)>> = Mutex::new(Vec::new());
+    let work = || {
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            let Some(&job) = jobs.get(at) else { break };
+            let (name, ran) = match job {
+                Job::Check(check) => (check.to_string(), checkers.test(check.kind.program(), check.name)),
+                Job::Planted { fault, kind, test } => {
+                    (format!("planted {}: {test}", fault.name()), checkers.test(kind, test))
+                }
+                Job::Short(first) => {
+                    let ran = checkers.programs(first, SHORT_BATCH, true);
+                    (format!("short random programs from seed {first}"), ran)
+                }
+                Job::Long(first) => {
+                    let ran = checkers.programs(first, LONG_BATCH, false);
+                    (format!("random programs from seed {first}"), ran)
+                }
+            };
+            let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
+            let Ran { count, unit, seconds, .. } = ran;
+            let (verdict, unit, all) = (report::word(ran.verdict), unit.name(), jobs.len());
+            eprintln!(
+                "{:>4} of {all}  {verdict:<7} {count:>7} {unit:<10} {seconds:>6.1} s  {name}",
+                done.len() + 1
+            );
+            if ran.verdict == Verdict::Fails {
+                eprintln!("{}", ran.said.trim_end());
+            }
+            done.push((at, ran));
+        }
+    };
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| (0..cores).for_each(|_| _ = scope.spawn(work)));
+    let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
+    done.sort_by_key(|(at, _)| *at);
+    done.into_iter().map(|(_, ran)| ran).collect()
+}

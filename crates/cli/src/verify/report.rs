@@ -1,0 +1,253 @@
+//! What was found: as a table, as JSON, and the catalogue as `docs/verification.md`.
+
+use super::{
+    Ran, Unit, Verdict,
+    catalogue::{Check, Kind, PROPERTIES, Property},
+};
+use raddle_sync::faults::Fault;
+use serde::Serialize;
+use std::fmt::Write;
+
+/// A test that planted a fault.
+pub struct Caught {
+    pub by: String,
+    pub ran: Ran,
+}
+
+/// All that ran.
+#[derive(Default)]
+pub struct Results {
+    pub checks: Vec<(Check, Ran)>,
+    pub caught: Vec<(Fault, Vec<Caught>)>,
+    /// What is wrong with anchors.
+    pub lost_anchors: Vec<String>,
+    pub seconds: f64,
+}
+
+#[derive(Serialize)]
+pub struct Report {
+    properties: Vec<PropertyReport>,
+    checks: Vec<CheckReport>,
+    faults_planted: usize,
+    faults_caught: usize,
+    /// Programs × seeds, each once.
+    schedules: u64,
+    /// Of loom's models.
+    executions: u64,
+    seconds: f64,
+    holds: bool,
+}
+
+#[derive(Serialize)]
+struct PropertyReport {
+    id: &'static str,
+    says: &'static str,
+    anchor: &'static str,
+    check: String,
+    cases: u64,
+    seconds: f64,
+    faults: Vec<FaultReport>,
+    holds: bool,
+}
+
+#[derive(Serialize)]
+struct FaultReport {
+    name: &'static str,
+    /// None if it survives.
+    caught_by: Option<String>,
+    /// So many schedules, executions or cases of that check.
+    after: u64,
+    unit: Unit,
+}
+
+#[derive(Serialize)]
+struct CheckReport {
+    name: String,
+    count: u64,
+    unit: Unit,
+    seconds: f64,
+    result: &'static str,
+}
+
+pub fn word(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Holds => "holds",
+        Verdict::Fails => "FAILS",
+        Verdict::Skipped => "skipped",
+    }
+}
+
+impl Results {
+    /// One more batch of random programs: all of them are one check.
+    pub fn add_programs(&mut self, ran: Ran) {
+        let Some((_, all)) = self.checks.iter_mut().find(|(check, _)| check.kind == Kind::Programs) else {
+            return self.checks.push((Check::PROGRAMS, ran));
+        };
+        all.count += ran.count;
+        all.seconds += ran.seconds;
+        if ran.verdict != Verdict::Holds {
+            all.verdict = ran.verdict;
+        }
+    }
+
+    fn of<'a>(&'a self, row: &'a Property) -> impl Iterator<Item = &'a Ran> {
+        let is_of = |check: &Check| row.checks.contains(check);
+        self.checks.iter().filter(move |(check, _)| is_of(check)).map(|(_, ran)| ran)
+    }
+
+    /// By which test: the first, if no test that plants it fails.
+    fn caught(&self, fault: Fault) -> Option<&Caught> {
+        let (_, tests) = self.caught.iter().find(|(other, _)| *other == fault)?;
+        let survives = tests.iter().any(|test| test.ran.verdict == Verdict::Fails);
+        tests.iter().find(|test| !survives && test.ran.verdict == Verdict::Holds)
+    }
+
+    fn holds(&self, row: &Property) -> bool {
+        let lost = self.lost_anchors.iter().any(|lost| lost.starts_with(&format!("{}: ", row.anchor)));
+        // Where only faults are planted there are no checks.
+        let checked = self.checks.is_empty() || self.of(row).any(|ran| ran.verdict == Verdict::Holds);
+        let fails = self.of(row).any(|ran| ran.verdict == Verdict::Fails);
+        !lost && checked && !fails && row.faults.iter().all(|fault| self.caught(*fault).is_some())
+    }
+
+    /// How many properties don't hold.
+    pub fn broken(&self, rows: &[&Property]) -> usize {
+        rows.iter().filter(|row| !self.holds(row)).count()
+    }
+
+    fn counted(&self, unit: Unit) -> u64 {
+        self.checks.iter().filter(|(_, ran)| ran.unit == unit).map(|(_, ran)| ran.count).sum()
+    }
+
+    fn caught_count(&self) -> usize {
+        self.caught.iter().filter(|(fault, _)| self.caught(*fault).is_some()).count()
+    }
+}
+
+/// The report for other programs.
+pub fn json(rows: &[&Property], results: &Results) -> Report {
+    let fault = |fault: &Fault| {
+        let caught = results.caught(*fault);
+        FaultReport {
+            name: fault.name(),
+            caught_by: caught.map(|caught| caught.by.clone()),
+            after: caught.map_or(0, |caught| caught.ran.count),
+            unit: caught.map_or(Unit::Cases, |caught| caught.ran.unit),
+        }
+    };
+    let property = |row: &&Property| PropertyReport {
+        id: row.id,
+        says: row.says,
+        anchor: row.anchor,
+        check: checks(row, ", "),
+        cases: results.of(row).map(|ran| ran.count).sum(),
+        seconds: results.of(row).map(|ran| ran.seconds).sum(),
+        faults: row.faults.iter().map(fault).collect(),
+        holds: results.holds(row),
+    };
+    let check = |(check, ran): &(Check, Ran)| CheckReport {
+        name: check.to_string(),
+        count: ran.count,
+        unit: ran.unit,
+        seconds: ran.seconds,
+        result: word(ran.verdict),
+    };
+    Report {
+        properties: rows.iter().map(property).collect(),
+        checks: results.checks.iter().map(check).collect(),
+        faults_planted: results.caught.len(),
+        faults_caught: results.caught_count(),
+        schedules: results.counted(Unit::Schedules),
+        executions: results.counted(Unit::Executions),
+        seconds: results.seconds,
+        holds: results.broken(rows) == 0,
+    }
+}
+
+fn checks(row: &Property, between: &str) -> String {
+    row.checks.iter().map(Check::to_string).collect::<Vec<_>>().join(between)
+}
+
+/// One table for people: of the properties, or of the faults where only those were planted.
+pub fn show(rows: &[&Property], results: &Results) {
+    if results.checks.is_empty() {
+        println!("{:<5} {:<24} {:>7} {:<11} caught by", "", "fault", "after", "");
+        for (fault, tests) in &results.caught {
+            let (breaks, name) = (fault.breaks(), fault.name());
+            if tests.is_empty() {
+                println!("{breaks:<5} {name:<24} {:>7} {:<11} NOTHING", "", "");
+            }
+            for Caught { by, ran } in tests {
+                let by = match ran.verdict {
+                    Verdict::Holds => by.clone(),
+                    Verdict::Fails => format!("NOT {by}"),
+                    Verdict::Skipped => continue,
+                };
+                println!("{breaks:<5} {name:<24} {:>7} {:<11} {by}", ran.count, ran.unit.name());
+            }
+        }
+    } else {
+        println!("{:<6} {:<7} {:>9} {:<7} property", "", "", "cases", "faults");
+        for row in rows {
+            let caught = row.faults.iter().filter(|fault| results.caught(**fault).is_some()).count();
+            let (cases, result) = (
+                results.of(row).map(|ran| ran.count).sum::<u64>(),
+                if results.holds(row) { "holds" } else { "FAILS" },
+            );
+            let faults = format!("{caught}/{}", row.faults.len());
+            println!("{:<6} {result:<7} {cases:>9} {faults:<7} {}", row.id, row.says);
+            println!("{:<32} {}; {}", "", row.anchor, checks(row, ", "));
+        }
+    }
+    results.lost_anchors.iter().for_each(|lost| println!("anchor {lost}"));
+    let holding = rows.len() - results.broken(rows);
+    println!(
+        "\n{holding} of {} properties hold; {} schedules, {} executions of models, {} of {} faults caught, {:.0} s",
+        rows.len(),
+        results.counted(Unit::Schedules),
+        results.counted(Unit::Executions),
+        results.caught_count(),
+        results.caught.len(),
+        results.seconds
+    );
+}
+
+/// `docs/verification.md`.
+pub fn docs() -> String {
+    let mut text = String::from(
+        "# What holds, and what checks it\n\n\
+         <!-- Made by `raddle verify --docs` from crates/cli/src/verify/catalogue.rs; change that instead. -->\n\n\
+         `raddle verify` runs this catalogue from a checkout: every check on the code that ships, and every planted fault\n\
+         of `crates/sync/src/faults.rs`, which something has to catch. T1 to T10 are the invariants of the design; the\n\
+         anchors are places in the code, checked to exist.\n\n\
+         | check | what it is |\n|---|---|\n",
+    );
+    for kind in Kind::ALL {
+        _ = writeln!(text, "| {} | {} |", kind.name(), kind.explained());
+    }
+    let mut group = "";
+    for row in PROPERTIES {
+        let invariant = row.id.split('.').next().unwrap_or_default();
+        if invariant != group {
+            group = invariant;
+            _ = write!(
+                text,
+                "\n## {group} {}\n\n| id | property | where | checks | planted faults |\n|---|---|---|---|---|\n",
+                row.invariant()
+            );
+        }
+        let code = |name: &str| format!("`{name}`");
+        let faults: Vec<String> = row.faults.iter().map(|fault| code(fault.name())).collect();
+        let checks: Vec<String> = row.checks.iter().map(Check::markdown).collect();
+        _ = writeln!(
+            text,
+            "| {} | {} | {} | {} | {} |",
+            row.id,
+            row.says,
+            code(row.anchor),
+            checks.join("<br>"),
+            faults.join("<br>")
+        );
+    }
+    text
+}

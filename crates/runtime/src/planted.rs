@@ -1,0 +1,28 @@
+//! Each planted fault makes the test fail that is there for it.
+
+use raddle_sync::faults::{Fault, assert_caught};
+
+#[test]
+fn fault_error_to_next_caller() {
+    assert_caught(Fault::error_to_next_caller, "tests::errors_go_to_dependents_only");
+}
+#[test]
+fn fault_error_stops_at_op() {
+    assert_caught(Fault::error_stops_at_op, "tests::errors_go_to_dependents_only");
+}
+#[test]
+fn fault_no_backpressure() {
+    assert_caught(Fault::no_backpressure, "tests::a_full_stream_makes_its_submitter_wait_and_nobody_else");
+}
+#[test]
+fn fault_history_grows() {
+    assert_caught(Fault::history_grows, "tests::a_stream_forgets_old_clocks");
+}
+#[test]
+fn fault_falling_rank() {
+    assert_caught(Fault::falling_rank, "tests::what_is_ordered_already_is_not_waited_for_again");
+}
+#[test]
+fn fault_claims_unsorted() {
+    assert_caught(Fault::claims_unsorted, "submit::tests::claims_go_up_and_each_block_is_claimed_once");
+}
