@@ -53,6 +53,8 @@ units! {
     LayerNorm "layer_norm" ["rows.cu", "layer_norm.cu"];
     /// Its backward.
     LayerNormBackward "layer_norm_backward" ["rows.cu", "layer_norm_backward.cu"];
+    /// The derivatives of its weight and bias, of the sums that the former leaves.
+    LayerNormSums "layer_norm_sums" ["layer_norm_sums.cu"];
     /// Gather, and the check of indices.
     Gather "gather" ["gather.cu"];
     /// Scatter, serially along the axis.
