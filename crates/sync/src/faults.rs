@@ -63,6 +63,8 @@ faults! {
     reuse_leased breaks "T1";
     /// The replay of a graph waits for its own memory only, not for its operands.
     unhoisted_waits breaks "T2";
+    /// A node of a graph that writes what a node before it reads isn't ordered behind it.
+    graph_forgets_reads breaks "T2";
 }
 
 #[cfg(any(debug_assertions, loom, raddle_faults))]
