@@ -301,7 +301,7 @@ impl Collection {
             self.add(&name, &Kernel::NonZero, &[view(DType::I64, &[50, 2])], &[x]);
             self.add(&name, &Kernel::NonZero, &[view(DType::I64, &[50, 2])], &[turned]);
             for descending in [false, true] {
-                for count in [10, 1000, 1 << 16] {
+                for count in [10, 1000, 5000, 1 << 16] {
                     let (x, at) = (view(dtype, &[8, count]), view(DType::I64, &[8, count]));
                     self.add(&name, &Kernel::Sort { axis: 1, descending }, &[x, at], &[x]);
                     for k in [1, 9, 50, 1000] {

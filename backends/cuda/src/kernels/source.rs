@@ -71,6 +71,8 @@ units! {
     SortChunks "sort_chunks" ["sort_key.cu", "sort_network.cu", "sort_chunks.cu"];
     /// Merges sorted runs.
     SortMerge "sort_merge" ["sort_key.cu", "sort_merge.cu"];
+    /// Puts a few sorted runs together.
+    SortRank "sort_rank" ["sort_key.cu", "sort_rank.cu"];
     /// From sorted words to values and indices.
     SortFinish "sort_finish" ["sort_key.cu", "sort_finish.cu"];
     /// The first few of a row.
