@@ -652,11 +652,28 @@ impl Driver<'_> {
         Ok(Graph(graph))
     }
 
+    /// Can it say which node was noted last, and be told which nodes the next one is behind?
+    pub fn tells_of_captures(self) -> bool {
+        self.context.driver_version >= CAPTURE_INFO_VERSION
+    }
+
+    /// What is noted next on a stream that captures is behind these nodes, and behind no others.
+    pub fn stream_set_behind(self, stream: Stream, nodes: &[GraphNode]) -> Result<(), DeviceError> {
+        let set = sys::CUstreamUpdateCaptureDependencies_flags::CU_STREAM_SET_CAPTURE_DEPENDENCIES;
+        let mut raw: Vec<sys::CUgraphNode> = nodes.iter().map(|node| node.0).collect();
+        // SAFETY: the handle lives for ever; so many nodes are there, and they are of the graph that is being captured.
+        // Without data of their own edges are full dependencies.
+        let code = unsafe {
+            let (at, count) = (raw.as_mut_ptr(), raw.len());
+            sys::cuStreamUpdateCaptureDependencies_v2(stream.0, at, ptr::null(), count, set as u32)
+        };
+        self.check("cuStreamUpdateCaptureDependencies", code)
+    }
+
     /// The node that was noted last on a stream that captures.
     pub fn stream_last_captured(self, stream: Stream) -> Result<GraphNode, DeviceError> {
-        let version = self.context.driver_version;
-        if version < CAPTURE_INFO_VERSION {
-            return Err(too_old(version, CAPTURE_INFO_VERSION));
+        if !self.tells_of_captures() {
+            return Err(too_old(self.context.driver_version, CAPTURE_INFO_VERSION));
         }
         let mut status = sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
         let (mut nodes, mut edges, mut count) = (ptr::null(), ptr::null(), 0);

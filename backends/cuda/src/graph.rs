@@ -2,7 +2,9 @@
 //!
 //! An executable is made when a graph is first prepared: its nodes are planned and their kernels loaded as for any launch,
 //! then the same calls of the driver are made on a stream that captures. The stream is private to whoever makes the
-//! executable, and captures in relaxed mode, so what other threads call meanwhile doesn't matter. The nodes form a chain.
+//! executable, and captures in relaxed mode, so what other threads call meanwhile doesn't matter. Before each node the stream
+//! is told which nodes it is to be behind (`Graph::dependencies` of hal): others run beside it, if there is room. (Drivers
+//! before 12.3 can't be told; nodes then form a chain.)
 //!
 //! - **Random numbers**: the key and the counter are parameters of a kernel, which `prepare` sets anew in the executable.
 //!   The driver copies them at the launch, so launches in flight keep theirs.
@@ -248,15 +250,34 @@ impl Shared {
         records: Option<&Records>,
     ) -> Result<Vec<DrawNode>, DeviceError> {
         let mut draws = Vec::new();
+        let dependencies = if driver.tells_of_captures() { graph.dependencies() } else { Vec::new() };
+        let mut start = Vec::new();
         if let Some(records) = records {
             // SAFETY: the records are so large, and only this graph uses them.
             unsafe { driver.memset(records.address, 0, records.size_bytes(), stream) }?;
+            if !dependencies.is_empty() {
+                start.push(driver.stream_last_captured(stream)?);
+            }
         }
+        // What is behind a node is behind these.
+        let mut ends: Vec<Vec<GraphNode>> = Vec::with_capacity(dependencies.len());
         for (index, Planned { steps, scratch, record }) in planned.iter_mut().enumerate() {
+            if let Some(before) = dependencies.get(index) {
+                let mut behind: Vec<GraphNode> =
+                    before.iter().flat_map(|&node| &ends[node]).copied().collect();
+                if behind.is_empty() {
+                    behind.clone_from(&start);
+                }
+                driver.stream_set_behind(stream, &behind)?;
+                ends.push(behind);
+            }
             let record = record.zip(records).map_or(0, |(at, all)| all.address + (at * RECORD_BYTES) as u64);
             // SAFETY: as for a launch: the operands are as the kernel's doc says, and calls are those of the plan. Nothing
             // runs before the graph is launched.
             unsafe { self.steps(driver, stream, steps, *scratch, record) }?;
+            if let (Some(end), false) = (ends.last_mut(), steps.calls.is_empty()) {
+                *end = vec![driver.stream_last_captured(stream)?];
+            }
             if let Kernel::Random { .. } = graph.nodes()[index].kernel {
                 let [Call::Kernel(loaded)] = &steps.calls[..] else {
                     unreachable!("cuda: a draw is one step")

@@ -1,7 +1,7 @@
 //! Clipping of gradients. Nothing waits for the device: what a norm comes to is never read here.
 
 use crate::{Autograd, Error, Result, mode::ModeGuard};
-use raddle_op::Program;
+use raddle_op::{Program, ProgramRef};
 use raddle_tensor::{DType, Scalar, Tensor, pointwise_groups};
 use std::sync::{Arc, OnceLock};
 
@@ -27,7 +27,19 @@ pub fn clip_grad_norm_(parameters: &[&Tensor], max_norm: f64) -> Result<Option<T
     };
     debug_assert_eq!(total.device(), first.device());
     // min lets NaN through.
-    let factor = total.add(1e-6)?.reciprocal()?.mul(max_norm)?.minimum(1.0)?;
+    static FACTOR: OnceLock<Arc<Program>> = OnceLock::new();
+    let factor_of = FACTOR.get_or_init(|| {
+        Arc::new(Program::record_many(|[total], [most]| [(1.0 / (total + 1e-6) * most).minimum(1.0)]))
+    });
+    let factor = total.empty_like()?;
+    let params = [Scalar::Float(max_norm)];
+    pointwise_groups(
+        "clip_grad",
+        ProgramRef::Shared(factor_of.clone()),
+        wide,
+        &params,
+        &[(&[&factor], &[&total])],
+    )?;
     static SCALE: OnceLock<Arc<Program>> = OnceLock::new();
     let scale = SCALE.get_or_init(|| Arc::new(Program::record(|[grad, factor]| grad * factor)));
     in_place(scale, &[], &grads, |grad| Ok(Some(factor.expand(grad.shape())?)))?;
@@ -75,7 +87,7 @@ fn in_place(
             .collect();
         let groups: Vec<(&[&Tensor], &[&Tensor])> =
             operands.iter().map(|(outputs, inputs)| (&outputs[..], &inputs[..])).collect();
-        let program = raddle_op::ProgramRef::Shared(program.clone());
+        let program = ProgramRef::Shared(program.clone());
         pointwise_groups("clip_grad", program, compute, params, &groups)?;
     }
     Ok(())

@@ -16,8 +16,10 @@ use crate::{
     losses::{LossReduction, mse_loss},
 };
 use raddle_grad::{Autograd, clip_grad_norm_, no_grad};
-use raddle_tensor::{DType, Device, Error, Fused, Generator, Program, Result, Scalar, Tensor};
-use std::sync::OnceLock;
+use raddle_tensor::{
+    DType, Device, Error, Fused, Generator, Program, ProgramRef, Result, Scalar, Tensor, pointwise_groups,
+};
+use std::sync::{Arc, OnceLock};
 
 /// The sizes and options of a [`TopKAutoencoder`].
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -162,11 +164,17 @@ impl TopKAutoencoder {
             // 256 rows, k 32; least of 30 in five runs on 2 busy cores, 2026-11; the copy wasn't timed apart).
             let columns = self.decoder_weight.t()?.contiguous()?.t()?;
             let error = values.sparse_linear(&index, &columns, Some(&self.decoder_bias))?;
-            error.sub_(&x)?;
-            let loss = error.square()?.mean(.., false)?;
-            // d mean(e²) / de
+            // In one pass the error, its square, and d mean(e²) / de.
             let scale = 2.0 / error.element_count().max(1) as f64;
-            let dy = error.mul(scale)?;
+            let (square, dy) = (error.empty_like()?, error.empty_like()?);
+            static ERROR: OnceLock<Arc<Program>> = OnceLock::new();
+            let program = ERROR.get_or_init(|| {
+                Arc::new(Program::record_many(|[y, x], [scale]| [y - x, (y - x).square(), (y - x) * scale]))
+            });
+            let (program, params) = (ProgramRef::Shared(program.clone()), [Scalar::Float(scale)]);
+            let group: (&[&Tensor], &[&Tensor]) = (&[&error, &square, &dy], &[&error, &x]);
+            pointwise_groups("autoencoder", program, error.dtype().compute(), &params, &[group])?;
+            let loss = square.mean(.., false)?;
             let (dvalues, ddecoder) = dy.sparse_linear_backward(&values, &index, &columns)?;
             let encoder = self.encoder_gradients(&x, &dvalues, &index, &columns)?;
             self.note_active(&index)?;

@@ -151,6 +151,8 @@ faults! {
     error_to_next_caller breaks "T10";
     /// What is computed from the result of a failed kernel counts as good.
     error_stops_at_op breaks "T10";
+    /// A node of a graph that writes what a node before it reads isn't ordered behind it.
+    graph_forgets_reads breaks "T2";
 }
 
 #[cfg(any(debug_assertions, loom, raddle_faults))]

@@ -90,6 +90,12 @@ fn unit_f32(word: u32) -> f32 {
     (word >> 8) as i32 as f32 * (1.0 / 16_777_216.0)
 }
 
+/// The upper 23 bits as the fraction of a number of [1, 2).
+#[inline(always)]
+fn one_to_two(word: u32) -> f32 {
+    f32::from_bits(word >> 9 | 0x3f80_0000)
+}
+
 /// The upper 53 bits, as a number of [0, 1).
 #[inline(always)]
 fn unit_f64(low: u32, high: u32) -> f64 {
@@ -123,16 +129,18 @@ maps! {
     };
     UniformF64 { low, range, last } -> f64, 2 a block, one -> f64, |lower, high| (low + range * unit_f64(lower, high)).min(last);
     NormalF32 { mean, std } -> f32, 4 a block, two -> [f32; 2], |a, b| {
-        let radius = (-2.0 * math::f32::log_normal(1.0 - unit_f32(a))).sqrt();
-        let (cosine, sine) = math::f32::turns(unit_f32(b));
-        [mean + std * (radius * cosine), mean + std * (radius * sine)]
+        let u = one_to_two(a) - (1.0 - 1.0 / 16_777_216.0);
+        let radius = math::f32::minus_two_log(u).sqrt();
+        let radius = f32::from_bits(radius.to_bits() | b & 0x8000_0000);
+        let (cosine, sine) = math::f32::quarter_turns(one_to_two(b << 1).mul_add(2.0, -3.0));
+        [cosine, sine].map(|part| std.mul_add(radius * part, mean))
     };
     NormalF64 { mean, std } -> f64, 2 a block, one -> f64, |low, high| {
         let unit = |word| (f64::from(word) + 0.5) * (1.0 / 4_294_967_296.0);
         mean + std * ((-2.0 * (1.0 - unit(low)).ln()).sqrt() * (std::f64::consts::TAU * unit(high)).cos())
     };
     ExponentialF32 { rate } -> f32, 4 a block, two -> [f32; 2], |a, b| {
-        [a, b].map(|word| (0.0 - math::f32::log_normal(1.0 - unit_f32(word))) / rate)
+        [a, b].map(|word| 0.5 * math::f32::minus_two_log(1.0 - unit_f32(word)) / rate)
     };
     ExponentialF64 { rate } -> f64, 2 a block, one -> f64, |low, high| (0.0 - (1.0 - unit_f64(low, high)).ln()) / rate;
     UnitF32 {} -> f32, 4 a block, two -> [f32; 2], |a, b| [a, b].map(unit_f32);

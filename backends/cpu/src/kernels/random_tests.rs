@@ -46,8 +46,10 @@ fn elements_follow_the_documented_formulas() {
         assert_eq!(uniform[i].to_f64(), -1.0 + 4.0 * ((w >> 11) as f64 / 2f64.powi(53)));
         assert_eq!(integer[i].to_i64(), -3 + ((u128::from(w) * 7) >> 64) as i64);
         assert!((narrow[i].to_f64() - (-1.0 + 4.0 * unit(i))).abs() < 3e-7);
-        let (radius, angle) =
-            ((-2.0 * (1.0 - unit(i / 2 * 2)).ln()).sqrt(), std::f64::consts::TAU * unit(i / 2 * 2 + 1));
+        let words = [block(i / 4)[i % 4 / 2 * 2], block(i / 4)[i % 4 / 2 * 2 + 1]];
+        let [u, v] = [words[0], words[1] << 1].map(|word| f64::from(word >> 9) / 2f64.powi(23));
+        let radius = (-2.0 * (u + 2f64.powi(-24)).ln()).sqrt() * if words[1] >> 31 == 0 { 1.0 } else { -1.0 };
+        let angle = std::f64::consts::PI * (v - 0.5);
         let expected = 1.0 + 2.0 * radius * if i % 2 == 0 { angle.cos() } else { angle.sin() };
         assert!((normal[i].to_f64() - expected).abs() < 2e-6, "{i}: {:?} {expected}", normal[i]);
         assert!((exponential[i].to_f64() + (1.0 - unit(i)).ln() / 2.0).abs() < 1e-6);

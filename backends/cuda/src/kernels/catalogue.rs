@@ -268,6 +268,7 @@ impl Collection {
                 let kernel = Kernel::Random { distribution, key: 1, counter: 0 };
                 let out = view(dtype, &[100, 100]);
                 self.add(&name, &kernel, &[out], &[]);
+                self.add(&name, &kernel, &[view(dtype, &[1 << 22])], &[]);
                 self.add(&name, &kernel, &[strided(dtype, &[100, 100], &[1, 100])], &[]);
                 if let Distribution::Bernoulli { .. } = distribution {
                     self.add(&name, &kernel, &[out], &[view(dtype, &[100, 100])]);
@@ -289,12 +290,18 @@ impl Collection {
                 self.add(&name, &Kernel::Triangle { upper: false, diagonal: 1 }, &[out], &[x]);
                 self.add(&name, &Kernel::CumSum { axis: 1 }, &[out], &[out]);
             }
+            self.add(
+                &name,
+                &Kernel::Random { distribution, key: 1, counter: 0 },
+                &[view(dtype, &[1 << 31])],
+                &[],
+            );
             let long = view(dtype, &[2, 1 << 20]);
             self.add(&name, &Kernel::CumSum { axis: 1 }, &[long], &[long]);
             self.add(&name, &Kernel::NonZero, &[view(DType::I64, &[50, 2])], &[x]);
             self.add(&name, &Kernel::NonZero, &[view(DType::I64, &[50, 2])], &[turned]);
             for descending in [false, true] {
-                for count in [10, 1000, 1 << 16] {
+                for count in [10, 1000, 5000, 1 << 16] {
                     let (x, at) = (view(dtype, &[8, count]), view(DType::I64, &[8, count]));
                     self.add(&name, &Kernel::Sort { axis: 1, descending }, &[x, at], &[x]);
                     for k in [1, 9, 50, 1000] {

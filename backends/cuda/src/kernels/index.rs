@@ -2,7 +2,8 @@
 //!
 //! A scatter checks all indices in a step of its own. Then either each line along the axis goes in index order on a thread
 //! of its own, or, where that would leave the device idle, entries are sorted by destination and the first entry of each
-//! destination does all of them: the order is the same.
+//! destination does all of them: the order is the same. Where each line is overwritten with one value no order can show, and
+//! all entries go side by side.
 
 use super::build::Builder;
 use super::geometry::{Array, Grid, Order, is_aligned, push_index};
@@ -95,7 +96,8 @@ pub fn scatter(builder: &mut Builder, axis: usize, mode: ScatterMode, operands: 
         return;
     }
     check(builder, &index, target.shape[axis]);
-    let count = index.shape[axis];
+    let is_alike = mode == ScatterMode::Overwrite && values.strides[axis] == 0;
+    let count = if is_alike { 1 } else { index.shape[axis] };
     let line_count = index.count() / count;
     let serial = count <= SERIAL_COUNT_MAX || line_count >= LINE_COUNT && count <= LINE_LENGTH_MAX;
     let (element, acc) = match mode {
@@ -108,8 +110,13 @@ pub fn scatter(builder: &mut Builder, axis: usize, mode: ScatterMode, operands: 
     };
     let steps = [&target, &index, &values].map(|array| array.strides[axis]);
     let (mut shape, mut strides) = (index.shape, [target.strides, index.strides, values.strides]);
-    shape.remove(axis);
-    strides.iter_mut().for_each(|strides| _ = strides.remove(axis));
+    if is_alike {
+        // Each entry is a line; where it goes only its index says.
+        strides[0][axis] = 0;
+    } else {
+        shape.remove(axis);
+        strides.iter_mut().for_each(|strides| _ = strides.remove(axis));
+    }
     if serial {
         let lines = Grid::new(&shape, &[&strides[0], &strides[1], &strides[2]], Order::Memory);
         let wide = lines.is_wide();

@@ -1,5 +1,5 @@
 // The derivative of layer normalisation. A block goes through a span of rows; SPANS: it leaves the sums over its rows that
-// the derivatives of weight and bias consist of, one row of them a span, and a reduction follows.
+// the derivatives of weight and bias consist of, one row of them a span, and layer_norm_sums follows.
 //
 // ELEMENT, ACC    types; WEIGHT: is there one? SUM_WEIGHT, SUM_BIAS: are their derivatives wanted?
 // One row at a time, LANES is the block. CHUNKS 0: rows don't fit registers, and PASS 0 makes dx only, PASS 1 sums only.
@@ -15,6 +15,28 @@ struct Params {
     ACC* bias_sums;
     long long row_count, count, rows_per_span;
 };
+
+// Adds up both over the row. `turn` is 0 and 1 from call to call, so that one barrier will do: who writes the same words
+// again has met all readers at the barrier between.
+INLINE void add_over_row(ACC& a, ACC& b, int turn) {
+#pragma unroll
+    for (int by = 16; by > 0; by /= 2) {
+        a += __shfl_xor_sync(0xffffffffu, a, by);
+        b += __shfl_xor_sync(0xffffffffu, b, by);
+    }
+    __shared__ ACC shared[2][BLOCK / 32][2];
+    if (threadIdx.x % 32 == 0) {
+        shared[turn][threadIdx.x / 32][0] = a;
+        shared[turn][threadIdx.x / 32][1] = b;
+    }
+    __syncthreads();
+    a = b = 0;
+#pragma unroll
+    for (int warp = 0; warp < BLOCK / 32; warp++) {
+        a += shared[turn][warp][0];
+        b += shared[turn][warp][1];
+    }
+}
 
 extern "C" __global__ void __launch_bounds__(BLOCK) layer_norm_backward(const Params p) {
     const int lane = threadIdx.x % LANES;
@@ -53,8 +75,9 @@ extern "C" __global__ void __launch_bounds__(BLOCK) layer_norm_backward(const Pa
                 product += dy[c][i] * x[c][i];
             }
         }
-        sum = over_row(sum, Add()) * scale;
-        product = over_row(product, Add()) * scale;
+        add_over_row(sum, product, row % 2);
+        sum *= scale;
+        product *= scale;
         FOR_CHUNKS if (CHUNK_AT(c) < p.count) {
 #pragma unroll
             for (int i = 0; i < V; i++) x[c][i] = (dy[c][i] - sum - x[c][i] * product) * rstd;
@@ -98,8 +121,9 @@ extern "C" __global__ void __launch_bounds__(BLOCK) layer_norm_backward(const Pa
             product += part_product;
         }
         if (again == 1) break;
-        sum = over_row(sum, Add()) * scale;
-        product = over_row(product, Add()) * scale;
+        add_over_row(sum, product, 0);
+        sum *= scale;
+        product *= scale;
     }
 #else
     // A thread for each column of a span.

@@ -2,13 +2,11 @@
 
 use super::build::Builder;
 use super::geometry::Array;
-use super::reduce;
 use super::rows::{self, Rows};
 use super::source::{Name, Text, Unit};
 use crate::plan::{Args, Place};
 use raddle_base::{DType, Dims};
 use raddle_hal::{Kernel, Operand};
-use raddle_op::ReduceOp;
 
 /// Elements that a thread keeps of a row, at most: with all else about half of its registers.
 const HELD_COUNT_MAX: usize = 32;
@@ -207,11 +205,21 @@ pub fn layer_norm_backward(builder: &mut Builder, kernel: &Kernel, operands: &[O
         }
     }
     rows::finish(builder, &dx, staged);
-    for (out, sums) in [(dweight, weight_sums), (dbias, bias_sums)] {
-        let (Some(out), Some(sums)) = (out, sums) else { continue };
-        let target = builder.target(&out);
-        let flat = Array::contiguous(target.place, target.dtype, Dims::new(&[1, count]).expect("two axes"));
-        reduce::reduce(builder, ReduceOp::Sum, 1, 1.0, &flat, &sums);
-        builder.unpack(&out, &target);
+    let wanted = [dweight, dbias].into_iter().flatten().count();
+    if wanted == 0 {
+        return;
+    }
+    let targets = [dweight, dbias].map(|out| out.map(|out| builder.target(&out)));
+    let mut args = Args::default();
+    for array in [weight_sums, bias_sums].into_iter().chain(targets) {
+        args.place(array.map_or(Place::At(0), |array| array.place));
+    }
+    push_counts(&mut args, &[spans, count]);
+    let text = Text::new(Unit::LayerNormSums, true).element(Name::ELEMENT, dx.dtype).element(Name::ACC, acc);
+    builder.launch(text, wanted * count.div_ceil(32), 1024, args);
+    for (out, target) in [dweight, dbias].into_iter().zip(targets) {
+        if let (Some(out), Some(target)) = (out, target) {
+            builder.unpack(&out, &target);
+        }
     }
 }

@@ -1,16 +1,19 @@
 // Random numbers: Philox4x32-10 (J. Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011) by the position
-// of an element in row-major order. Arithmetic in f32 is, step by step, that of the CPU.
+// of an element in row-major order. Arithmetic in f32 is, step by step, that of the CPU, fused multiply-adds included.
+// Instructions are what limits it: a normal number takes 35 in the code for sm_90, 10 of them Philox's (NVRTC 13.0).
 //
 // ELEMENT   of the output; PROBABILITY: of the operand with probabilities, if HAS_PROBABILITY
 // KIND      0 uniform, 1 normal, 2 exponential, 3 Bernoulli, 4 integer; DOUBLE: in f64
 // RANK      0: the output is contiguous, else of the grid
 // V         elements of a thread, side by side if contiguous; a multiple of 4
+// PARTS     of 256 V elements, of a contiguous output, are a block's
 
 struct Params {
     ELEMENT* out;
     const PROBABILITY* probability;
     unsigned long long counter;
-    unsigned key_low, key_high;
+    // Of each round.
+    unsigned keys[10][2];
     // Uniform: low, range, last. Normal: mean, std. Exponential: rate. Bernoulli: p. Integer: low, range as bits.
     double a, b, c;
     unsigned long long count;
@@ -22,17 +25,16 @@ struct Params {
 
 struct Words { unsigned at[4]; };
 
-INLINE Words philox(unsigned long long counter, unsigned k, unsigned l) {
+INLINE Words philox(const Params& p, unsigned long long block) {
+    const unsigned long long counter = p.counter + block;
     unsigned a = (unsigned)counter, b = (unsigned)(counter >> 32), c = 0, d = 0;
 #pragma unroll
     for (int round = 0; round < 10; round++) {
         unsigned long long x = (unsigned long long)a * 0xd2511f53u, y = (unsigned long long)c * 0xcd9e8d57u;
-        a = (unsigned)(y >> 32) ^ b ^ k;
+        a = (unsigned)(y >> 32) ^ b ^ p.keys[round][0];
         b = (unsigned)y;
-        c = (unsigned)(x >> 32) ^ d ^ l;
+        c = (unsigned)(x >> 32) ^ d ^ p.keys[round][1];
         d = (unsigned)x;
-        k += 0x9e3779b9u;
-        l += 0xbb67ae85u;
     }
     return Words{{a, b, c, d}};
 }
@@ -40,30 +42,35 @@ INLINE Words philox(unsigned long long counter, unsigned k, unsigned l) {
 INLINE float unit_f32(unsigned word) { return (float)(int)(word >> 8) * (1.0f / 16777216.0f); }
 INLINE double unit_f64(unsigned long long bits) { return (double)(long long)(bits >> 11) * (1.0 / 9007199254740992.0); }
 
-// Cephes' logf, of a normal number: no division.
-INLINE float log_normal(float x) {
-    unsigned shifted = __float_as_uint(x) + (0x3f800000u - 0x3f3504f3u);
-    float k = (float)((int)(shifted >> 23) - 127);
-    float f = __uint_as_float((shifted & 0x007fffffu) + 0x3f3504f3u) - 1.0f;
-    float z = f * f, w = z * z;
-    float a = (0.3333333f + f * -0.24999994f) + z * (0.20000715f + f * -0.16668058f);
-    float b = (0.14249323f + f * -0.1242014f) + z * (0.11676999f + f * -0.1151461f);
-    float p = (a + w * b) + (w * w) * 0.070376836f;
-    float y = f * z * p - k * 0.00021219444f - 0.5f * z;
-    return f + y + k * 0.6933594f;
+// The upper 23 bits as the fraction of a number of [1, 2).
+INLINE float one_to_two(unsigned word) { return __uint_as_float(__funnelshift_r(word, 0x3f800000u >> 23, 9)); }
+
+// Polynomials, the constant first.
+INLINE float fused_polynomial(float, float c) { return c; }
+template <class... Rest> INLINE float fused_polynomial(float x, float c, Rest... rest) {
+    return __fmaf_rn(fused_polynomial(x, rest...), x, c);
 }
 
-// cos 2πu and sin 2πu: the quarter, and polynomials of what is left.
-INLINE void turns(float u, float& cosine, float& sine) {
-    float quarters = 4.0f * u;
-    float rounded = quarters + 12582912.0f;
-    unsigned n = __float_as_uint(rounded) & 3;
-    float f = quarters - (rounded - 12582912.0f);
-    float z = f * f, y = z * z;
-    float c = ((1.0f + z * -1.2337005f) + y * (0.2536692f + z * -0.02086007f)) + (y * y) * 0.0009036281f;
-    float s = f * (((1.5707964f + z * -0.6459641f) + y * (0.07969259f + z * -0.0046812664f)) + (y * y) * 0.00015820631f);
-    cosine = __uint_as_float(__float_as_uint(n & 1 ? s : c) ^ ((n ^ (n << 1)) & 2) << 30);
-    sine = __uint_as_float(__float_as_uint(n & 1 ? c : s) ^ (n & 2) << 30);
+INLINE float minus_two_log(float x) {
+    unsigned k = (__float_as_uint(x) - 0x3f2aaaabu) & 0xff800000u;
+    float g = __fmaf_rn(__uint_as_float(__float_as_uint(x) - k), -2.0f, 2.0f);
+    float p = fused_polynomial(g, 0.24999987f, 0.083331935f, 0.03125811f, 0.012518143f, 0.0051344805f, 0.002150492f,
+        0.0011983907f, 0.00058546563f);
+    return __fmaf_rn(p * g, g, __fmaf_rn((float)(int)k, -1.6525917e-7f, g));
+}
+
+// As sqrtf rounds (to nearest), without its test for what is subnormal, huge or no number.
+INLINE float normal_root(float x) {
+    float inverse;
+    asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(x));
+    float near = x * inverse;
+    return __fmaf_rn(__fmaf_rn(-near, near, x), 0.5f * inverse, near);
+}
+
+INLINE void quarter_turns(float v, float& cosine, float& sine) {
+    float z = v * v;
+    cosine = __fmaf_rn(-v, v, 1.0f) * fused_polynomial(z, 1.0f, -0.2337005f, 0.01996859f, -0.00089350983f, 2.3587914e-5f);
+    sine = v * fused_polynomial(z, 1.5707964f, -0.6459638f, 0.079689704f, -0.0046737664f, 0.00015148513f);
 }
 
 // Elements of a block: of two words each, or of one.
@@ -113,10 +120,12 @@ INLINE void make_block(const Params& p, const Words& words, Made* made) {
 INLINE void make_block(const Params& p, const Words& words, Made* made) {
 #pragma unroll
     for (int i = 0; i < 4; i += 2) {
-        float radius = sqrtf(-2.0f * log_normal(1.0f - unit_f32(words.at[i]))), cosine, sine;
-        turns(unit_f32(words.at[i + 1]), cosine, sine);
-        made[i] = convert<ELEMENT>((float)p.a + (float)p.b * (radius * cosine));
-        made[i + 1] = convert<ELEMENT>((float)p.a + (float)p.b * (radius * sine));
+        unsigned first = words.at[i], second = words.at[i + 1];
+        float radius = normal_root(minus_two_log(one_to_two(first) - (1.0f - 1.0f / 16777216.0f))), cosine, sine;
+        radius = __uint_as_float(__float_as_uint(radius) | (second & 0x80000000u));
+        quarter_turns(__fmaf_rn(one_to_two(second << 1), 2.0f, -3.0f), cosine, sine);
+        made[i] = convert<ELEMENT>(__fmaf_rn((float)p.b, radius * cosine, (float)p.a));
+        made[i + 1] = convert<ELEMENT>(__fmaf_rn((float)p.b, radius * sine, (float)p.a));
     }
 }
 #else
@@ -129,7 +138,7 @@ INLINE Made make(const Params& p, unsigned word) {
     float value = (float)p.a + (float)p.b * unit, last = (float)p.c;
     return convert<ELEMENT>(value < last ? value : last);
 #else
-    return convert<ELEMENT>((0.0f - log_normal(1.0f - unit)) / (float)p.a);
+    return convert<ELEMENT>(0.5f * minus_two_log(1.0f - unit) / (float)p.a);
 #endif
 }
 INLINE void make_block(const Params& p, const Words& words, Made* made) {
@@ -138,34 +147,41 @@ INLINE void make_block(const Params& p, const Words& words, Made* made) {
 }
 #endif
 
-extern "C" __global__ void __launch_bounds__(256) random(const Params p) {
 #if RANK == 0
-    const unsigned long long first = (block_index() * 256 + threadIdx.x) * V;
-    if (first >= p.count) return;
+// The elements of a thread that are side by side; WHOLE: all are inside.
+template <bool WHOLE> INLINE void make_part(const Params& p, index_t first) {
+    const int count = WHOLE ? V : min((index_t)p.count - first, (index_t)V);
     ELEMENT made[V];
 #pragma unroll
     for (int i = 0; i < V; i += IN_A_BLOCK) {
         Made block[IN_A_BLOCK];
-        make_block(p, philox(p.counter + (first + i) / IN_A_BLOCK, p.key_low, p.key_high), block);
+        make_block(p, philox(p, (first + i) / IN_A_BLOCK), block);
 #pragma unroll
         for (int j = 0; j < IN_A_BLOCK; j++) {
-            if (first + i + j < p.count) made[i + j] = finish(p, block[j], first + i + j);
+            if (!HAS_PROBABILITY || i + j < count) made[i + j] = finish(p, block[j], first + i + j);
         }
     }
-    if (ALIGNED && first + V <= p.count) {
-        constexpr int AT_ONCE = V * sizeof(ELEMENT) > 16 ? 16 / sizeof(ELEMENT) : V;
+    constexpr int AT_ONCE = !WHOLE ? 1 : V * sizeof(ELEMENT) > 16 ? 16 / sizeof(ELEMENT) : V;
 #pragma unroll
-        for (int i = 0; i < V; i += AT_ONCE) {
-            ELEMENT part[AT_ONCE];
+    for (int i = 0; i < V; i += AT_ONCE) {
+        ELEMENT at_once[AT_ONCE];
 #pragma unroll
-            for (int j = 0; j < AT_ONCE; j++) part[j] = made[i + j];
-            store<ELEMENT, AT_ONCE>(p.out + first + i, part);
-        }
+        for (int j = 0; j < AT_ONCE; j++) at_once[j] = made[i + j];
+        if (i < count) store<ELEMENT, AT_ONCE>(p.out + first + i, at_once);
+    }
+}
+#endif
+
+extern "C" __global__ void __launch_bounds__(256) random(const Params p) {
+#if RANK == 0
+    constexpr int STEP = 256 * V;
+    const index_t begin = (index_t)block_index() * (STEP * PARTS), first = begin + threadIdx.x * V;
+    if (ALIGNED && begin + STEP * PARTS <= (index_t)p.count) {
+#pragma unroll
+        for (int part = 0; part < PARTS; part++) make_part<true>(p, first + part * STEP);
     } else {
-#pragma unroll
-        for (int i = 0; i < V; i++) {
-            if (first + i < p.count) p.out[first + i] = made[i];
-        }
+#pragma unroll 1
+        for (index_t at = first; at < (index_t)p.count && at < begin + STEP * PARTS; at += STEP) make_part<false>(p, at);
     }
 #else
     // Positions lie anyhow: a block for each element.
@@ -176,7 +192,7 @@ extern "C" __global__ void __launch_bounds__(256) random(const Params p) {
         index_t offsets[3];
         p.grid.at((index_t)at, offsets);
         const unsigned long long position = offsets[2];
-        Words words = philox(p.counter + position / IN_A_BLOCK, p.key_low, p.key_high);
+        Words words = philox(p, position / IN_A_BLOCK);
         Made made[IN_A_BLOCK];
         make_block(p, words, made);
         Made value = made[0];

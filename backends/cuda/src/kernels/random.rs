@@ -10,6 +10,8 @@ use raddle_op::{Distribution, last_below};
 
 /// Threads of a block.
 const THREADS: usize = 256;
+/// Elements from which on a block makes four parts: then there are enough blocks for 132 multiprocessors. (Guess.)
+const PARTED_COUNT_MIN: usize = 1 << 22;
 
 /// Plans `Kernel::Random`.
 pub fn plan(
@@ -47,8 +49,10 @@ pub fn plan(
     let position = *Layout::contiguous(out.shape).strides();
     let grid = (!contiguous)
         .then(|| Grid::new(&out.shape, &[&out.strides, &other.strides, &position], Order::Memory));
-    let wide = grid.as_ref().is_some_and(Grid::is_wide);
+    let wide = grid.as_ref().map_or(count >= 1 << 31, Grid::is_wide);
     let vector = if contiguous { (16 / out.dtype.size_bytes()).clamp(4, 8) } else { 4 };
+    // What a thread does once is then done for more elements, as long as all multiprocessors have some.
+    let parts = if contiguous && count >= PARTED_COUNT_MIN { 4 } else { 1 };
     let text = Text::new(Unit::Random, wide)
         .element(Name::ELEMENT, out.dtype)
         .element(Name::PROBABILITY, other.dtype)
@@ -57,14 +61,20 @@ pub fn plan(
         .flag(Name::DOUBLE, double)
         .number(Name::RANK, grid.as_ref().map_or(0, Grid::rank))
         .number(Name::V, vector)
+        .number(Name::PARTS, parts)
         .flag(Name::ALIGNED, is_aligned(out.place, (vector * out.dtype.size_bytes()).min(16)));
     let mut args = Args::default();
     args.place(out.place).place(probability.map_or(Place::At(0), |array| array.place));
-    args.push(counter.to_ne_bytes()).push(key.to_ne_bytes());
+    args.push(counter.to_ne_bytes());
+    for round in 0..10u32 {
+        let [low, high] = [key as u32, (key >> 32) as u32];
+        args.push(low.wrapping_add(round.wrapping_mul(0x9e37_79b9)).to_ne_bytes());
+        args.push(high.wrapping_add(round.wrapping_mul(0xbb67_ae85)).to_ne_bytes());
+    }
     numbers.iter().for_each(|number| _ = args.push(number.to_ne_bytes()));
     args.push((count as u64).to_ne_bytes());
     if let Some(grid) = &grid {
         grid.push_to(&mut args, wide);
     }
-    builder.launch(text, count.div_ceil(THREADS * vector), THREADS as u32, args);
+    builder.launch(text, count.div_ceil(THREADS * vector * parts), THREADS as u32, args);
 }

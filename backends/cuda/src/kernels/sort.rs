@@ -2,7 +2,7 @@
 //!
 //! Each element becomes a key whose order is that of the result, and with its index a word: words differ, so every
 //! algorithm gives the same order, which is stable. (So an axis has at most 2^32 elements.) Chunks are sorted in shared
-//! memory, then runs are merged. A few are selected without sorting the row.
+//! memory, then runs are merged, or few of them put together at once. A few are selected without sorting the row.
 
 use super::build::Builder;
 use super::geometry::Array;
@@ -14,6 +14,10 @@ use raddle_hal::Operand;
 
 /// Words that a block merges.
 const MERGE_TILE: usize = 1024;
+/// Runs that are put together in one step.
+const RANKED_RUN_COUNT_MAX: usize = 8;
+/// Words of which all threads are there at once, so that a step takes a few latencies: of more, merging reads less (guess).
+const RANKED_COUNT_MAX: usize = 1 << 16;
 /// More elements are had by sorting whole rows.
 const SELECT_K_MAX: usize = 256;
 /// Rows shorter than this aren't cut when few elements are selected.
@@ -76,6 +80,13 @@ pub fn sorted_words(
         return from;
     }
     let mut to = builder.scratch(size_bytes);
+    if chunk_count <= RANKED_RUN_COUNT_MAX && row_count * count <= RANKED_COUNT_MAX {
+        let mut args = Args::default();
+        args.place(from).place(to);
+        push(&mut args, &[row_count, count, chunk]);
+        builder.launch(words.text(Unit::SortRank), (row_count * count).div_ceil(256), 256, args);
+        return to;
+    }
     let mut run = chunk;
     while run < count {
         let mut args = Args::default();

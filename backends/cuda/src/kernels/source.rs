@@ -53,6 +53,8 @@ units! {
     LayerNorm "layer_norm" ["rows.cu", "layer_norm.cu"];
     /// Its backward.
     LayerNormBackward "layer_norm_backward" ["rows.cu", "layer_norm_backward.cu"];
+    /// The derivatives of its weight and bias, of the sums that the former leaves.
+    LayerNormSums "layer_norm_sums" ["layer_norm_sums.cu"];
     /// Gather, and the check of indices.
     Gather "gather" ["gather.cu"];
     /// Scatter, serially along the axis.
@@ -69,6 +71,8 @@ units! {
     SortChunks "sort_chunks" ["sort_key.cu", "sort_network.cu", "sort_chunks.cu"];
     /// Merges sorted runs.
     SortMerge "sort_merge" ["sort_key.cu", "sort_merge.cu"];
+    /// Puts a few sorted runs together.
+    SortRank "sort_rank" ["sort_key.cu", "sort_rank.cu"];
     /// From sorted words to values and indices.
     SortFinish "sort_finish" ["sort_key.cu", "sort_finish.cu"];
     /// The first few of a row.
@@ -101,7 +105,7 @@ macro_rules! names {
 names! {
     ACC, ELEMENT, IN, INDEX, OUT, PROBABILITY, ACROSS, ACT, ADD, ADDEND, ALIGNED, ARG, AXES, BACKWARD, BIAS,
     CHUNK, CHUNKS, COUNTS, DESCENDING, DOUBLE, FOLD, HAS_PROBABILITY, KEPT, KIND, LANES, LAST, LOG, M, MAP,
-    PAIRS, PARTIAL, PASS, PLAIN, RANK, REDUCED, ROOM, ROOT, SCALE, SHARED, STARTS, SUM_BIAS, SUM_WEIGHT,
+    PAIRS, PARTIAL, PARTS, PASS, PLAIN, RANK, REDUCED, ROOM, ROOT, SCALE, SHARED, STARTS, SUM_BIAS, SUM_WEIGHT,
     THREADS, TOTALS, TURNED, V, WEIGHT, WIDE_KEY, WORDS
 }
 

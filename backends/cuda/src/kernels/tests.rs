@@ -5,7 +5,7 @@ use super::{plan, plan_over};
 use crate::plan::{KernelStep, MatMulStep, Plan, Step};
 use raddle_base::{DType, Dims, Layout, Scalar};
 use raddle_hal::{Address, Kernel, Operand, View};
-use raddle_op::{Activation, PARAM_COUNT_MAX, Pointwise, ReduceOp};
+use raddle_op::{Activation, PARAM_COUNT_MAX, Pointwise, ReduceOp, ScatterMode};
 
 /// A view whose first element lies at 2^20.
 fn strided(dtype: DType, shape: &[usize], strides: &[usize]) -> View {
@@ -162,6 +162,39 @@ fn rows_with_holes_are_staged() {
     // Turned, made, turned back.
     assert_eq!(plan.steps.len(), 3);
     assert_eq!(plan.scratch_bytes, 12_032 + 12_000);
+}
+
+#[test]
+fn one_value_goes_to_many_places_without_sorting() {
+    let (target, index) = (packed(DType::I64, &[1536]), packed(DType::I64, &[8192]));
+    let (one, many) = (strided(DType::I64, &[8192], &[0]), packed(DType::I64, &[8192]));
+    let kernels =
+        |mode, values| keys(&planned(&Kernel::Scatter { axis: 0, mode }, &[target], &[index, values]));
+    let alike = kernels(ScatterMode::Overwrite, one);
+    assert!(
+        matches!(&alike[..], [check, scatter] if check.contains("CheckIndex") && scatter.contains("Scatter,")),
+        "{alike:?}"
+    );
+    for sorted in [kernels(ScatterMode::Overwrite, many), kernels(ScatterMode::Add, one)] {
+        assert!(sorted.last().is_some_and(|last| last.contains("ScatterSorted")), "{sorted:?}");
+    }
+}
+
+#[test]
+fn a_few_runs_are_put_together_at_once() {
+    let merged = |rows: usize, count: usize| {
+        let shape = [rows, count];
+        let sort = Kernel::Sort { axis: 1, descending: false };
+        let (x, index) = (packed(DType::F32, &shape), packed(DType::I64, &shape));
+        keys(&planned(&sort, &[x, index], &[x]))
+    };
+    let count = |keys: &[String], name: &str| keys.iter().filter(|key| key.contains(name)).count();
+    for (rows, length, ranks, merges) in
+        [(8, 2048, 0, 0), (1, 16384, 1, 0), (8, 16384, 0, 3), (1, 16385, 0, 4)]
+    {
+        let keys = merged(rows, length);
+        assert_eq!((count(&keys, "SortRank"), count(&keys, "SortMerge")), (ranks, merges), "{keys:?}");
+    }
 }
 
 fn product(kernel: &Kernel, outputs: &[View], inputs: &[View]) -> MatMulStep {
