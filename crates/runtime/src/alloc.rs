@@ -16,6 +16,7 @@ use crate::{
     local,
     magazine::{Counts, keep_count_max},
     marks::{Marks, Uses},
+    memory_trace,
     tick::Tick,
 };
 use raddle_hal::{Address, DeviceError, Slab, trace};
@@ -202,6 +203,9 @@ impl DeviceInner {
             trace::memory(block.get().capacity_bytes as i64, now);
         }
         let buffer = block.give(size_bytes);
+        if memory_trace::is_on(self) {
+            memory_trace::allocated(buffer.block());
+        }
         if self.poison {
             local::poison(self, &buffer, 0xA5);
         }
@@ -494,6 +498,9 @@ pub(crate) fn free(mut block: FreeBlock) {
     }
     for slot in block.get_mut().take_recorded() {
         device.opened(slot).fence(block.get());
+    }
+    if memory_trace::is_on(device) {
+        memory_trace::freed(block.get());
     }
     if fault!(free_without_fence) {
         block.get_mut().marks = Marks::new();

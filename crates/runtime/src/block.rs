@@ -27,7 +27,7 @@ const RECORDED_COUNT: usize = SLOT_COUNT.div_ceil(64);
 /// | field | stored by | loaded by |
 /// |---|---|---|
 /// | `id`, `device`, `address`, `capacity_bytes`, `class`, `slab` | the allocator, while it owns the block alone | anybody |
-/// | `asked_bytes` | whoever gives the block out | anybody who has a buffer |
+/// | `asked_bytes`, `traced` | whoever gives the block out | anybody who has a buffer |
 /// | `recorded` | anybody who has a buffer, by read-modify-write | the allocator, when it takes the block back |
 /// | `taint` | holder of the block's write claim | holder of a claim, or of the only handle |
 /// | `marks` | see there | see there |
@@ -44,6 +44,8 @@ pub(crate) struct Block {
     /// Which slab it is of, in the allocator's list for its kind.
     pub(crate) slab: u32,
     pub(crate) asked_bytes: AtomicUsize,
+    /// Which allocation of which recording it is.
+    pub(crate) traced: AtomicU64,
     /// Slots of streams on which code outside of the runtime may use the block, until it is freed.
     recorded: [AtomicU64; RECORDED_COUNT],
     pub(crate) taint: AtomicU64,
@@ -68,6 +70,7 @@ impl Block {
             class,
             slab,
             asked_bytes: AtomicUsize::new(0),
+            traced: AtomicU64::new(0),
             recorded: std::array::from_fn(|_| AtomicU64::new(0)),
             taint: AtomicU64::new(0),
             marks,

@@ -19,6 +19,7 @@ mod large;
 mod local;
 mod magazine;
 mod marks;
+mod memory_trace;
 #[cfg(all(test, loom))]
 mod models;
 #[cfg(test)]
@@ -38,6 +39,9 @@ pub use error::{Error, Misfit, NotCapturable, Result};
 pub use event::Event;
 pub use file::MappedFile;
 pub use graph::{Graph, GraphStats, Replacement};
+pub use memory_trace::{
+    MemoryTrace, Recording, TRACE_EVENT_COUNT_MAX, TRACE_THREAD_COUNT_MAX, TraceError, TraceEvent, TraceOp,
+};
 pub use raddle_hal::{self as hal, Draw, Priority};
 pub use stream::{Stream, StreamGuard, StreamId};
 

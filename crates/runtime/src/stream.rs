@@ -8,7 +8,7 @@
 use crate::{
     Device, Error, Event, NotCapturable, Result, capture,
     device::DeviceInner,
-    local,
+    local, memory_trace,
     submit::State,
     tick::{Clock, Tick},
 };
@@ -146,6 +146,9 @@ impl StreamInner {
         // Also when it is complete: after a loss everything is, and only the device says which of the two it was.
         self.device.hal.synchronize(self.queue(), sequence).map_err(|error| self.device.error(error))?;
         self.poll();
+        if memory_trace::is_on(self.device) && sequence >= self.latest().sequence() {
+            memory_trace::synchronized(self);
+        }
         Ok(())
     }
 }

@@ -14,6 +14,7 @@ use crate::{
     block::Block,
     device::DeviceInner,
     marks::Claim,
+    memory_trace,
     stream::StreamInner,
     tick::{Clock, SLOT_COUNT, Tick, merge},
 };
@@ -240,6 +241,9 @@ impl StreamInner {
         let fallible = launch.is_fallible();
         let taint = self.taint(fallible.then_some((op, tick, submitted == Submitted::Inline)), touches);
         drop(enqueued);
+        if memory_trace::is_on(self.device) {
+            memory_trace::used(self, touches);
+        }
         if let Some(start) = trace {
             let queue = (self.device.index, self.slot as u8);
             trace::enqueued(

@@ -11,12 +11,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 /// Tests that plant a fault, and those that a planted fault would disturb, run one at a time.
 static TURN: Mutex<()> = Mutex::new(());
 
-fn turn() -> MutexGuard<'static, ()> {
+pub(crate) fn turn() -> MutexGuard<'static, ()> {
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The fault is out again before the turn is over.
-fn planted(fault: Fault) -> (Planted, MutexGuard<'static, ()>) {
+pub(crate) fn planted(fault: Fault) -> (Planted, MutexGuard<'static, ()>) {
     let turn = turn();
     (plant(fault), turn)
 }

@@ -63,6 +63,10 @@ faults! {
     reuse_leased breaks "T1";
     /// The replay of a graph waits for its own memory only, not for its operands.
     unhoisted_waits breaks "T2";
+    /// Now and then a recording of allocations forgets an event.
+    lost_trace_event breaks "T10";
+    /// A recording of allocations puts one thread's events behind another's, whatever came first.
+    unordered_trace breaks "T10";
 }
 
 #[cfg(any(debug_assertions, loom, raddle_faults))]
