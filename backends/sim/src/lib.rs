@@ -20,11 +20,14 @@
 //! The wrapped device computes with the kernels that it always has, and launches are cut only where that changes no bit, so
 //! the numbers are its own.
 
+mod addresses;
 mod piece;
 mod random;
 mod state;
 #[cfg(test)]
 mod tests;
+
+pub use addresses::{AddressSpace, Completion};
 
 use raddle_hal::{Device, DeviceError, Info, KernelError, Launch, Priority, QueueId, Slab, Submitted, Wait};
 use raddle_sync::{Arc, Condvar, Mutex, Rank};

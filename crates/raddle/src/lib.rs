@@ -40,7 +40,7 @@ pub use raddle_runtime::{
     self as runtime, Event, MappedFile, MemoryStats, Priority, Stream, StreamGuard, StreamId, StreamStats,
 };
 #[cfg(feature = "sim")]
-pub use raddle_sim::{OutOfMemory, SimOptions};
+pub use raddle_sim::{AddressSpace, Completion, OutOfMemory, SimOptions};
 pub use raddle_tensor::*;
 
 /// GPUs: what can be chosen, handles for tests, and what is installed.
