@@ -8,6 +8,8 @@ mod demo;
 mod doctor;
 mod ops;
 mod output;
+mod record;
+mod replay;
 
 use clap::{Parser, Subcommand};
 use output::Failure;
@@ -37,6 +39,10 @@ enum Command {
     Doctor(doctor::Arguments),
     /// Measures this machine, through the public API.
     Bench(bench::Arguments),
+    /// Records the allocations of a workload, for `raddle replay`.
+    Record(record::Arguments),
+    /// Replays an allocation trace against our allocator and the policies of others.
+    Replay(replay::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -46,6 +52,8 @@ fn main() -> ExitCode {
         Command::Ops(arguments) => ops::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
+        Command::Record(arguments) => record::run(&arguments),
+        Command::Replay(arguments) => replay::run(&arguments),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
