@@ -125,10 +125,12 @@ impl State {
                 fit.3
             }
             None => {
-                let segment_bytes = match size_bytes {
-                    ..=SMALL_BYTES_MAX => SMALL_SEGMENT_BYTES,
-                    ..OWN_SEGMENT_BYTES_MIN => LARGE_SEGMENT_BYTES,
-                    own => own.next_multiple_of(OWN_SEGMENT_ROUND_BYTES),
+                let segment_bytes = if is_small {
+                    SMALL_SEGMENT_BYTES
+                } else if size_bytes < OWN_SEGMENT_BYTES_MIN {
+                    LARGE_SEGMENT_BYTES
+                } else {
+                    size_bytes.next_multiple_of(OWN_SEGMENT_ROUND_BYTES)
                 };
                 self.counts.reserve(segment_bytes);
                 let address = self.slabs.next(segment_bytes);
