@@ -73,20 +73,28 @@ fn thread_number() -> u32 {
     NUMBER.get()
 }
 
-/// Is the device recorded?
+/// Is the device recorded? Acquire pairs with the Release in `end`: who sees that a recording is over, sees the counter
+/// closed, and so does everybody who comes after.
 #[inline]
 pub(crate) fn is_on(device: &'static DeviceInner) -> bool {
-    RECORDED.load(Relaxed) == ptr::from_ref(device).addr()
+    RECORDED.load(Acquire) == ptr::from_ref(device).addr()
 }
 
-/// Records an event; its number. The device is looked at again under the shard's lock, which whoever ends a recording
-/// takes after closing the counter: no event gets into another recording than its own.
-fn record(device: &'static DeviceInner, stream: usize, op: TraceOp) -> Option<u64> {
+/// Records what `op` says, which is given the generation; returns that and the number of the event, as a block keeps them. The
+/// device is looked at again under the shard's lock, which whoever ends a recording takes after closing the counter: so
+/// until the lock is released no other recording begins.
+fn record(
+    device: &'static DeviceInner,
+    stream: usize,
+    op: impl FnOnce(u32) -> Option<TraceOp>,
+) -> Option<u64> {
     let thread = thread_number();
     let mut shard = lock(&SHARDS[thread as usize % SHARD_COUNT]);
-    if RECORDED.load(Acquire) != ptr::from_ref(device).addr() {
+    if !is_on(device) {
         return None;
     }
+    let generation = GENERATION.load(Relaxed); // stored before the device, which was seen
+    let op = op(generation)?;
     let number = NEXT.fetch_add(1, Relaxed);
     if number >= TRACE_EVENT_COUNT_MAX as u64 {
         return None;
@@ -94,13 +102,13 @@ fn record(device: &'static DeviceInner, stream: usize, op: TraceOp) -> Option<u6
     if !(fault!(lost_trace_event) && number % 16 == 15) {
         shard.push(Raw { number, time_us: now_us(), thread, stream: stream as u8, op });
     }
-    Some(number)
+    Some(u64::from(generation) << 32 | number)
 }
 
-/// Which allocation of this recording a block is, if it is one.
-fn allocation(block: &Block) -> Option<u32> {
-    let traced = block.traced.load(Relaxed); // whoever has the block got it by a synchronised way
-    ((traced >> 32) as u32 == GENERATION.load(Relaxed)).then_some(traced as u32)
+/// Which allocation of a recording a block is, if it is one. Whoever has the block got it by a synchronised way.
+fn allocation(block: &Block, generation: u32) -> Option<u32> {
+    let traced = block.traced.load(Relaxed);
+    ((traced >> 32) as u32 == generation).then_some(traced as u32)
 }
 
 /// A block has been given out on this thread. Binds the thread to its stream, since that is where it is going to be used.
@@ -108,8 +116,7 @@ fn allocation(block: &Block) -> Option<u32> {
 pub(crate) fn allocated(block: &Block) {
     let stream = local::current(block.device).map_or(0, |stream| stream.slot);
     let size_bytes = block.asked_bytes.load(Relaxed) as u64;
-    if let Some(number) = record(block.device, stream, TraceOp::Allocate { size_bytes }) {
-        let traced = u64::from(GENERATION.load(Relaxed)) << 32 | number;
+    if let Some(traced) = record(block.device, stream, |_| Some(TraceOp::Allocate { size_bytes })) {
         block.traced.store(traced, Relaxed);
     }
 }
@@ -117,25 +124,25 @@ pub(crate) fn allocated(block: &Block) {
 /// A block is about to be given back by this thread. What touches it from now on is no use of the allocation.
 #[cold]
 pub(crate) fn freed(block: &Block) {
-    if let Some(allocation) = allocation(block) {
-        block.traced.store(0, Relaxed);
-        let stream = local::get(block.device).map_or(0, |local| local.slot());
-        record(block.device, stream, TraceOp::Free { allocation });
-    }
+    let stream = local::get(block.device).map_or(0, |local| local.slot());
+    let op = |generation| Some(TraceOp::Free { allocation: allocation(block, generation)? });
+    record(block.device, stream, op);
+    block.traced.store(0, Relaxed);
 }
 
 /// An op that touches blocks has been put on a stream.
 #[cold]
 pub(crate) fn used(stream: &StreamInner, touches: &[Touch<'_>]) {
-    for allocation in touches.iter().filter_map(|touch| allocation(touch.block)) {
-        record(stream.device, stream.slot, TraceOp::Use { allocation });
+    for touch in touches {
+        let op = |generation| Some(TraceOp::Use { allocation: allocation(touch.block, generation)? });
+        record(stream.device, stream.slot, op);
     }
 }
 
 /// Everything that was on a stream is complete.
 #[cold]
 pub(crate) fn synchronized(stream: &StreamInner) {
-    record(stream.device, stream.slot, TraceOp::Synchronize);
+    record(stream.device, stream.slot, |_| Some(TraceOp::Synchronize));
 }
 
 /// A recording of a device's allocations, from [`Device::record_memory`]. Dropping it ends and forgets it.
@@ -157,15 +164,16 @@ impl Device {
         }
         GENERATION.fetch_add(1, Relaxed);
         NEXT.store(0, Relaxed);
-        RECORDED.store(ptr::from_ref(self.0).addr(), Release); // pairs with the Acquire in `record`
+        RECORDED.store(ptr::from_ref(self.0).addr(), Release); // pairs with the Acquire in `is_on`
         Ok(Recording { start_us: now_us() })
     }
 }
 
 /// How many numbers have been drawn, and the events.
 fn end() -> (u64, Vec<Raw>) {
-    RECORDED.store(0, Relaxed);
+    // In this order: otherwise one thread might leave out a free that another one, which still records, goes on from.
     let count = NEXT.fetch_or(CLOSED, Relaxed);
+    RECORDED.store(0, Release); // pairs with the Acquire in `is_on`
     let mut events = Vec::new();
     SHARDS.iter().for_each(|shard| events.append(&mut std::mem::take(&mut *lock(shard))));
     UNDER_WAY.store(false, Release); // pairs with the Acquire in `record_memory`: the shards are empty

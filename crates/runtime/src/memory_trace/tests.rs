@@ -6,7 +6,13 @@ use crate::{
 };
 use raddle_hal::Priority;
 use raddle_sync::faults::Fault;
-use std::{io::Cursor, sync::mpsc};
+use std::{
+    io::Cursor,
+    sync::{
+        atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
+        mpsc,
+    },
+};
 
 fn event(thread: u16, stream: u8, op: TraceOp) -> TraceEvent {
     TraceEvent { time_us: 0, thread, stream, op }
@@ -188,20 +194,35 @@ fn a_recording_of_threads_is_in_an_order_that_makes_sense() {
     assert_eq!((trace.allocation_count(), frees), (400, 400));
 }
 
-/// A recording that ends while threads allocate and free is a whole beginning of what they do.
+/// Each recording of threads that go on all the time is a whole piece of what they do, and knows nothing of the one before.
 #[test]
-fn a_recording_may_end_at_any_moment() {
+fn recordings_may_begin_and_end_at_any_moment() {
     let _turn = turn();
     let (device, _oracle) = oracle::open(64);
-    for _ in 0..50 {
-        let recording = device.record_memory().unwrap();
-        std::thread::scope(|scope| {
-            for _ in 0..3 {
-                scope.spawn(move || (0..100).for_each(|_| drop(device.allocate(300).unwrap())));
+    let (stop, rounds) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let maker = |give: mpsc::SyncSender<crate::Buffer>| {
+        while !stop.load(Relaxed) {
+            give.send(device.allocate(300).unwrap()).unwrap();
+            drop(device.allocate(600).unwrap());
+            rounds.fetch_add(1, Relaxed);
+        }
+    };
+    let (give, take) = mpsc::sync_channel(16);
+    let maker = &maker;
+    std::thread::scope(|scope| {
+        let threads = [give.clone(), give].map(|give| scope.spawn(move || maker(give)));
+        let taker = scope.spawn(move || take.into_iter().for_each(drop));
+        for _ in 0..100 {
+            let recording = device.record_memory().unwrap();
+            let before = rounds.load(Relaxed);
+            while rounds.load(Relaxed) < before + 20 {
+                std::thread::yield_now();
             }
-            recording.finish().unwrap();
-        });
-    }
+            assert!(recording.finish().unwrap().allocation_count() >= 20);
+        }
+        stop.store(true, Relaxed);
+        threads.into_iter().chain([taker]).for_each(|thread| thread.join().unwrap());
+    });
 }
 
 #[test]
