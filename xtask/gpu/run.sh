@@ -12,7 +12,7 @@ minutes=${SOAK_MINUTES:-8}
 limit=${STEP_SECONDS:-1800}
 python=${PYTHON:-python3}
 
-all=(doctor tests races sanitizer soak bench peers)
+all=(doctor tests races sanitizer soak bench peers allocator)
 
 help() {
     cat <<'TEXT'
@@ -25,6 +25,8 @@ Usage: run.sh [PART...]
   soak        many threads for SOAK_MINUTES
   bench       raddle bench
   peers       the same list on PyTorch, raddle bench if there is no report yet, both side by side
+  allocator   allocation traces on the allocators of PyTorch and, if it is there, RMM; whether the policies of raddle replay
+              decide as these do; all of them side by side
 
 Default: all of them, in this order. Logs, reports and gpu.json go to $OUT, or ./out.
 
@@ -206,6 +208,18 @@ run_peers() {
     [ -e "$out/bench.json" ] || run_bench
     step compare 60 "$here/compare" --raddle "$out/bench.json" --peer "$out/peers.json"
     sed 's/^/  /' "$out/compare.log"
+}
+
+run_allocator() {
+    local traces=("$here"/*.trace.gz) counts=$out/allocator-counts.json
+    if ! "$python" -c 'import torch' 2>/dev/null; then
+        skip allocator "$python has no PyTorch"
+        return
+    fi
+    step "allocator counts" "$limit" "$python" "$here/allocator.py" "${traces[@]}" --json "$counts"
+    step "allocator check" 300 "$here/raddle" replay "${traces[@]}" --check "$counts" --json "$out/allocator-check.json"
+    step "allocator replay" "$limit" "$here/raddle" replay "${traces[@]}" --json "$out/allocator-replay.json"
+    sed 's/^/  /' "$out/allocator_check.log" "$out/allocator_replay.log"
 }
 
 echo "${card:-no card}, $commit"

@@ -29,9 +29,16 @@ Example: cargo xtask gpu && target/gpu/run.sh --help
 const TESTS: [&str; 6] = ["cuda", "failures", "gpu", "large", "lives", "race_suite"];
 /// Programs of conformance that are carried.
 const PROGRAMS: [&str; 1] = ["soak"];
-/// Lists of the bench on other libraries.
-const PEERS: [&str; 3] =
-    ["benches/peers/harness.py", "benches/peers/torch_cpu.py", "benches/peers/torch_cuda.py"];
+/// Benchmarks on other libraries, and what they replay.
+const PEERS: [&str; 7] = [
+    "benches/peers/allocator.py",
+    "benches/peers/harness.py",
+    "benches/peers/torch_cpu.py",
+    "benches/peers/torch_cuda.py",
+    "benches/traces/inference.trace.gz",
+    "benches/traces/pipeline.trace.gz",
+    "benches/traces/training.trace.gz",
+];
 const SCRIPT: &str = include_str!("../gpu/run.sh");
 
 /// Builds and gathers.

@@ -23,6 +23,7 @@
 //! The wrapped device computes with the kernels that it always has, and launches are cut only where that changes no bit, so
 //! the numbers are its own.
 
+mod addresses;
 mod others;
 mod piece;
 mod random;
@@ -30,6 +31,7 @@ mod state;
 #[cfg(test)]
 mod tests;
 
+pub use addresses::{AddressSpace, Completion};
 pub use others::Others;
 
 use raddle_hal::{

@@ -10,6 +10,8 @@ mod limits;
 mod memory;
 mod ops;
 mod output;
+mod record;
+mod replay;
 mod verify;
 
 use clap::{Parser, Subcommand};
@@ -44,6 +46,10 @@ enum Command {
     Limits(limits::Arguments),
     /// Measures this machine, through the public API.
     Bench(bench::Arguments),
+    /// Records the allocations of a workload, for `raddle replay`.
+    Record(record::Arguments),
+    /// Replays an allocation trace against our allocator and the policies of others.
+    Replay(replay::Arguments),
     /// Checks every property of the catalogue and every planted fault, from a checkout.
     Verify(verify::Arguments),
 }
@@ -57,6 +63,8 @@ fn main() -> ExitCode {
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Limits(arguments) => limits::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
+        Command::Record(arguments) => record::run(&arguments),
+        Command::Replay(arguments) => replay::run(&arguments),
         Command::Verify(arguments) => verify::run(&arguments),
     };
     match result {

@@ -107,6 +107,67 @@ fn ops_reports_what_it_promises() {
 }
 
 #[test]
+fn replay_reports_what_it_promises() {
+    let path = std::env::temp_dir().join(format!("raddle-{}.trace.gz", std::process::id()));
+    let trace = path.to_str().unwrap();
+    let recorded = raddle(&["record", "pipeline", "--rounds", "8", "--out", trace]);
+    assert!(recorded.status.success(), "{}", String::from_utf8_lossy(&recorded.stderr));
+    let rate = json!({ "median": 0.5, "min": 0.5, "max": 0.5 });
+    let policy = json!({
+        "policy": "", "allocated_peak_bytes": 0, "reserved_peak_bytes": 0, "slab_calls": 0,
+        "events_per_s": rate, "calls_per_s": rate,
+    });
+    let replayed = json!({
+        "trace": "", "events": 0, "allocations": 0, "threads": 0, "streams": 0, "asked_peak_bytes": 0,
+        "policies": [policy],
+    });
+    let form = json!({ "completion": "", "traces": [replayed] });
+    let replay = report(&["replay", trace]);
+    assert_form(&replay, &form, "replay");
+    let policies = replay["traces"][0]["policies"].as_array().unwrap();
+    let names: Vec<_> = policies.iter().map(|policy| policy["policy"].as_str().unwrap()).collect();
+    assert_eq!(names, ["ours", "pytorch", "rmm"]);
+    assert_refused(&["replay", trace, "--check", "/nowhere/counts.json"], "/nowhere/counts.json");
+    assert_refused(&["replay", trace, trace, "/nowhere/trace"], "/nowhere/trace");
+    std::fs::write(&path, "raddle memory trace 2\n").unwrap();
+    assert_refused(&["replay", trace], "expected the first line");
+    std::fs::remove_file(&path).unwrap();
+}
+
+/// Counts that differ are told, with exit code 1; those that agree are what `--check` is for.
+#[test]
+fn replay_compares_with_the_counts_of_libraries() {
+    let path = std::env::temp_dir().join(format!("raddle-{}.counts.json", std::process::id()));
+    let trace = concat!(env!("CARGO_MANIFEST_DIR"), "/../../benches/traces/training.trace.gz");
+    let check = || raddle(&["replay", trace, "--check", path.to_str().unwrap(), "--json", "-"]);
+    let peaks = report(&["replay", trace, "--policy", "pytorch", "--peaks-only"]);
+    let peaks = &peaks["traces"][0];
+    let mut counts = json!({ "traces": [{
+        "trace": "training.trace.gz", "events": peaks["events"],
+        "libraries": [{
+            "policy": "pytorch", "library": "PyTorch", "slab_addresses": [],
+            "checkpoints": [{
+                "events": peaks["events"], "allocated_bytes": null, "reserved_peak_bytes": peaks["policies"][0]["reserved_peak_bytes"],
+                "allocated_peak_bytes": peaks["policies"][0]["allocated_peak_bytes"],
+                "reserved_bytes": peaks["policies"][0]["reserved_peak_bytes"], "slab_calls": peaks["policies"][0]["slab_calls"],
+            }],
+        }],
+    }] });
+    std::fs::write(&path, counts.to_string()).unwrap();
+    let output = check();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let compared: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&compared["same"], &compared["compared"][0]["same"]), (&json!(true), &json!(1)));
+    counts["traces"][0]["libraries"][0]["checkpoints"][0]["slab_calls"] = json!(1_000_000);
+    std::fs::write(&path, counts.to_string()).unwrap();
+    let output = check();
+    assert_eq!(output.status.code(), Some(1));
+    let compared: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(compared["compared"][0]["first_difference"][0]["slab_calls"], json!(1_000_000));
+    std::fs::remove_file(&path).unwrap();
+}
+
+#[test]
 fn wrong_use_and_input_are_refused() {
     assert_refused(&["demo", "--device", "gpu"], "expected one of: cpu");
     assert_refused(&["demo", "--data", "/nowhere/digits.csv.gz"], "/nowhere/digits.csv.gz");
@@ -124,7 +185,14 @@ fn a_full_disk_is_told() {
 
 #[test]
 fn every_command_has_an_example() {
-    for arguments in [&["demo", "--help"][..], &["bench", "--help"], &["ops", "--help"], &["--help"]] {
+    for arguments in [
+        &["demo", "--help"][..],
+        &["bench", "--help"],
+        &["ops", "--help"],
+        &["record", "--help"],
+        &["replay", "--help"],
+        &["--help"],
+    ] {
         let output = raddle(arguments);
         assert!(output.status.success());
         assert!(String::from_utf8_lossy(&output.stdout).contains("Example: raddle "), "{arguments:?}");

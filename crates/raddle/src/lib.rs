@@ -46,7 +46,7 @@ pub use raddle_runtime::{
     StreamId, StreamStats, trace,
 };
 #[cfg(feature = "sim")]
-pub use raddle_sim::{OutOfMemory, SimOptions};
+pub use raddle_sim::{AddressSpace, Completion, OutOfMemory, SimOptions};
 pub use raddle_tensor::*;
 
 /// The bounds that can't be set, of the runtime and of the backends in this build. `docs/limits.md` lists all.

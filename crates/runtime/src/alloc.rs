@@ -20,6 +20,7 @@ use crate::{
     local,
     magazine::{Counts, keep_count_max},
     marks::{Marks, Uses},
+    memory_trace,
     pool::PoolInner,
     tick::Tick,
     watch::Watch,
@@ -194,6 +195,9 @@ impl DeviceInner {
             trace::allocated(self.source, block.get().capacity_bytes as i64, now);
         }
         let buffer = block.give(size_bytes);
+        if memory_trace::is_on(self) {
+            memory_trace::allocated(buffer.block());
+        }
         if self.poison {
             local::poison(self, &buffer, 0xA5);
         }
@@ -485,6 +489,9 @@ pub(crate) fn free(mut block: FreeBlock) {
     }
     for slot in block.get().take_recorded() {
         device.opened(slot).fence(block.get());
+    }
+    if memory_trace::is_on(device) {
+        memory_trace::freed(block.get());
     }
     if fault!(free_without_fence) {
         block.forget_uses();

@@ -40,7 +40,7 @@ pub(crate) struct Source {
 /// |---|---|---|
 /// | `id`, `device`, `address` | nobody | anybody |
 /// | `capacity_bytes`, `source` | the allocator, while it owns the block alone | anybody who has a buffer |
-/// | `asked_bytes` | whoever gives the block out | anybody who has a buffer, or the lock of the slab's list |
+/// | `asked_bytes`, `traced` | whoever gives the block out | anybody who has a buffer, or the lock of the slab's list |
 /// | `resource` | whoever gives the block out, or takes it back | the same |
 /// | `recorded` | anybody who has a buffer, by read-modify-write | the allocator, when it takes the block back |
 /// | `taint` | holder of the block's write claim | holder of a claim, or of the only handle |
@@ -57,6 +57,8 @@ pub(crate) struct Block {
     pub(crate) asked_bytes: AtomicUsize,
     /// Which [resource](crate::MemoryResource) gave it out, by number; 0 for none.
     pub(crate) resource: AtomicU32,
+    /// Which allocation of which recording it is.
+    pub(crate) traced: AtomicU64,
     /// Slots of streams on which code outside of the runtime may use the block, until it is freed.
     recorded: [AtomicU64; RECORDED_COUNT],
     pub(crate) taint: AtomicU64,
@@ -80,6 +82,7 @@ impl Block {
             source,
             asked_bytes: AtomicUsize::new(0),
             resource: AtomicU32::new(0),
+            traced: AtomicU64::new(0),
             recorded: std::array::from_fn(|_| AtomicU64::new(0)),
             taint: AtomicU64::new(0),
             marks,

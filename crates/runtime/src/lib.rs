@@ -31,6 +31,7 @@ mod marks;
 mod memory;
 #[cfg(all(test, not(loom)))]
 mod memory_tests;
+mod memory_trace;
 #[cfg(all(test, loom))]
 mod models;
 #[cfg(test)]
@@ -67,6 +68,9 @@ pub use history::{MemoryEvent, MemoryEventKind};
 pub use hooks::{AfterNeed, HookGuard, MemoryNeed, OUT_OF_MEMORY_RETRY_COUNT_MAX};
 pub use id::StreamId;
 pub use memory::Watermarks;
+pub use memory_trace::{
+    MemoryTrace, Recording, TRACE_EVENT_COUNT_MAX, TRACE_THREAD_COUNT_MAX, TraceError, TraceEvent, TraceOp,
+};
 pub use pool::{MemoryPool, MemoryPoolGuard};
 pub use raddle_hal::{self as hal, Draw, Priority};
 pub use resource::{

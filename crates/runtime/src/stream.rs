@@ -17,6 +17,7 @@ use crate::{
     device::DeviceInner,
     fork,
     local::{self, Current},
+    memory_trace,
     submit::State,
     tick::{Clock, Tick},
 };
@@ -153,6 +154,9 @@ impl StreamInner {
         }
         result.map_err(|error| self.device.error(error))?;
         self.poll();
+        if memory_trace::is_on(self.device) && sequence >= self.latest().sequence() {
+            memory_trace::synchronized(self);
+        }
         Ok(())
     }
 }

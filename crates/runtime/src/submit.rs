@@ -15,6 +15,7 @@ use crate::{
     block::Block,
     device::DeviceInner,
     marks::Claim,
+    memory_trace,
     stream::StreamInner,
     tick::{Clock, SLOT_COUNT, Tick, merge},
 };
@@ -271,6 +272,9 @@ impl Stream {
         let fallible = launch.is_fallible();
         let taint = stream.taint(fallible.then_some((op, tick, submitted == Submitted::Inline)), touches);
         drop(enqueued);
+        if memory_trace::is_on(stream.device) {
+            memory_trace::used(stream, touches);
+        }
         if let Some(start) = trace {
             let work = Work { source: stream.device.source, queue: stream.slot as u8, sequence };
             trace::submitted(work, op, start, waits.iter().map(|wait| (wait.queue.0, wait.sequence)));

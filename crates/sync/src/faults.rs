@@ -153,6 +153,10 @@ faults! {
     error_stops_at_op breaks "T10";
     /// A node of a graph that writes what a node before it reads isn't ordered behind it.
     graph_forgets_reads breaks "T2";
+    /// Now and then a recording of allocations forgets an event.
+    lost_trace_event breaks "T10";
+    /// A recording of allocations puts one thread's events behind another's, whatever came first.
+    unordered_trace breaks "T10";
 }
 
 #[cfg(any(debug_assertions, loom, raddle_faults))]

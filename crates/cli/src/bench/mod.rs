@@ -6,6 +6,8 @@ mod graphs;
 mod measure;
 mod rows;
 
+pub use gpu::Encoder;
+
 use crate::output::{Failure, Outcome, is_stdout, write_json};
 use raddle::Device;
 use serde::Serialize;
