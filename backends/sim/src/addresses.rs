@@ -1,5 +1,4 @@
-//! A device without memory and without compute: it hands out addresses and completes what it is given, so that the runtime's
-//! allocator can be driven and measured alone.
+//! A device that has addresses only, so that the runtime's allocator can be driven and measured alone.
 
 use raddle_hal::{
     Bounds, Device, DeviceError, Info, KernelError, Launch, Priority, QUEUE_COUNT_MAX, QueueId, Slab,
@@ -19,7 +18,8 @@ pub enum Completion {
     AtSync,
 }
 
-/// See [the module](self). What is downloaded from it is undefined: nothing is written to the host.
+/// A device without memory and without compute: it hands out addresses and completes what it is given. What is downloaded
+/// from it is undefined: nothing is written to the host.
 ///
 /// | field | stored by | loaded by |
 /// |---|---|---|

@@ -56,7 +56,7 @@ pub struct TraceEvent {
     pub op: TraceOp,
 }
 
-/// A trace that makes sense: see [the module](self).
+/// A trace that makes sense: whoever made it, an allocation is used and freed after it was made, and freed once at most.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MemoryTrace {
     events: Vec<TraceEvent>,
