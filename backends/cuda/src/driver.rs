@@ -661,6 +661,9 @@ impl Driver<'_> {
     pub fn stream_set_behind(self, stream: Stream, nodes: &[GraphNode]) -> Result<(), DeviceError> {
         let set = sys::CUstreamUpdateCaptureDependencies_flags::CU_STREAM_SET_CAPTURE_DEPENDENCIES;
         let mut raw: Vec<sys::CUgraphNode> = nodes.iter().map(|node| node.0).collect();
+        // None may be named twice.
+        raw.sort_unstable();
+        raw.dedup();
         // SAFETY: the handle lives for ever; so many nodes are there, and they are of the graph that is being captured.
         // Without data of their own edges are full dependencies.
         let code = unsafe {

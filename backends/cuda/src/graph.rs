@@ -286,6 +286,13 @@ impl Shared {
                 draws.push(DrawNode { node, function: loaded.function, index });
             }
         }
+        if !dependencies.is_empty() {
+            // Nothing is left lying: a capture that ends with what isn't joined is an error.
+            let mut is_last = vec![true; ends.len()];
+            dependencies.iter().flatten().for_each(|&before| is_last[before] = false);
+            let last = ends.iter().zip(is_last).filter(|(_, is_last)| *is_last).flat_map(|(end, _)| end);
+            driver.stream_set_behind(stream, &last.copied().collect::<Vec<_>>())?;
+        }
         Ok(draws)
     }
 
