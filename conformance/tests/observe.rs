@@ -13,9 +13,7 @@ const END: &str = "RADDLE_TEST_END";
 fn ops(device: &Device, count: usize) -> raddle::Result<()> {
     let shared = Tensor::ones([300], DType::F32, device)?;
     std::thread::scope(|scope| {
-        let work = || {
-            (0..count).try_for_each(|_| -> raddle::Result<()> { Ok(drop(shared.add(1)?.sum(.., false)?)) })
-        };
+        let work = || (0..count).try_for_each(|_| shared.add(1)?.sum(.., false).map(drop));
         let threads: Vec<_> = (0..3)
             .map(|index| {
                 std::thread::Builder::new().name(format!("worker {index}")).spawn_scoped(scope, work)

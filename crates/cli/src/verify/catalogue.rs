@@ -162,12 +162,12 @@ rows! {
      sim("raddle_runtime::tests::record_stream_covers_what_comes_until_the_free"),
      sim("raddle_conformance::race_suite::sim::record_*"),
      device("raddle_conformance::race_suite::cuda::record_covers_what_comes_later")]
-    [free_without_fence]
+    [free_without_fence, fence_at_record]
 "T1.3" "A block is never in two hands, also when a thread's magazine is emptied by another."
     "raddle_runtime::magazine::Magazine::with"
     [loom("raddle_runtime::models::model_magazine"), PROGRAMS,
      sim("raddle_conformance::race_suite::sim::allocator_race*")]
-    []
+    [block_in_two_hands]
 "T1.4" "The memory of a graph's outputs isn't written by a replay while somebody holds them."
     "raddle_runtime::graph::Graph::replay"
     [loom("raddle_runtime::models::model_replays"), sim("raddle_runtime::tests::replays_have_no_race"),
@@ -177,6 +177,21 @@ rows! {
     "raddle_runtime::block::FreeBlock::give"
     [PROGRAMS, sim("raddle_conformance::race_suite::sim::fresh_memory_is_first_used_on_another_stream"),
      conformance("raddle_conformance::cases::c_12_a_buffer_that_another_stream_still_reads_is_not_given_out")]
+    []
+"T1.6" "A wrapped stream is closed behind what others put there last, and memory that was noted for it is kept as long."
+    "raddle_runtime::external::close"
+    [sim("raddle_runtime::tests::external::memory_is_kept_from_other_code_that_was_told_of"),
+     sim("raddle_runtime::tests::external::wrapped_streams_are_closed_while_others_use_them"),
+     device("raddle_cuda::gpu::wrapped_streams_are_ordered_and_closed_in_flight")]
+    [unfenced_close]
+"T1.7" "Pieces of a slab are merged only when no use of them is in flight."
+    "raddle_runtime::large::Large::merge_next"
+    [sim("raddle_runtime::memory_tests::pieces_in_flight_are_not_merged")]
+    [merge_in_flight]
+"T1.8" "Whatever policy stands in front of the allocator, its allocations carry their marks."
+    "raddle_runtime::resource::Allocation"
+    [sim("raddle_runtime::memory_tests::whatever_a_resource_does_memory_is_safe"),
+     sim("raddle_runtime::memory_tests::resources_stack")]
     []
 
 "T2.1" "A read is ordered behind the last write."
@@ -225,9 +240,18 @@ rows! {
      stress("raddle_cpu::tests::random_programs_of_many_threads_keep_the_order_of_their_waits"),
      device("raddle_cuda::gpu::random_programs_keep_the_order_of_their_waits")]
     []
+"T2.10" "Nodes of a captured graph that touch the same bytes, one of them writing, are ordered."
+    "raddle_hal::graph::Graph"
+    [test("raddle_hal::graph::tests::nodes_that_meet_are_ordered"), device("raddle_conformance::cuda::cuda::graphs::*")]
+    [graph_forgets_reads]
+"T2.11" "What other code has put on a wrapped stream is waited for by whoever waits for the stream."
+    "raddle_runtime::stream::Stream::now"
+    [sim("raddle_runtime::tests::external::work_of_other_code_is_waited_for"),
+     device("raddle_cuda::gpu::wrapped_streams_are_ordered_and_closed_in_flight")]
+    []
 
 "T3.1" "An op owns its operands through the marks that it stamps: none is freed before the op is over (safe by construction: all ops submit by this one path)."
-    "raddle_runtime::submit::StreamInner::enqueue"
+    "raddle_runtime::submit::Stream::enqueue"
     [loom("raddle_runtime::models::model_operands_are_freed"),
      model("raddle_conformance::lifetime::a_single_operand_that_is_owned_lives"),
      model("raddle_conformance::lifetime::all_operands_of_layer_norm_live"),
@@ -254,9 +278,9 @@ rows! {
      sim("raddle_runtime::tests::random_programs_have_no_race")]
     [release_in_flight]
 "T3.6" "A kernel that is evicted is unloaded only when no launch of it is in flight."
-    "raddle_cuda::cache::Retired::collect"
-    [test("raddle_cuda::cache::tests::what_was_evicted_lives_until_nothing_uses_it"),
-     test("raddle_cuda::cache::tests::the_least_recently_used_goes_unless_it_is_held")]
+    "raddle_sync::cache::Retired::collect"
+    [test("raddle_sync::cache::tests::what_was_evicted_lives_until_nothing_uses_it"),
+     test("raddle_sync::cache::tests::the_least_recently_used_goes_unless_it_is_held")]
     [unload_in_flight]
 "T3.7" "An upload's source may go as soon as the call returns."
     "raddle_runtime::device::Device::upload"
@@ -292,6 +316,22 @@ rows! {
     [sim("raddle_conformance::race_suite::sim::events_are_shared"),
      stress("raddle_conformance::race_suite::cpu::events_are_shared")]
     []
+"T4.7" "An event that is recorded again has a new tick."
+    "raddle_runtime::event::Event::record"
+    [sim("raddle_runtime::tests::streams::*"), sim("raddle_runtime::tests::events_tell_the_truth")]
+    [record_first_only]
+"T4.8" "A time that was noted stays what it was: nothing in flight is noted over."
+    "raddle_runtime::event"
+    [sim("raddle_runtime::tests::reached::a_time_stays_what_it_was"),
+     sim("raddle_conformance::race_suite::sim::times_follow_each_other"),
+     device("raddle_cuda::gpu::times_are_the_devices")]
+    [stamp_in_flight]
+"T4.9" "A callback runs when its stream has got there, and not before."
+    "raddle_runtime::callback"
+    [sim("raddle_runtime::tests::reached::a_callback_runs_when_its_stream_got_there_and_on_it"),
+     sim("raddle_conformance::race_suite::sim::callbacks_see_their_stream_and_its_work"),
+     device("raddle_conformance::race_suite::cuda::callbacks_see_their_stream_and_its_work")]
+    [callback_early]
 
 "T5.1" "A wait names only what the device has been given, so waits can't circle."
     "raddle_runtime::submit::Enqueued"
@@ -326,10 +366,34 @@ rows! {
      device("raddle_cuda::gpu::half_a_queue_is_waited_for_and_not_its_end")]
     []
 "T5.7" "A kernel is compiled once however many threads want it, and nobody who wants another waits for that."
-    "raddle_cuda::cache::Cache::get"
-    [stress("raddle_cuda::cache::tests::one_build_a_key_under_32_threads"),
-     test("raddle_cuda::cache::tests::a_build_holds_up_its_own_key_only"),
-     test("raddle_cuda::cache::tests::a_build_that_fails_or_panics_can_be_tried_again")]
+    "raddle_sync::cache::Cache::get"
+    [stress("raddle_sync::cache::tests::one_build_a_key_under_32_threads"),
+     test("raddle_sync::cache::tests::a_build_holds_up_its_own_key_only"),
+     test("raddle_sync::cache::tests::a_build_that_fails_or_panics_can_be_tried_again")]
+    [build_under_lock]
+"T5.8" "No two dedicated threads are on one stream."
+    "raddle_runtime::dedicated::claim"
+    [loom("raddle_runtime::models::dedicated::model_dedicated"),
+     sim("raddle_runtime::tests::streams::churn_keeps_dedicated_streams_apart"),
+     stress("raddle_conformance::race_suite::cpu::threads_have_streams_for_themselves")]
+    [shared_dedicated]
+"T5.9" "No wake-up is lost when a dedicated stream is let go or its last user leaves."
+    "raddle_runtime::dedicated::let_go"
+    [loom("raddle_runtime::models::dedicated::model_dedicated"),
+     loom("raddle_runtime::models::dedicated::model_dedicated_user_leaves")]
+    [lost_slot_wakeup]
+"T5.10" "Hooks for memory that is short are called under no lock, and so often at most."
+    "raddle_runtime::hooks"
+    [sim("raddle_runtime::memory_tests::hooks_free_memory"),
+     sim("raddle_runtime::memory_tests::hooks_are_bounded_and_their_panics_poison_nothing")]
+    [hook_under_lock]
+"T5.11" "One stream is synchronized without waiting for another."
+    "raddle_runtime::stream::StreamInner::synchronize"
+    [sim("raddle_runtime::tests::external::one_stream_is_synchronized_without_the_others")]
+    []
+"T5.12" "A slow stream or callback holds up the callbacks of no other."
+    "raddle_runtime::callback"
+    [sim("raddle_runtime::tests::reached::callbacks_use_the_runtime_keep_their_order_and_may_panic")]
     []
 
 "T6.1" "Closing a device drains it: nothing is in flight, and all memory is given back."
@@ -337,9 +401,11 @@ rows! {
     [PROGRAMS, stress("raddle_cpu::tests::a_device_can_be_dropped_with_work_queued")]
     [close_in_flight]
 "T6.2" "A forked child goes on with the CPU and gets an error of any other device; the parent goes on."
-    "raddle_runtime::fork::is_child"
-    [test("raddle_runtime::fork::d_17_a_forked_child_goes_on_and_the_parent_too"),
-     test("raddle_cpu::fork::a_forked_child_goes_on_serially")]
+    "raddle_runtime::fork::submit"
+    [test("raddle_runtime::ends::d_17_a_forked_child_goes_on_and_the_parent_too"),
+     test("raddle_cpu::fork::a_forked_child_goes_on_serially"), stress("raddle_conformance::lives::cpu::children_*"),
+     sim("raddle_conformance::lives::sim:1::a_child_is_refused"),
+     device("raddle_conformance::lives::cuda:0::a_child_is_refused")]
     []
 "T6.3" "Buffers may outlive every handle of their device and be dropped by any thread."
     "raddle_runtime::block::Buffer"
@@ -350,6 +416,42 @@ rows! {
     "raddle_runtime::local::Local::unbind"
     [loom("raddle_runtime::models::model_binding"),
      sim("raddle_runtime::tests::threads_share_streams_and_leave_no_trace")]
+    []
+"T6.5" "A callback sees its stream as the current one."
+    "raddle_runtime::callback"
+    [sim("raddle_runtime::tests::reached::a_callback_runs_when_its_stream_got_there_and_on_it")]
+    [callback_stream]
+"T6.6" "Closing a device runs its callbacks first; they are bounded."
+    "raddle_runtime::callback"
+    [sim("raddle_runtime::tests::reached::callbacks_are_bounded_and_closing_waits_for_them")]
+    []
+"T6.7" "A forked child takes no lock of its parent."
+    "raddle_runtime::fork::is_child"
+    [test("raddle_runtime::ends::a_child_takes_no_lock_of_its_parent"),
+     stress("raddle_conformance::lives::cpu::children_compute"),
+     stress("raddle_conformance::lives::cpu::children_train")]
+    [child_takes_locks]
+"T6.8" "Thread-locals, statics and exit handlers may use anything, in any order."
+    "raddle_runtime::local::find"
+    [stress("raddle_conformance::lives::cpu::locals_*"), stress("raddle_conformance::lives::cpu::exit_handlers"),
+     stress("raddle_conformance::lives::cpu::statics_outlive_all"), sim("raddle_conformance::lives::sim:1::locals_*"),
+     device("raddle_conformance::lives::cuda:0::exit_handlers")]
+    [use_after_exit]
+"T6.9" "A process ends cleanly and soon from any thread, with work in flight."
+    "raddle_runtime::local::give_back"
+    [stress("raddle_conformance::lives::cpu::main_returns"),
+     stress("raddle_conformance::lives::cpu::another_thread_exits"),
+     stress("raddle_conformance::lives::cpu::main_panics"),
+     sim("raddle_conformance::lives::sim:1::another_thread_exits"),
+     device("raddle_conformance::lives::cuda:0::another_thread_exits")]
+    []
+"T6.10" "A dedicated stream comes back however its thread ends."
+    "raddle_runtime::local::give_back"
+    [sim("raddle_runtime::tests::streams::a_dedicated_stream_comes_back_however_its_thread_ends")]
+    []
+"T6.11" "A trace is written at the end of the process, whichever thread ends it."
+    "raddle_runtime::trace::at_exit"
+    [test("raddle_conformance::observe::any_program_writes_a_trace_at_its_end")]
     []
 
 "T7.1" "A kernel writes every element of its output view."
@@ -425,7 +527,7 @@ rows! {
     "raddle_runtime::large::Large::merge_next"
     [sim("raddle_runtime::tests::random_programs_have_no_race"),
      conformance("raddle_conformance::cases::c_11_a_fitting_block_in_the_pool_is_found_when_memory_is_short")]
-    []
+    [split_loses_bytes]
 "T9.5" "One slow stream doesn't hold back the frees of others."
     "raddle_runtime::marks::Marks::uses"
     [sim("raddle_runtime::tests::a_slow_stream_holds_back_no_frees_of_others")]
@@ -438,8 +540,56 @@ rows! {
 "T9.7" "Caches of kernels, on disk and in memory, are bounded."
     "raddle_cuda::disk::Disk"
     [test("raddle_cuda::disk::tests::the_folder_is_bounded"),
-     test("raddle_cuda::cache::tests::the_least_recently_used_goes_unless_it_is_held"),
+     test("raddle_sync::cache::tests::the_least_recently_used_goes_unless_it_is_held"),
      test("raddle_cuda::staging::tests::the_limit_counts_what_is_in_use_and_frees_what_is_not")]
+    []
+"T9.8" "Short-lived threads leave nothing behind: no stream, no memory, no thread."
+    "raddle_runtime::local::give_back"
+    [stress("raddle_conformance::lives::cpu::come_and_go"), sim("raddle_conformance::lives::sim:1::come_and_go"),
+     device("raddle_conformance::lives::cuda:0::come_and_go")]
+    [exit_keeps_stream, exit_loses_magazine]
+"T9.9" "Memory doesn't grow with threads times streams."
+    "raddle_runtime::large::Large::take"
+    [sim("raddle_runtime::memory_tests::memory_does_not_grow_with_threads_times_streams")]
+    [growth_without_end]
+"T9.10" "The high watermark is hard, and past the low one caches are given back first."
+    "raddle_runtime::alloc::Allocator::slab"
+    [sim("raddle_runtime::memory_tests::the_high_watermark_is_hard"),
+     sim("raddle_runtime::memory_tests::past_the_low_watermark_caches_are_given_back_first")]
+    [limit_ignored]
+"T9.11" "The memory of a private pool is nobody else's, whoever frees it."
+    "raddle_runtime::pool::PoolInner"
+    [sim("raddle_runtime::memory_tests::pools_are_private"),
+     stress("raddle_conformance::memory::pools_of_many_threads")]
+    [pool_leaks]
+"T9.12" "Counts of memory are whole and never run backwards."
+    "raddle_runtime::alloc::Allocator::collect"
+    [loom("raddle_runtime::models::model_counts"),
+     stress("raddle_runtime::memory_tests::counts_never_run_backwards_while_threads_come_and_go")]
+    [lost_count]
+"T9.13" "A kernel is compiled once for each key."
+    "raddle_sync::cache::Cache::get"
+    [loom("raddle_sync::cache::models::model_one_build"),
+     stress("raddle_sync::cache::tests::one_build_a_key_under_32_threads")]
+    [build_twice]
+"T9.14" "A cache keeps to its bounds in values and bytes."
+    "raddle_sync::cache::Cache"
+    [test("raddle_sync::cache::tests::values_and_bytes_are_bounded")]
+    [cache_unbounded]
+"T9.15" "Limits hold on open devices, and a bad one is told with its place."
+    "raddle_hal::limits"
+    [test("raddle_conformance::observe::limits_hold"),
+     test("raddle_conformance::observe::a_variable_that_is_no_value_is_an_error_at_open")]
+    []
+"T9.16" "Slots of wrapped streams are counted and used again."
+    "raddle_runtime::external::open"
+    [sim("raddle_runtime::tests::external::slots_of_wrapped_streams_are_counted_and_used_again"),
+     sim("raddle_runtime::tests::external::fresh_wrapped_streams_strand_no_memory")]
+    []
+"T9.17" "Counters of streams and caches only grow."
+    "raddle_runtime::device::Device::cache_stats"
+    [stress("raddle_conformance::observe::counters_of_streams_only_grow"),
+     stress("raddle_conformance::observe::caches_are_cleared_under_use_and_counters_go_on")]
     []
 
 "T10.1" "An error of the device is told to who depends on the tick that failed, and to nobody else."
@@ -447,7 +597,7 @@ rows! {
     [sim("raddle_runtime::tests::errors_go_to_dependents_only"),
      sim("raddle_conformance::race_suite::sim::errors_of_kernels_reach_who_depends_on_them"),
      conformance("raddle_conformance::sim::sim::graphs::a_failure_is_told_to_who_depends_on_the_replay")]
-    [error_to_next_caller]
+    [error_to_next_caller, error_to_the_next]
 "T10.2" "An error goes on with the data, with its origin, until memory is written whole."
     "raddle_runtime::submit::StreamInner::taint"
     [sim("raddle_runtime::tests::errors_go_to_dependents_only"),
@@ -475,7 +625,52 @@ rows! {
     "raddle_runtime::stream::Stream::from_id"
     [sim("raddle_runtime::tests::pools_go_round_and_ids_are_checked"),
      test("raddle_tensor::it::errors::errors_say_where_what_expected_found"),
-     test("raddle_runtime::stream::tests::ids_name_what_they_came_from_and_nothing_else")]
+     test("raddle_runtime::id::tests::ids_name_what_they_came_from_and_nothing_else")]
+    []
+"T10.7" "A handle of a closed stream is refused by its generation, not told by its pointer."
+    "raddle_runtime::stream::Stream::check_open"
+    [sim("raddle_runtime::tests::external::a_handle_of_a_closed_stream_is_refused")]
+    [stale_handle]
+"T10.8" "A launch that panics holds nothing."
+    "raddle_runtime::submit::Refused"
+    [test("raddle_runtime::ends::a_panic_holds_nothing"),
+     stress("raddle_conformance::race_suite::cpu::panics_poison_nothing")]
+    [panic_keeps_claims]
+"T10.9" "A trace says what was waited for: each arrow has both of its ends."
+    "raddle_runtime::trace"
+    [sim("raddle_runtime::trace::tests::the_file_is_well_formed")]
+    [flow_without_producer]
+"T10.10" "A trace that can't be written changes nothing else."
+    "raddle_runtime::trace::write"
+    [test("raddle_conformance::observe::a_trace_that_cannot_be_written_changes_nothing_else")]
+    []
+"T10.11" "A recording of allocations holds every event up to one moment, or is an error."
+    "raddle_runtime::memory_trace"
+    [stress("raddle_runtime::memory_trace::tests::recordings_may_begin_and_end_at_any_moment")]
+    [lost_trace_event]
+"T10.12" "In a recording an allocation comes before its uses, and all of them before its free."
+    "raddle_runtime::memory_trace"
+    [stress("raddle_runtime::memory_trace::tests::a_recording_of_threads_is_in_an_order_that_makes_sense")]
+    [unordered_trace]
+"T10.13" "Any allocation of a training step may be refused: it is told, and the step can be made again."
+    "raddle_runtime::resource::FailingResource"
+    [sim("raddle_conformance::failures::sim::no_memory_at_each_allocation"),
+     device("raddle_conformance::failures::cuda::no_memory_at_each_allocation")]
+    []
+"T10.14" "An address that is null, freed or foreign is no live buffer."
+    "raddle_runtime::memory::Device::record_stream_raw"
+    [sim("raddle_runtime::memory_tests::addresses_find_live_buffers_and_nothing_else"),
+     stress("raddle_conformance::race_suite::cpu::record_freed"),
+     stress("raddle_conformance::race_suite::cpu::record_nothing")]
+    []
+"T10.15" "Any number may be given for the id of a stream."
+    "raddle_runtime::id::StreamId"
+    [sim("raddle_runtime::tests::streams::any_number_may_be_given_for_an_id")]
+    []
+"T10.16" "A child is told what was being written or had failed when it was forked."
+    "raddle_runtime::fork::submit"
+    [test("raddle_runtime::ends::a_child_is_told_what_is_lost"),
+     stress("raddle_conformance::lives::cpu::a_child_is_told_of_failures")]
     []
 }
 
