@@ -58,6 +58,26 @@ fn elements_follow_the_documented_formulas() {
 }
 
 #[test]
+fn every_level_draws_the_same() {
+    fn bits<M: Map<Value = f32>>(of: M, level: Level) -> Vec<u32> {
+        let mut words = [[MaybeUninit::uninit(); BLOCK_COUNT_MAX]; 4];
+        let mut values = [MaybeUninit::<f32>::uninit(); CHUNK_COUNT];
+        // SAFETY: the level is this machine's; the words of all blocks are drawn before they are mapped, all values written
+        // before they are read.
+        unsafe {
+            draw(level, &mut words, CHUNK_COUNT / M::IN_A_BLOCK, 5, 7);
+            map::<M>(level, of, &words, &mut values);
+            values.iter().map(|value| value.assume_init().to_bits()).collect()
+        }
+    }
+    for level in Level::all() {
+        let (normal, exponential) = (NormalF32 { mean: 1.0, std: 3.0 }, ExponentialF32 { rate: 3.0 });
+        assert_eq!(bits(normal, level), bits(normal, Level::Baseline), "{level:?}");
+        assert_eq!(bits(exponential, level), bits(exponential, Level::Baseline), "{level:?}");
+    }
+}
+
+#[test]
 fn values_depend_on_the_position_only() {
     let distributions = [
         (Distribution::Normal { mean: 0.0, std: 1.0 }, DType::F32),
