@@ -7,18 +7,11 @@
 //!
 //! **Loss.** Some errors (an illegal address, a trap, …) leave the context unusable for ever. The first call that meets one
 //! marks the context as lost; from then on [`Context::enter`] refuses, so the driver isn't called any more.
-//!
-//! **The end of the process.** The driver shuts down by an exit handler of its own, and handlers run in the reverse order of
-//! their registration: ours, registered when the driver has a context, comes before it, and those of whoever came earlier
-//! come after it. From ours on every context counts as lost. (Calls that other threads are just making are the driver's to
-//! survive.)
 
+use crate::exit;
 use cudarc::driver::sys::{self, CUresult};
 use raddle_hal::DeviceError;
-use raddle_sync::{
-    atomic::{AtomicBool, Ordering::*},
-    global,
-};
+use raddle_sync::atomic::{AtomicBool, Ordering::*};
 use std::{
     cell::Cell,
     ffi::{CStr, c_int, c_uint, c_void},
@@ -144,19 +137,6 @@ impl Event {
 fn too_old(found: i32, needed: i32) -> DeviceError {
     let parts = |version: i32| [version as u32 / 1000, version as u32 % 1000 / 10];
     DeviceError::OldDriver { found: parts(found), needed: parts(needed) }
-}
-
-/// Set by the exit handler.
-static ENDS: global::AtomicBool = global::AtomicBool::new(false);
-
-extern "C" fn end() {
-    ENDS.store(true, Release); // pairs with the Acquire in `process_ends`
-}
-
-/// Is the driver about to shut down, or has it done so? Then its memory is gone, too.
-#[inline]
-pub fn process_ends() -> bool {
-    ENDS.load(Acquire)
 }
 
 /// What the hardware can do and is.
@@ -295,12 +275,7 @@ pub mod open {
         // SAFETY: the device is one of the driver's; it writes one handle.
         let code = unsafe { sys::cuDevicePrimaryCtxRetain(&mut raw, device(ordinal)?) };
         plain("cuDevicePrimaryCtxRetain", code)?;
-        static ONCE: global::Once = global::Once::new();
-        ONCE.call_once(|| {
-            // SAFETY: the handler stores a flag, and lives as long as the process. If there is no room for it the flag stays
-            // down, and the driver tells late callers by itself that it has shut down.
-            unsafe { libc::atexit(end) };
-        });
+        exit::watch();
         let (lost, reason) = (AtomicBool::new(false), OnceLock::new());
         Ok(Context { raw, driver_version: version(), card, lost, reason })
     }
@@ -332,13 +307,13 @@ impl Context {
     /// Acquire pairs with the Release in `fail`.
     #[inline]
     pub fn is_lost(&self) -> bool {
-        self.lost.load(Acquire) || process_ends()
+        self.lost.load(Acquire) || exit::process_ends()
     }
 
     /// The error of everything after the loss. Whoever knows the queues adds the suspects.
     #[cold]
     pub fn lost(&self) -> DeviceError {
-        let known = if process_ends() { "the process is ending" } else { "it is being lost" };
+        let known = if exit::process_ends() { "the process is ending" } else { "it is being lost" };
         let reason = self.reason.get().copied().unwrap_or(known);
         DeviceError::Lost { reason, suspects: Vec::new() }
     }

@@ -24,6 +24,7 @@ mod doctor;
 mod driver;
 mod errors;
 mod events;
+mod exit;
 mod graph;
 pub mod kernels;
 mod local;
@@ -50,6 +51,7 @@ use compile::Compiler;
 use disk::Disk;
 use driver::{Context, Driver, Event};
 use errors::{RECORD_BYTES, RECORD_COUNT};
+use exit::Inside;
 use kernels::Key;
 use local::Held;
 use matmul::{Algorithm, Shape};
@@ -707,10 +709,12 @@ impl Device for Cuda {
     }
 
     fn allocate_slab(&self, size_bytes: usize) -> Result<Slab, DeviceError> {
+        let _inside = Inside::new();
         self.0.allocate_slab(size_bytes).map_err(|error| self.0.told(error))
     }
 
     unsafe fn release_slab(&self, slab: Slab) {
+        let _inside = Inside::new();
         self.0.allocated_bytes.fetch_sub(slab.size_bytes, Relaxed);
         if let Ok(driver) = self.0.context.enter() {
             // SAFETY: by contract it came from `allocate_slab`, is given back once, and no launch names it. Of a failure
@@ -720,15 +724,18 @@ impl Device for Cuda {
     }
 
     fn open_queue(&self, queue: QueueId, priority: Priority) -> Result<(), DeviceError> {
+        let _inside = Inside::new();
         self.0.open_queue(queue, priority).map_err(|error| self.0.told(error))
     }
 
     unsafe fn open_external(&self, queue: QueueId, handle: u64) -> Result<(), DeviceError> {
+        let _inside = Inside::new();
         // SAFETY: the contract is the same.
         unsafe { self.0.open_external(queue, handle) }.map_err(|error| self.0.told(error))
     }
 
     fn close_external(&self, queue: QueueId) {
+        let _inside = Inside::new();
         // On a lost device nothing is left to wait for. No other failure can be met with a stream that lives.
         _ = self.0.context.enter().and_then(|driver| self.0.queue(queue).close(driver));
     }
@@ -740,18 +747,28 @@ impl Device for Cuda {
     }
 
     fn make_stamp(&self) -> Result<Stamp, DeviceError> {
+        let _inside = Inside::new();
         let made = self.0.context.enter().and_then(Driver::timing_event_create);
         made.map(|event| Stamp(event.handle())).map_err(|error| self.0.told(error))
     }
 
     unsafe fn release_stamp(&self, stamp: Stamp) {
+        let _inside = Inside::new();
         if let Ok(driver) = self.0.context.enter() {
             // SAFETY: by contract it came from `make_stamp`, is given back once, and no launch names it.
             _ = unsafe { driver.event_destroy(Event::from_handle(stamp.0)) };
         }
     }
 
+    unsafe fn is_noted(&self, stamp: Stamp) -> bool {
+        let _inside = Inside::new();
+        // SAFETY: by contract it came from `make_stamp` and lives.
+        let event = unsafe { Event::from_handle(stamp.0) };
+        self.0.context.enter().and_then(|driver| driver.event_query(event)).unwrap_or(false)
+    }
+
     unsafe fn elapsed_ms(&self, start: Stamp, end: Stamp) -> Result<f64, DeviceError> {
+        let _inside = Inside::new();
         // SAFETY: by contract both came from `make_stamp` and live.
         let [start, end] = [start, end].map(|stamp| unsafe { Event::from_handle(stamp.0) });
         let elapsed = self.0.context.enter().and_then(|driver| driver.event_elapsed_ms(start, end));
@@ -759,6 +776,7 @@ impl Device for Cuda {
     }
 
     unsafe fn prepare(&self, launch: &Launch<'_>) -> Result<usize, DeviceError> {
+        let _inside = Inside::new();
         // SAFETY: the contract is the same.
         unsafe { self.0.prepare(launch) }.map_err(|error| self.0.told(error))
     }
@@ -771,6 +789,7 @@ impl Device for Cuda {
         waits: &[Wait],
         launch: &Launch<'_>,
     ) -> Result<Submitted, DeviceError> {
+        let _inside = Inside::new();
         // SAFETY: the contract is the same.
         unsafe { self.0.submit(queue, sequence, waits, launch) }.map_err(|error| self.0.told(error))
     }
@@ -781,6 +800,7 @@ impl Device for Cuda {
 
     #[inline]
     fn completed(&self, queue: QueueId) -> u64 {
+        let _inside = Inside::new();
         let shared = &*self.0;
         let state = shared.queue(queue);
         match shared.context.enter().and_then(|driver| state.poll(driver)) {
@@ -796,6 +816,7 @@ impl Device for Cuda {
     }
 
     fn flush(&self, queue: QueueId) {
+        let _inside = Inside::new();
         if let Ok(driver) = self.0.context.enter() {
             // What fails here fails again where it can be told.
             _ = self.0.queue(queue).flush(driver);
@@ -803,6 +824,7 @@ impl Device for Cuda {
     }
 
     fn synchronize(&self, queue: QueueId, sequence: u64) -> Result<(), DeviceError> {
+        let _inside = Inside::new();
         let state = self.0.queue(queue);
         let result = self.0.context.enter().and_then(|driver| state.synchronize(driver, sequence));
         result.map_err(|error| {
@@ -814,15 +836,18 @@ impl Device for Cuda {
     }
 
     fn take_kernel_error(&self, queue: QueueId, sequence: u64) -> Option<KernelError> {
+        let _inside = Inside::new();
         // Of a lost device no record can be trusted.
         if self.0.context.is_lost() { None } else { self.0.queue(queue).take_error(sequence) }
     }
 
     fn cache_stats(&self) -> CacheStats {
+        let _inside = Inside::new();
         self.0.cache_stats()
     }
 
     fn clear_caches(&self) -> Result<(), DeviceError> {
+        let _inside = Inside::new();
         self.0.clear_caches().map_err(|error| self.0.told(error))
     }
 

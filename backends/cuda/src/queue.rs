@@ -30,9 +30,10 @@
 //! | `asked_at` | who asks, under the lock of `events` | the same |
 
 use crate::{
-    driver::{Driver, Event, Stream, process_ends},
+    driver::{Driver, Event, Stream},
     errors::{Errors, Record},
     events::{Events, Kind},
+    exit::process_ends,
     transfers::Transfers,
 };
 use raddle_hal::{DeviceError, KernelError};
@@ -136,8 +137,8 @@ impl Queue {
         let submitted = self.submitted.load(Acquire);
         let mut executed = self.completed.load(Acquire); // pairs with the Release in `raise`
         if self.word[0] != 0 && !process_ends() {
-            // SAFETY: an aligned word of pinned memory that is freed by the driver's end at the earliest; the device writes it whole. Acquire pairs with
-            // the device's fence before the mark: what was executed before is visible.
+            // SAFETY: an aligned word of pinned memory that the driver frees at its end, and we are inside; the device writes it
+            // whole. Acquire pairs with the device's fence before the mark: what was executed before is visible.
             executed = executed.max(unsafe { AtomicU64::from_ptr(self.word[0] as *mut u64) }.load(Acquire));
         }
         if executed >= self.worked.load(Acquire) { submitted } else { executed.min(submitted) }

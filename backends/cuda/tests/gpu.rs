@@ -263,6 +263,7 @@ fn wrapped_streams_are_ordered_and_closed_in_flight() {
         let sequence = gpu.submit(WRAPPED, &[], &Launch::Nothing);
         assert!(gpu.cuda.completed(WRAPPED) < sequence, "an empty op is behind what others have put there");
         read_behind(sequence, value);
+        gpu.cuda.flush(WRAPPED);
         assert_eq!(gpu.cuda.completed(WRAPPED), sequence);
         // Behind an op of ours, which the other stream waits for.
         let waits = [Wait { queue: Q[1], sequence: gpu.submit(Q[1], &[], &fill(slab, value + 1)) }];

@@ -54,7 +54,7 @@ pub const TABLE: &[Scene] = scenes! {
     record_nothing on ALL, faults [], on cuda [];
     record_freed on ALL, faults [], on cuda [];
     record_of_8_threads_20_times on ALL, faults [free_without_fence], on cuda [free_without_fence];
-    record_covers_what_comes_later on ALL, faults [free_without_fence, fence_at_record], on cuda [free_without_fence, fence_at_record];
+    record_covers_what_comes_later on ALL, faults [free_without_fence, fence_at_record], on cuda [free_without_fence];
     allocator_race on ALL, faults [free_without_fence], on cuda [free_without_fence];
     allocator_race_without_room on LATE, faults [free_without_fence, forget_marks], on cuda [free_without_fence, forget_marks];
     memory_is_not_reused_while_another_stream_reads on ALL, faults [free_without_fence], on cuda [free_without_fence];

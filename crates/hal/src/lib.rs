@@ -414,6 +414,15 @@ pub trait Device: Send + Sync {
         _ = stamp;
     }
 
+    /// Is it known that the last launch of a stamp is complete? False if only [`Device::completed`] tells.
+    ///
+    /// # Safety
+    /// - The stamp is of this device and lives, and its last launch has been submitted.
+    unsafe fn is_noted(&self, stamp: Stamp) -> bool {
+        _ = stamp;
+        false
+    }
+
     /// Milliseconds from what one stamp has noted to what another has; negative if it was earlier.
     ///
     /// # Safety

@@ -11,7 +11,8 @@
 //! Events stay in their process: there are no interprocess handles.
 
 use crate::{
-    Error, NoTime, NotCapturable, Result, Stream, Which, callback, capture, device::DeviceInner, tick::Tick,
+    Error, NoTime, NotCapturable, Result, Stream, Which, callback, capture, device::DeviceInner, fork,
+    tick::Tick,
 };
 use raddle_hal::{Launch, Stamp};
 use raddle_sync::{Arc, Mutex, Rank, fault};
@@ -82,6 +83,14 @@ struct Held {
     device: &'static DeviceInner,
     stamp: Stamp,
     tick: Tick,
+}
+
+impl Held {
+    fn is_noted(&self) -> bool {
+        self.device.opened(self.tick.slot()).query(self.tick.sequence())
+            // SAFETY: it lives while this does, and a tick is given out when its launch has been submitted.
+            || !fork::is_child(self.device) && unsafe { self.device.hal.is_noted(self.stamp) }
+    }
 }
 
 impl Drop for Held {
@@ -197,7 +206,7 @@ impl Event {
             None => lacks(NoTime::NotRecorded),
             Some(Err(Error::NotCapturable { .. })) => lacks(NoTime::Captured),
             Some(Err(error)) => Err(error),
-            Some(Ok(held)) if held.device.opened(held.tick.slot()).query(held.tick.sequence()) => Ok(held),
+            Some(Ok(held)) if held.is_noted() => Ok(held),
             Some(Ok(_)) => lacks(NoTime::NotComplete),
         }
     }

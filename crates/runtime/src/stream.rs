@@ -130,11 +130,15 @@ impl StreamInner {
 
     /// Is a sequence number complete? If not, makes sure that it will be without another call.
     pub(crate) fn query(&self, sequence: u64) -> bool {
-        let complete = self.is_complete(sequence);
-        if !complete && !fork::is_child(self.device) {
-            self.device.hal.flush(self.queue());
+        if self.is_complete(sequence) {
+            return true;
         }
-        complete
+        if fork::is_child(self.device) {
+            return false;
+        }
+        self.device.hal.flush(self.queue());
+        // A device may have to look closer than it does for each of many questions.
+        self.is_complete(sequence)
     }
 
     /// Blocks until a sequence number is complete. Holds no lock.

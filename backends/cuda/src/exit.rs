@@ -1,0 +1,117 @@
+//! The end of the process.
+//!
+//! The driver shuts down by an exit handler of its own: its memory goes, and who is inside of it then crashes. Handlers run in
+//! the reverse order of their registration; ours is registered when the driver has a context, so it comes first, and those of
+//! whoever came earlier come after the driver's. Ours sets a flag, and waits for those who are inside: at most as long as the
+//! device takes for what they wait for. From then on nobody gets in, and every context counts as lost.
+//!
+//! Whoever calls the driver, or touches memory that it has pinned, is [`Inside`] meanwhile. One counter for each thread, so
+//! that threads don't meet: it is raised, then the flag is read; the handler sets the flag, then reads the counters; all by
+//! sequentially consistent operations, so one of the two sees the other.
+
+use raddle_sync::{
+    Padded,
+    global::{AtomicBool, AtomicU32, Mutex, Ordering::*, PoisonError, yield_now},
+};
+use std::{cell::Cell, marker::PhantomData};
+
+/// How often its thread is inside.
+type Count = Padded<AtomicU32>;
+
+static ENDS: AtomicBool = AtomicBool::new(false);
+/// The process that the handler is for: a forked child has a copy of the counters, and nobody in the driver.
+static PROCESS: AtomicU32 = AtomicU32::new(0);
+/// Of all threads; and those of threads that have ended.
+static COUNTS: Mutex<(Vec<&'static Count>, Vec<&'static Count>)> = Mutex::new((Vec::new(), Vec::new()));
+/// Of threads whose thread-locals are gone.
+static LATE: Count = Padded(AtomicU32::new(0));
+
+struct Own(Cell<Option<&'static Count>>);
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        if let Some(count) = self.0.take() {
+            COUNTS.lock().unwrap_or_else(PoisonError::into_inner).1.push(count);
+        }
+    }
+}
+
+thread_local! {
+    static OWN: Own = const { Own(Cell::new(None)) };
+}
+
+fn count() -> &'static Count {
+    let own = OWN.try_with(|own| match own.0.get() {
+        Some(count) => count,
+        None => {
+            let count = register();
+            own.0.set(Some(count));
+            count
+        }
+    });
+    own.unwrap_or(&LATE)
+}
+
+#[cold]
+fn register() -> &'static Count {
+    let mut counts = COUNTS.lock().unwrap_or_else(PoisonError::into_inner);
+    let (all, idle) = &mut *counts;
+    idle.pop().unwrap_or_else(|| {
+        let count: &'static Count = Box::leak(Box::default());
+        all.push(count);
+        count
+    })
+}
+
+/// The driver stays while this lives, unless [`process_ends`]. Stays on its thread.
+pub struct Inside {
+    count: &'static Count,
+    _here: PhantomData<*const ()>,
+}
+
+impl Inside {
+    #[inline]
+    pub fn new() -> Inside {
+        let count = count();
+        count.fetch_add(1, SeqCst);
+        Inside { count, _here: PhantomData }
+    }
+}
+
+impl Drop for Inside {
+    #[inline]
+    fn drop(&mut self) {
+        self.count.fetch_sub(1, Release); // pairs with the loads of the handler
+    }
+}
+
+/// Is the driver about to shut down, or has it done so? Who is inside and sees that it isn't can rely on it.
+#[inline]
+pub fn process_ends() -> bool {
+    ENDS.load(SeqCst)
+}
+
+extern "C" fn end() {
+    ENDS.store(true, SeqCst);
+    if PROCESS.load(Relaxed) != std::process::id() {
+        return;
+    }
+    let own = count();
+    let all = COUNTS.lock().unwrap_or_else(PoisonError::into_inner).0.clone();
+    for count in all.into_iter().chain([&LATE]).filter(|count| !std::ptr::eq(*count, own)) {
+        while count.load(SeqCst) != 0 {
+            yield_now();
+        }
+    }
+}
+
+/// Arranges for the end. Called when the driver has a context; once a process.
+pub fn watch() {
+    static ONCE: raddle_sync::global::Once = raddle_sync::global::Once::new();
+    ONCE.call_once(|| {
+        PROCESS.store(std::process::id(), Relaxed);
+        // SAFETY: the handler touches statics only, and lives as long as the process. If there is no room for it the flag stays
+        // down, and the driver tells late callers by itself that it has shut down.
+        unsafe { libc::atexit(end) };
+    });
+}
