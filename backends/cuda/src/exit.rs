@@ -1,9 +1,10 @@
 //! The end of the process.
 //!
-//! The driver shuts down by an exit handler of its own: its memory goes, and who is inside of it then crashes. Handlers run in
-//! the reverse order of their registration; ours is registered when the driver has a context, so it comes first, and those of
-//! whoever came earlier come after the driver's. Ours sets a flag, and waits for those who are inside: at most as long as the
-//! device takes for what they wait for. From then on nobody gets in, and every context counts as lost.
+//! The driver and the libraries beside it shut down by exit handlers of their own: their memory goes, and who is inside of
+//! them then crashes. Handlers run in the reverse order of their registration, and the libraries register some when they are
+//! first used for something. So ours is registered again and again, ever more rarely ([`watch`]), and what is registered before
+//! the context was made comes after the driver's end. Ours sets a flag, and waits for those who are inside: at most as long
+//! as the device takes for what they wait for. From then on nobody gets in, and every context counts as lost.
 //!
 //! Whoever calls the driver, or touches memory that it has pinned, is [`Inside`] meanwhile. One counter for each thread, so
 //! that threads don't meet: it is raised, then the flag is read; the handler sets the flag, then reads the counters; all by
@@ -17,6 +18,9 @@ use std::{cell::Cell, marker::PhantomData};
 
 /// How often its thread is inside.
 type Count = Padded<AtomicU32>;
+
+/// Calls of [`watch`] that all count (guess: by then every library has been used for all that it can do).
+const WATCHED_ALWAYS_COUNT: u32 = 1000;
 
 static ENDS: AtomicBool = AtomicBool::new(false);
 /// The process that the handler is for: a forked child has a copy of the counters, and nobody in the driver.
@@ -105,13 +109,16 @@ extern "C" fn end() {
     }
 }
 
-/// Arranges for the end. Called when the driver has a context; once a process.
+/// Arranges for the end: called when the driver has a context, when something was built for the first time, and at the
+/// first, second, fourth, … launch of each queue. After the first thousand calls only every power of two counts.
+#[cold]
 pub fn watch() {
-    static ONCE: raddle_sync::global::Once = raddle_sync::global::Once::new();
-    ONCE.call_once(|| {
-        PROCESS.store(std::process::id(), Relaxed);
+    static CALLS: AtomicU32 = AtomicU32::new(0);
+    let calls = CALLS.fetch_add(1, Relaxed) + 1;
+    PROCESS.store(std::process::id(), Relaxed);
+    if calls <= WATCHED_ALWAYS_COUNT || calls.is_power_of_two() {
         // SAFETY: the handler touches statics only, and lives as long as the process. If there is no room for it the flag stays
         // down, and the driver tells late callers by itself that it has shut down.
         unsafe { libc::atexit(end) };
-    });
+    }
 }

@@ -312,6 +312,7 @@ impl Shared {
             let image = self.compiler.image(key.entry(), &key.source())?;
             let entry = CString::new(key.entry()).expect("names have no zeros");
             let (module, function) = driver.module_load(&image, &entry)?;
+            exit::watch();
             if let Some(start_ns) = start_ns {
                 trace::here("compile and load", start_ns);
             }
@@ -379,8 +380,9 @@ impl Shared {
     }
 
     fn algorithm(&self, shape: &Shape) -> Result<Arc<Algorithm>, DeviceError> {
-        let (algorithm, evicted) =
-            self.algorithms.get(shape, || Ok((self.matmul()?.choose(shape)?, size_of::<Algorithm>())))?;
+        let (algorithm, evicted) = self.algorithms.get(shape, || {
+            Ok((self.matmul()?.choose(shape).inspect(|_| exit::watch())?, size_of::<Algorithm>()))
+        })?;
         evicted.into_iter().for_each(|evicted| self.retired_algorithms.add(evicted));
         self.retired_algorithms.collect(|| self.in_flight(), |wait| self.is_executed(wait));
         Ok(algorithm)
@@ -563,6 +565,9 @@ impl Shared {
         _ = self.perhaps_spin(id);
         let works = !matches!(launch, Launch::Nothing) || !waits.is_empty() || self.options.spin.is_some();
         queue.publish(driver, sequence, works);
+        if sequence.is_power_of_two() {
+            exit::watch();
+        }
         Ok(Submitted::Queued)
     }
 
