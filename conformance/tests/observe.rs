@@ -2,6 +2,7 @@
 
 use raddle::{CacheStats, Device, Limits, prelude::*};
 use std::{
+    collections::BTreeSet,
     path::{Path, PathBuf},
     process::{Command, Output},
     sync::Barrier,
@@ -31,7 +32,7 @@ fn ops(device: &Device, count: usize) -> raddle::Result<()> {
 fn child() {
     let Some(end) = std::env::var_os(END) else { return };
     for name in ["cpu", "sim:1", "sim:2"] {
-        ops(&Device::new(name).unwrap(), 20).unwrap();
+        ops(&Device::new(name).unwrap_or_else(|error| panic!("{error}")), 20).unwrap();
     }
     let device = Device::new("sim:3").unwrap();
     let in_flight = Tensor::ones([1 << 16], DType::F32, &device).unwrap().add(1).unwrap();
@@ -76,8 +77,14 @@ fn any_program_writes_a_trace_at_its_end() {
         // Streams of each device: what ran is on its own tracks.
         for device in ["cpu", "sim:1", "sim:2"] {
             let pid = of("M").iter().find(|event| event["args"]["name"] == device).unwrap()["pid"].clone();
-            let ran = of("X").iter().filter(|event| event["pid"] == pid && event["name"] == "add").count();
-            assert_eq!(ran, 60, "{device}");
+            let is_add = |event: &&&serde_json::Value| event["pid"] == pid && event["name"] == "add";
+            // The simulator cuts some.
+            let ran: BTreeSet<_> = of("X")
+                .iter()
+                .filter(is_add)
+                .map(|add| (add["tid"].as_u64().unwrap(), add["args"]["sequence"].as_u64().unwrap()))
+                .collect();
+            assert_eq!(ran.len(), 60, "{device}");
         }
         let ids = |phase| {
             let mut ids: Vec<_> = of(phase).iter().map(|event| event["id"].as_u64().unwrap()).collect();
@@ -110,10 +117,7 @@ fn a_variable_that_is_no_value_is_an_error_at_open() {
     let text = String::from_utf8_lossy(&output.stderr);
     let expected =
         "RADDLE_KERNEL_BYTES: expected bytes, perhaps with K, M, G or T, of at least 0, found \"lots\"";
-    assert!(
-        !output.status.success() && text.contains(&expected.replace('"', "\\\"")) || text.contains(expected),
-        "{text}"
-    );
+    assert!(!output.status.success() && text.contains(expected), "{text}");
 }
 
 #[test]
