@@ -14,8 +14,11 @@ const END: &str = "RADDLE_TEST_END";
 fn ops(device: &Device, count: usize) -> raddle::Result<()> {
     let shared = Tensor::ones([300], DType::F32, device)?;
     std::thread::scope(|scope| {
-        let work = || {
-            (0..count).try_for_each(|_| -> raddle::Result<()> { Ok(drop(shared.add(1)?.sum(.., false)?)) })
+        let work = || -> raddle::Result<()> {
+            for _ in 0..count {
+                shared.add(1)?.sum(.., false)?;
+            }
+            Ok(())
         };
         let threads: Vec<_> = (0..3)
             .map(|index| {
@@ -24,7 +27,7 @@ fn ops(device: &Device, count: usize) -> raddle::Result<()> {
             .collect();
         threads.into_iter().for_each(|thread| thread.unwrap().join().unwrap().unwrap());
     });
-    Ok(())
+    Ok(device.synchronize()?)
 }
 
 /// What a child does, and nothing in the test itself.
