@@ -102,10 +102,7 @@ impl Disk {
 
     /// Stores an image, if the disk lets it.
     pub fn store(&self, identity: &[u8], image: &[u8]) {
-        if self.write(identity, image).is_err() {
-            return;
-        }
-        let size_bytes = (identity.len() + image.len()) as u64;
+        let Ok(size_bytes) = self.write(identity, image) else { return };
         let is_due = {
             let mut untidied = self.untidied.lock();
             let (files, bytes) = *untidied;
@@ -122,7 +119,8 @@ impl Disk {
         }
     }
 
-    fn write(&self, identity: &[u8], image: &[u8]) -> io::Result<()> {
+    /// The size of the file.
+    fn write(&self, identity: &[u8], image: &[u8]) -> io::Result<u64> {
         let mut folder = fs::DirBuilder::new();
         #[cfg(unix)]
         std::os::unix::fs::DirBuilderExt::mode(&mut folder, 0o700); // whoever writes here runs code on the device
@@ -132,10 +130,11 @@ impl Disk {
         let checksum = hash(&parts).to_le_bytes();
         let number = self.partial.fetch_add(1, Relaxed);
         let partial = self.folder.join(format!("{}-{number}.partial", std::process::id()));
-        let written = fs::write(&partial, [&parts.concat()[..], &checksum].concat());
-        written
+        let bytes = [&parts.concat()[..], &checksum].concat();
+        fs::write(&partial, &bytes)
             .and_then(|()| fs::rename(&partial, self.path(identity)))
-            .inspect_err(|_| _ = fs::remove_file(&partial))
+            .inspect_err(|_| _ = fs::remove_file(&partial))?;
+        Ok(bytes.len() as u64)
     }
 
     /// Removes the oldest files beyond three quarters of a bound, once it is passed.

@@ -3,7 +3,7 @@
 //!
 //! `RADDLE_TRACE=FILE` records any program, from the first device that it opens to its end: `main` returning, or `exit` on
 //! whatever thread. Not a signal, `abort` or `_exit`. A file that can't be written is told on stderr and changes nothing
-//! else. A forked child writes none: the file is its parent's. In a program: [`start`], [`stop`], [`write`].
+//! else. A forked child writes none: the file is its parent's. In a program: [`start`], [`stop`], [`write()`].
 //!
 //! | in the viewer | what |
 //! |---|---|
