@@ -1,4 +1,5 @@
-// (x − mean) · rstd · weight + bias of rows. ELEMENT, ACC: types; WEIGHT, BIAS: are there such?
+// (x − mean) · rstd · weight + bias of rows. ELEMENT, ACC: types; WEIGHT, BIAS: are there such? A multiprocessor is to hold
+// RESIDENT threads at least.
 
 struct Rows { ELEMENT* at; long long stride; };
 struct Statistics { ACC* at; long long stride; };
@@ -27,7 +28,7 @@ INLINE void finish(const Params& p, ACC (&x)[V], long long at, ACC mean, ACC rst
     }
 }
 
-extern "C" __global__ void __launch_bounds__(BLOCK) layer_norm(const Params p) {
+extern "C" __global__ void __launch_bounds__(BLOCK, RESIDENT / BLOCK) layer_norm(const Params p) {
     const int lane = threadIdx.x % LANES;
     const long long row = (long long)block_index() * (BLOCK / LANES) + threadIdx.x / LANES;
     const bool live = row < p.row_count;
@@ -38,12 +39,16 @@ extern "C" __global__ void __launch_bounds__(BLOCK) layer_norm(const Params p) {
     ACC sum = 0, squares = 0;
 #if CHUNKS > 0
     ACC x[CHUNKS][V];
-    FOR_CHUNKS if (CHUNK_AT(c) < count) take(x[c], in + CHUNK_AT(c));
+    FOR_CHUNKS if (CHUNK_AT(c) < count) {
+        ELEMENT loaded[V];
+        load_once(loaded, in + CHUNK_AT(c));
+        convert_all(x[c], loaded);
+    }
     FOR_CHUNKS if (CHUNK_AT(c) < count) {
 #pragma unroll
         for (int i = 0; i < V; i++) sum += x[c][i];
     }
-    const ACC mean = over_row(sum, Add()) / (ACC)p.count;
+    const ACC mean = over_row(sum, Add(), 0) / (ACC)p.count;
     FOR_CHUNKS if (CHUNK_AT(c) < count) {
 #pragma unroll
         for (int i = 0; i < V; i++) squares += (x[c][i] - mean) * (x[c][i] - mean);
@@ -56,7 +61,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK) layer_norm(const Params p) {
         for (int i = 0; i < V; i++) part += x[i];
         sum += part;
     }
-    const ACC mean = over_row(sum, Add()) / (ACC)p.count;
+    const ACC mean = over_row(sum, Add(), 0) / (ACC)p.count;
     for (long long at = lane * V; at < count; at += LANES * V) {
         ACC x[V], part = 0;
         take(x, in + at);
@@ -65,12 +70,12 @@ extern "C" __global__ void __launch_bounds__(BLOCK) layer_norm(const Params p) {
         squares += part;
     }
 #endif
-    const ACC variance = over_row(squares, Add()) / (ACC)p.count;
+    const ACC variance = over_row(squares, Add(), 1) / (ACC)p.count;
     const ACC rstd = 1 / root(variance + (ACC)p.eps);
 #if CHUNKS > 0
     FOR_CHUNKS if (CHUNK_AT(c) < count) {
         finish(p, x[c], CHUNK_AT(c), mean, rstd);
-        give(out + CHUNK_AT(c), x[c]);
+        give_once(out + CHUNK_AT(c), x[c]);
     }
 #else
     for (long long at = lane * V; at < count; at += LANES * V) {

@@ -2,7 +2,9 @@
 // the derivatives of weight and bias consist of, one row of them a span, and layer_norm_sums follows.
 //
 // ELEMENT, ACC    types; WEIGHT: is there one? SUM_WEIGHT, SUM_BIAS: are their derivatives wanted?
-// One row at a time, LANES is the block. CHUNKS 0: rows don't fit registers, and PASS 0 makes dx only, PASS 1 sums only.
+// One row at a time, LANES is the block, of which a multiprocessor is to hold RESIDENT threads at least. AHEAD: the next row
+// is on its way while one is worked on; where a row takes most registers there are none for that, nor for the hints to the
+// caches. CHUNKS 0: rows don't fit registers, and PASS 0 makes dx only, PASS 1 sums only.
 
 struct Rows { ELEMENT* at; long long stride; };
 struct Statistics { ACC* at; long long stride; };
@@ -16,8 +18,7 @@ struct Params {
     long long row_count, count, rows_per_span;
 };
 
-// Adds up both over the row. `turn` is 0 and 1 from call to call, so that one barrier will do: who writes the same words
-// again has met all readers at the barrier between.
+// Adds up both over the row; `turn` as over_row has it.
 INLINE void add_over_row(ACC& a, ACC& b, int turn) {
 #pragma unroll
     for (int by = 16; by > 0; by /= 2) {
@@ -38,7 +39,7 @@ INLINE void add_over_row(ACC& a, ACC& b, int turn) {
     }
 }
 
-extern "C" __global__ void __launch_bounds__(BLOCK) layer_norm_backward(const Params p) {
+extern "C" __global__ void __launch_bounds__(BLOCK, RESIDENT / BLOCK) layer_norm_backward(const Params p) {
     const int lane = threadIdx.x % LANES;
     const ACC scale = 1 / (ACC)p.count;
 #if CHUNKS > 0
@@ -56,13 +57,36 @@ extern "C" __global__ void __launch_bounds__(BLOCK) layer_norm_backward(const Pa
         if (CHUNK_AT(c) < p.count) take(weight[c], p.weight + CHUNK_AT(c));
 #endif
     }
+#if AHEAD
+    ELEMENT next_x[CHUNKS][V], next_dy[CHUNKS][V];
+    ACC next_mean, next_rstd;
+    auto load_row = [&](long long row) {
+        FOR_CHUNKS if (CHUNK_AT(c) < p.count) {
+            load_once(next_x[c], p.x.at + row * p.x.stride + CHUNK_AT(c));
+            load_once(next_dy[c], p.dy.at + row * p.dy.stride + CHUNK_AT(c));
+        }
+        next_mean = p.mean.at[row * p.mean.stride];
+        next_rstd = p.rstd.at[row * p.rstd.stride];
+    };
+    load_row(begin);
+#endif
+#pragma unroll 1
     for (long long row = begin; row < end; row++) {
-        const ACC mean = p.mean.at[row * p.mean.stride], rstd = p.rstd.at[row * p.rstd.stride];
         ACC x[CHUNKS][V], dy[CHUNKS][V];
+#if AHEAD
+        FOR_CHUNKS if (CHUNK_AT(c) < p.count) {
+            convert_all(x[c], next_x[c]);
+            convert_all(dy[c], next_dy[c]);
+        }
+        const ACC mean = next_mean, rstd = next_rstd;
+        if (row + 1 < end) load_row(row + 1);
+#else
+        const ACC mean = p.mean.at[row * p.mean.stride], rstd = p.rstd.at[row * p.rstd.stride];
         FOR_CHUNKS if (CHUNK_AT(c) < p.count) {
             take(x[c], p.x.at + row * p.x.stride + CHUNK_AT(c));
             take(dy[c], p.dy.at + row * p.dy.stride + CHUNK_AT(c));
         }
+#endif
         ACC sum = 0, product = 0;
         FOR_CHUNKS if (CHUNK_AT(c) < p.count) {
 #pragma unroll
@@ -81,7 +105,11 @@ extern "C" __global__ void __launch_bounds__(BLOCK) layer_norm_backward(const Pa
         FOR_CHUNKS if (CHUNK_AT(c) < p.count) {
 #pragma unroll
             for (int i = 0; i < V; i++) x[c][i] = (dy[c][i] - sum - x[c][i] * product) * rstd;
+#if AHEAD
+            give_once(p.dx.at + row * p.dx.stride + CHUNK_AT(c), x[c]);
+#else
             give(p.dx.at + row * p.dx.stride + CHUNK_AT(c), x[c]);
+#endif
         }
     }
     FOR_CHUNKS if (CHUNK_AT(c) < p.count) {

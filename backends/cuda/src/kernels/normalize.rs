@@ -7,13 +7,24 @@ use super::source::{Name, Text, Unit};
 use crate::plan::{Args, Place};
 use raddle_base::{DType, Dims};
 use raddle_hal::{Kernel, Operand};
+use std::ops::RangeInclusive;
 
-/// Elements that a thread keeps of a row, at most: with all else about half of its registers.
-const HELD_COUNT_MAX: usize = 32;
+/// Words of 4 bytes that a thread keeps of a row, at most: with all else about half of its registers.
+const HELD_WORDS_MAX: usize = 32;
+/// Threads of a row, at most.
+const LANES_MAX: usize = 512;
+/// Words of a row that a thread gets, of softmax, as long as a block has threads for that.
+const SOFTMAX_WORDS: usize = 8;
+/// The same of layer normalisation. 128 threads for a row of 1024 floats, and so few registers that a multiprocessor is full
+/// of them, reached 2803 GB/s on an H100; a warp for each such row had 2590. Other lengths and types follow: a guess.
+const LAYER_NORM_WORDS: usize = 8;
+/// The same of its backward. 256 threads for a row of 1024 floats, the next row on its way, four blocks a multiprocessor
+/// reached 2511 GB/s on an H100; five blocks 2480. 128 threads and no row ahead had 2275. The rest is a guess, too.
+const LAYER_NORM_BACKWARD_WORDS: usize = 4;
 /// Rows of a span at least: the sums that a span leaves are then a small part of what it reads.
 const SPAN_ROWS_MIN: usize = 16;
-/// The most spans: enough blocks for 132 multiprocessors. A constant, whatever the card is: it decides on bits.
-const SPAN_COUNT_MAX: usize = 1056;
+/// Spans are so many that they fill this number of multiprocessors. A constant, whatever the card is: it decides on bits.
+const MULTIPROCESSOR_COUNT: usize = 132;
 
 /// How threads share rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,26 +36,38 @@ struct Shape {
 }
 
 impl Shape {
-    /// For rows of `count`; `lanes_min` and `held_max` are limits of the kernel.
-    fn new(count: usize, rows: &[Rows], lanes_min: usize, held_max: usize) -> Shape {
+    /// For rows of `count`, of which a thread gets `words` of 4 bytes, or one vector, as long as a block has threads for that,
+    /// and `held_max` at most. `lanes` are limits of the kernel.
+    fn new(
+        count: usize,
+        rows: &[Rows],
+        words: usize,
+        held_max: usize,
+        lanes: RangeInclusive<usize>,
+    ) -> Shape {
         let size = rows.iter().map(|row| row.dtype.size_bytes()).max().unwrap_or(4);
         let mut vector = 16 / size;
         while vector > 1 && !(count.is_multiple_of(vector) && rows.iter().all(|row| row.is_aligned(vector))) {
             vector /= 2;
         }
-        let held = held_max / (size.max(4) / 4);
-        // Eight elements a thread, in one warp as long as that isn't far too many.
-        let mut lanes = count.div_ceil(8).next_power_of_two().clamp(lanes_min, 512);
-        if count <= 32 * held {
-            lanes = lanes.min(32.max(lanes_min));
-        }
+        let elements = |words: usize| words / (size.max(4) / 4);
+        let held = elements(held_max);
+        let lanes = count
+            .div_ceil(elements(words).max(vector))
+            .next_power_of_two()
+            .clamp(*lanes.start(), *lanes.end());
         let chunks = count.div_ceil(lanes * vector).max(1);
         if chunks * vector <= held {
             // Few numbers of chunks, so that few kernels are compiled.
             let chunks = if chunks <= 4 { chunks } else { chunks.next_power_of_two().min(held / vector) };
             return Shape { vector, lanes, chunks };
         }
-        Shape { vector, lanes: 512, chunks: 0 }
+        Shape { vector, lanes: LANES_MAX, chunks: 0 }
+    }
+
+    /// Words of 4 bytes that a thread holds of a row, in what is computed with.
+    fn words(&self, dtype: DType) -> usize {
+        self.chunks * self.vector * dtype.compute().size_bytes() / 4
     }
 
     fn block(&self) -> usize {
@@ -87,7 +110,10 @@ pub fn softmax(builder: &mut Builder, kernel: &Kernel, operands: &[Operand]) {
     let input = rows::input(builder, &array(1), 1);
     let gradient = if backward { rows::input(builder, &array(2), 1) } else { input };
     let (to, staged) = rows::output(builder, &out, 1);
-    let shape = Shape::new(count, &[to, input, gradient], 1, HELD_COUNT_MAX);
+    // In one warp as long as that isn't far too many.
+    let one_warp = count * out.dtype.size_bytes().max(4) / 4 <= 32 * HELD_WORDS_MAX;
+    let lanes = 1..=if one_warp { 32 } else { LANES_MAX };
+    let shape = Shape::new(count, &[to, input, gradient], SOFTMAX_WORDS, HELD_WORDS_MAX, lanes);
     let text = shape.text(Unit::Softmax, out.dtype).flag(Name::LOG, log).flag(Name::BACKWARD, backward);
     let mut args = Args::default();
     [to, input, gradient].iter().for_each(|rows| rows.push_to(&mut args));
@@ -116,9 +142,16 @@ pub fn layer_norm(builder: &mut Builder, kernel: &Kernel, operands: &[Operand]) 
     let (to_rstd, staged_rstd) = rows::output(builder, &rstd, axes);
     let lines = [Some(to), Some(input), weight.map(as_row), bias.map(as_row)];
     let lines: Vec<Rows> = lines.into_iter().flatten().collect();
-    let shape = Shape::new(count, &lines, 1, HELD_COUNT_MAX);
+    let shape = Shape::new(count, &lines, LAYER_NORM_WORDS, HELD_WORDS_MAX, 1..=LANES_MAX);
+    // 32 registers a thread do for two vectors of floats, not for more addresses or doubles.
+    let resident = match (shape.chunks, shape.words(out.dtype)) {
+        (1..=2, 1..=8) if out.dtype != DType::F64 => 2048,
+        (1..=8, 1..=16) => 1024,
+        _ => 512,
+    };
     let text = shape
         .text(Unit::LayerNorm, out.dtype)
+        .number(Name::RESIDENT, resident)
         .flag(Name::WEIGHT, weight.is_some())
         .flag(Name::BIAS, bias.is_some());
     let mut args = Args::default();
@@ -170,12 +203,19 @@ pub fn layer_norm_backward(builder: &mut Builder, kernel: &Kernel, operands: &[O
     let (to, staged) = rows::output(builder, &dx, axes);
     let lines: Vec<Rows> = [Some(to), Some(dy), Some(x), weight.map(as_row)].into_iter().flatten().collect();
     // One row at a time is a block's: three rows and the sums are kept.
-    let mut shape = Shape::new(count, &lines, 128, HELD_COUNT_MAX / 2);
-    if shape.chunks == 0 {
-        shape.lanes = 512;
-    }
-    let rows_per_span =
-        row_count.div_ceil(SPAN_COUNT_MAX).max(SPAN_ROWS_MIN.min(row_count.div_ceil(132)).max(1));
+    let lanes = 128..=LANES_MAX;
+    let shape = Shape::new(count, &lines, LAYER_NORM_BACKWARD_WORDS, HELD_WORDS_MAX / 2, lanes);
+    let words = shape.words(dx.dtype);
+    // So that nothing is spilled: 64, 80 and 128 registers a thread.
+    let resident = match words {
+        1..=4 => 1024,
+        5..=8 => 768,
+        _ => 512,
+    };
+    let span_count_max = MULTIPROCESSOR_COUNT * (resident / shape.block());
+    let rows_per_span = row_count
+        .div_ceil(span_count_max)
+        .max(SPAN_ROWS_MIN.min(row_count.div_ceil(MULTIPROCESSOR_COUNT)).max(1));
     let spans = row_count.div_ceil(rows_per_span);
     let acc = dx.dtype.compute();
     let sums = Dims::new(&[spans, count]).expect("two axes");
@@ -190,6 +230,8 @@ pub fn layer_norm_backward(builder: &mut Builder, kernel: &Kernel, operands: &[O
     let text = |pass: usize| {
         shape
             .text(Unit::LayerNormBackward, dx.dtype)
+            .number(Name::RESIDENT, resident)
+            .flag(Name::AHEAD, (1..=8).contains(&words))
             .flag(Name::WEIGHT, weight.is_some())
             .flag(Name::SUM_WEIGHT, dweight.is_some())
             .flag(Name::SUM_BIAS, dbias.is_some())

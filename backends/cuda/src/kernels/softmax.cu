@@ -27,7 +27,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK) softmax(const Params p) {
 #pragma unroll
         for (int i = 0; i < V; i++) sum += LOG ? dy[c][i] : x[c][i] * dy[c][i];
     }
-    sum = over_row(sum, Add());
+    sum = over_row(sum, Add(), 1);
     FOR_CHUNKS if (CHUNK_AT(c) < count) {
 #pragma unroll
         for (int i = 0; i < V; i++) {
@@ -41,7 +41,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK) softmax(const Params p) {
 #pragma unroll
         for (int i = 0; i < V; i++) largest = Largest()(largest, x[c][i]);
     }
-    largest = over_row(largest, Largest());
+    largest = over_row(largest, Largest(), 0);
     ACC sum = 0;
     FOR_CHUNKS if (CHUNK_AT(c) < count) {
 #pragma unroll
@@ -51,7 +51,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK) softmax(const Params p) {
             if (!LOG) x[c][i] = power;
         }
     }
-    sum = over_row(sum, Add());
+    sum = over_row(sum, Add(), 1);
     const ACC factor = LOG ? logarithm(sum) : 1 / sum;
     FOR_CHUNKS if (CHUNK_AT(c) < count) {
 #pragma unroll
@@ -71,7 +71,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK) softmax(const Params p) {
         for (int i = 0; i < V; i++) part += LOG ? dy[i] : y[i] * dy[i];
         sum += part;
     }
-    sum = over_row(sum, Add());
+    sum = over_row(sum, Add(), 1);
     for (long long at = lane * V; at < count; at += step) {
         ACC y[V], dy[V];
         take(y, in + at);
@@ -88,7 +88,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK) softmax(const Params p) {
 #pragma unroll
         for (int i = 0; i < V; i++) largest = Largest()(largest, x[i]);
     }
-    largest = over_row(largest, Largest());
+    largest = over_row(largest, Largest(), 0);
     ACC sum = 0;
     for (long long at = lane * V; at < count; at += step) {
         ACC x[V], part = 0;
@@ -97,7 +97,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK) softmax(const Params p) {
         for (int i = 0; i < V; i++) part += exponential(x[i] - largest);
         sum += part;
     }
-    sum = over_row(sum, Add());
+    sum = over_row(sum, Add(), 1);
     const ACC factor = LOG ? logarithm(sum) : 1 / sum;
     for (long long at = lane * V; at < count; at += step) {
         ACC x[V];

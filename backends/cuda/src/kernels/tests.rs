@@ -165,6 +165,32 @@ fn rows_with_holes_are_staged() {
 }
 
 #[test]
+fn layer_norm_shares_rows_as_measured() {
+    let key = |kernel: &Kernel, outputs: &[View], inputs: &[View]| {
+        let plan = planned(kernel, outputs, inputs);
+        let first = kernels(&plan)[0];
+        (format!("{:?}", first.key), first.grid[0])
+    };
+    let (x, row, statistic) =
+        (packed(DType::F32, &[16384, 1024]), packed(DType::F32, &[1024]), packed(DType::F32, &[16384, 1]));
+    let forward = Kernel::LayerNorm { axes: 1, eps: 1e-5, weight: true, bias: true };
+    let (text, blocks) = key(&forward, &[x, statistic, statistic], &[x, row, row]);
+    for setting in ["(LANES, Number(128))", "(CHUNKS, Number(2))", "(RESIDENT, Number(2048))"] {
+        assert!(text.contains(setting), "{setting}: {text}");
+    }
+    assert_eq!(blocks, 16384);
+    let backward = Kernel::LayerNormBackward { axes: 1, weight: true, bias: true };
+    let (text, blocks) = key(&backward, &[x, row, row], &[x, x, statistic, statistic, row]);
+    for setting in
+        ["(LANES, Number(256))", "(CHUNKS, Number(1))", "(RESIDENT, Number(1024))", "(AHEAD, Number(1))"]
+    {
+        assert!(text.contains(setting), "{setting}: {text}");
+    }
+    // 528 spans or fewer, of as many rows each as the first.
+    assert_eq!(blocks, 16384 / 32);
+}
+
+#[test]
 fn one_value_goes_to_many_places_without_sorting() {
     let (target, index) = (packed(DType::I64, &[1536]), packed(DType::I64, &[8192]));
     let (one, many) = (strided(DType::I64, &[8192], &[0]), packed(DType::I64, &[8192]));
