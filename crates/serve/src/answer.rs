@@ -4,7 +4,10 @@
 //! the one who holds it, the caller is told. **Nobody is hurt by a caller that has gone**: an answer that nobody wants is
 //! dropped with the last of both sides.
 
-use crate::{Error, Ticket, batcher::{Queue, contained}};
+use crate::{
+    Error, Ticket,
+    batcher::{Queue, contained},
+};
 use raddle_sync::{Arc, Condvar, Mutex, Rank};
 use std::{
     fmt,
@@ -42,6 +45,10 @@ impl<R, E> Slot<R, E> {
         self.answered.notify_one();
         contained(|| waker.into_iter().for_each(Waker::wake));
     }
+
+    pub(crate) fn is_answered(&self) -> bool {
+        !matches!(*self.state.lock(), State::Waiting(_))
+    }
 }
 
 impl<R, E> State<R, E> {
@@ -62,8 +69,9 @@ impl<R, E> State<R, E> {
 pub(crate) struct Promise<R, E>(pub(crate) Arc<Slot<R, E>>);
 
 impl<R, E> Promise<R, E> {
+    /// If the caller has gone, this destroys what it would have been given.
     pub(crate) fn answer(self, outcome: Outcome<R, E>) {
-        self.0.put(outcome);
+        contained(move || self.0.put(outcome));
     }
 }
 
@@ -131,8 +139,7 @@ impl<T, R, E> Future for Answer<T, R, E> {
 
 impl<T, R, E> Drop for Answer<T, R, E> {
     fn drop(&mut self) {
-        let is_waiting = matches!(*self.slot.state.lock(), State::Waiting(_));
-        if is_waiting {
+        if !self.slot.is_answered() {
             self.queue.withdraw(self.ticket);
         }
     }

@@ -263,7 +263,13 @@ impl<T, R, E> Worker<T, R, E> {
                     state.looks_at = Duration::MAX;
                     queue.changed.wait(state)
                 }
-                Decision::Stopped => return,
+                Decision::Stopped => {
+                    // The others may sleep: when they looked, something was left that couldn't run yet.
+                    if !fault!(sleeps_through_stop) {
+                        queue.changed.notify_all();
+                    }
+                    return;
+                }
             };
         }
     }
@@ -299,8 +305,7 @@ fn run<T, R, E>(
     length_tokens: usize,
     jobs: Vec<Job<T, R, E>>,
 ) {
-    let (items, mut promises): (Vec<_>, Vec<_>) =
-        jobs.into_iter().map(|job| (job.item, job.promise)).unzip();
+    let (items, mut promises): (Vec<_>, Vec<_>) = jobs.into_iter().map(|job| (job.item, job.promise)).unzip();
     if fault!(answer_to_the_wrong_caller) {
         promises.rotate_left(1);
     }

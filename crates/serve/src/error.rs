@@ -43,7 +43,9 @@ pub enum Rejected {
     )]
     TooLong { length_tokens: usize, length_tokens_max: usize },
     /// The queue is full: try later.
-    #[error("submit: the queue is full, expected less than {waiting_count_max} requests waiting, found as many")]
+    #[error(
+        "submit: the queue is full, expected less than {waiting_count_max} requests waiting, found as many"
+    )]
     Full { waiting_count_max: usize },
     /// It wants to begin within no time at all.
     #[error("submit: the request has no time to begin, expected begin_within of more than 0, found 0")]
@@ -64,7 +66,9 @@ pub enum Error<E> {
     #[error("batch: the handler panicked, {message}")]
     Panicked { message: String },
     /// The handler didn't give one result for each item, so that none can be trusted to be whose.
-    #[error("batch: the handler gave the wrong number of results, expected {expected_count}, found {found_count}")]
+    #[error(
+        "batch: the handler gave the wrong number of results, expected {expected_count}, found {found_count}"
+    )]
     ResultCount { expected_count: usize, found_count: usize },
     /// The batcher ended without running it.
     #[error("batch: the batcher was stopped before the request began")]

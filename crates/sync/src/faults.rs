@@ -169,6 +169,8 @@ faults! {
     expired_is_run breaks "T10";
     /// A stopped batcher accepts requests.
     accepted_after_stop breaks "T6";
+    /// A thread of a stopped batcher that sleeps isn't told that nothing is left.
+    sleeps_through_stop breaks "T6";
     /// A request that was taken back stays in the queue.
     cancel_keeps_slot breaks "T9";
     /// However many requests wait, one more is accepted.
