@@ -8,7 +8,7 @@ use crate::{
     Error, Ticket,
     batcher::{Queue, contained},
 };
-use raddle_sync::{Arc, Condvar, Mutex, Rank};
+use raddle_sync::{Arc, Condvar, Mutex, Rank, fault};
 use std::{
     fmt,
     pin::Pin,
@@ -43,7 +43,9 @@ impl<R, E> Slot<R, E> {
         *state = State::Answered(outcome);
         drop(state);
         self.answered.notify_one();
-        contained(|| waker.into_iter().for_each(Waker::wake));
+        if !fault!(answer_wakes_nobody) {
+            contained(|| waker.into_iter().for_each(Waker::wake));
+        }
     }
 
     pub(crate) fn is_answered(&self) -> bool {

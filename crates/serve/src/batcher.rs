@@ -8,8 +8,8 @@
 //! do, and calls a thread if that is earlier. A thread that leaves, with a batch, does the same for what it leaves behind.
 //!
 //! **No future is stuck.** A request is accepted and put into the queue under one lock, or refused. From there its promise goes to
-//! the thread that runs its batch. Threads leave when the scheduler is stopped and nothing waits; the last one, whatever
-//! it dies of, drops what is left. A promise that is dropped answers.
+//! the thread that runs its batch. Threads leave when the scheduler is stopped and nothing waits. Should one die of an error of
+//! ours, it stops the batcher and drops what waits. A promise that is dropped answers.
 //!
 //! **A handler that panics** costs the requests of its batch, and nothing else. No lock is held while code of others runs: handlers,
 //! wakers, destructors of items and results.
@@ -287,13 +287,16 @@ impl<T, R, E> Drop for Worker<T, R, E> {
     fn drop(&mut self) {
         let mut state = self.0.state.lock();
         state.thread_count -= 1;
-        if state.thread_count > 0 {
-            return;
+        let is_last = state.thread_count == 0;
+        let mut left = Vec::new();
+        if is_last || std::thread::panicking() {
+            state.scheduler.stop();
+            left = state.abandon();
+            self.0.changed.notify_all();
         }
-        // There is nothing left, unless all threads have died of something else than a stop.
-        state.scheduler.stop();
-        let left = state.abandon();
-        self.0.ended.notify_all();
+        if is_last {
+            self.0.ended.notify_all();
+        }
         drop(state);
         drop(left);
     }

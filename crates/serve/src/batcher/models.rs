@@ -67,7 +67,29 @@ fn now(answer: Answer<u32, u32, ()>) -> Option<Result<u32, Error<()>>> {
     }
 }
 
-/// Two callers get what they asked for, in one batch or in two.
+/// A small executor: sleeps until it is woken.
+fn block_on<F: Future + Unpin>(mut future: F) -> F::Output {
+    struct Sleeper(Mutex<bool>, Condvar);
+    impl std::task::Wake for Sleeper {
+        fn wake(self: std::sync::Arc<Self>) {
+            *self.0.lock() = true;
+            self.1.notify_one();
+        }
+    }
+    let sleeper = std::sync::Arc::new(Sleeper(Mutex::new(Rank::Leaf, false), Condvar::new()));
+    let waker = Waker::from(sleeper.clone());
+    loop {
+        if let Poll::Ready(output) = pin!(&mut future).poll(&mut Context::from_waker(&waker)) {
+            return output;
+        }
+        let mut is_woken = sleeper.0.lock();
+        while !std::mem::take(&mut *is_woken) {
+            is_woken = sleeper.1.wait(is_woken);
+        }
+    }
+}
+
+/// Two callers get what they asked for, in one batch or in two; one blocks, the other is a future's executor.
 fn two_callers(fault: Option<Fault>, preemptions: usize) {
     explore("two callers", fault, preemptions, || {
         let batcher = start(2, 2);
@@ -75,7 +97,7 @@ fn two_callers(fault: Option<Fault>, preemptions: usize) {
             let batcher = batcher.clone();
             thread::spawn(move || submit(&batcher, 2).unwrap().wait())
         };
-        let answer = submit(&batcher, 1).unwrap().wait();
+        let answer = block_on(submit(&batcher, 1).unwrap());
         let other = other.join().unwrap();
         batcher.stop();
         assert_eq!([answer, other], [Ok(2), Ok(4)]);

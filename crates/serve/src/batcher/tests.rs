@@ -294,18 +294,42 @@ fn answers_are_futures() {
         }
     }
     let (batcher, _begins, go) = gated(options());
+    batcher.pause();
     let mut answer = batcher.submit(5, request()).unwrap();
+    let last = batcher.submit(6, request()).unwrap();
     assert!(!is_ready(&mut answer));
     let (told, is_told) = mpsc::channel();
     let waker = Waker::from(std::sync::Arc::new(Told(told)));
     let mut context = Context::from_waker(&waker);
     assert!(pin!(&mut answer).poll(&mut context).is_pending());
     assert_eq!(answer.wait_timeout(Duration::from_nanos(1)), None);
+    batcher.resume();
     go.send(()).unwrap();
-    is_told.recv().unwrap();
+    // They share a batch, which is answered in order.
+    assert_eq!(last.wait(), Ok(expected(6)));
+    is_told.try_recv().expect("the last one to poll was woken");
     assert_eq!(pin!(&mut answer).poll(&mut context), Poll::Ready(Ok(expected(5))));
     assert_eq!(pin!(&mut answer).poll(&mut context), Poll::Ready(Err(Error::Taken)));
     assert_eq!(answer.wait_timeout(Duration::MAX), Some(Err(Error::Taken)));
+}
+
+#[test]
+fn fault_answer_wakes_nobody() {
+    assert_caught(Fault::answer_wakes_nobody, "batcher::tests::answers_are_futures");
+}
+
+/// A thread that finds the queue broken stops the batcher; nobody waits for ever.
+#[test]
+fn an_error_of_ours_leaves_nobody_waiting() {
+    let batcher = Batcher::start(Options { batch_count_max: 1, ..options() }, compute).unwrap();
+    batcher.pause();
+    let answers = [1, 2].map(|item| batcher.submit(item, request()).unwrap());
+    let lost = batcher.0.state.lock().jobs.remove(&answers[0].ticket);
+    drop(lost);
+    batcher.resume();
+    assert_eq!(answers.map(Answer::wait), [Err(Error::Stopped), Err(Error::Stopped)]);
+    batcher.stop();
+    assert_eq!(batcher.submit(3, request()).unwrap_err(), Rejected::Stopped);
 }
 
 /// `stop` runs what waits, `stop_at_once` doesn't, a drop stops; a pause holds none of them up.
