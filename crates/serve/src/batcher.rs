@@ -252,7 +252,7 @@ impl<T, R, E> Worker<T, R, E> {
                         let begin_within = job.begin_within.unwrap_or_default();
                         job.promise.answer(Err(Error::Expired { begin_within }));
                     };
-                    contained(|| jobs.into_iter().for_each(expire));
+                    jobs.into_iter().for_each(|job| contained(|| expire(job)));
                     queue.state.lock()
                 }
                 Decision::WaitUntil(at) => {
@@ -278,7 +278,9 @@ impl<T, R, E> Worker<T, R, E> {
     fn leave(&self, mut state: MutexGuard<'_, State<T, R, E>>, tickets: &[Ticket]) -> Vec<Job<T, R, E>> {
         let jobs = state.take(tickets);
         state.looks_at = Duration::MAX;
-        self.0.call(&mut state);
+        if !fault!(leaves_unwatched) {
+            self.0.call(&mut state);
+        }
         jobs
     }
 }

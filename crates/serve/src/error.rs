@@ -6,9 +6,9 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "the fields are named in the text of each")]
 pub enum OptionsError {
-    /// Something that must be there at least once.
-    #[error("batcher: {what}, expected at least 1, found 0")]
-    Zero { what: &'static str },
+    /// Too few or too many of something.
+    #[error("batcher: {what} is out of range, expected from 1 to {count_max}, found {found_count}")]
+    Count { what: &'static str, count_max: usize, found_count: usize },
     /// Buckets that don't grow.
     #[error(
         "batcher: buckets_tokens must grow, expected more than {expected_above} at index {index}, found {found}"

@@ -29,10 +29,15 @@ use std::{
     time::Duration,
 };
 
+/// Each step looks at all buckets (guess).
+const BUCKET_COUNT_MAX: usize = 256;
+/// Each has a thread (guess: more than any device runs at once).
+const RUNNING_COUNT_MAX: usize = 256;
+
 /// How requests are put together. All limits are inclusive: what they name is still allowed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// The lengths that requests are padded to, growing. No request may be longer than the last.
+    /// The lengths that requests are padded to, growing; 1 to 256 of them. No request may be longer than the last.
     pub buckets_tokens: Vec<usize>,
     /// Tokens in a batch, with padding: batch size × length of its bucket. At least the last bucket.
     pub batch_tokens_max: usize,
@@ -42,7 +47,7 @@ pub struct Options {
     pub wait_max: Duration,
     /// Requests that wait, at least 1. One more is refused with [`Rejected::Full`].
     pub waiting_count_max: usize,
-    /// Batches that run at once; at least 1.
+    /// Batches that run at once, 1 to 256.
     pub running_count_max: usize,
     /// How much later a request may come and still go before one of the next lower priority.
     pub head_start: Duration,
@@ -78,7 +83,7 @@ pub enum Priority {
 /// What the scheduler has to know of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Request {
-    /// Its length in tokens; where there is no such thing, 1 or 0 in a bucket of 1.
+    /// Its length in tokens. Where there is no such thing: 1, and one bucket of 1.
     pub length_tokens: usize,
     /// Who goes first.
     pub priority: Priority,
@@ -210,14 +215,14 @@ impl Scheduler {
     /// Errors: [`OptionsError`], if there are requests that would be accepted and could never run, or nothing could.
     pub fn new(options: Options) -> Result<Scheduler, OptionsError> {
         let Options { buckets_tokens, batch_tokens_max, .. } = &options;
-        for (what, count) in [
-            ("buckets_tokens", buckets_tokens.len()),
-            ("batch_count_max", options.batch_count_max),
-            ("waiting_count_max", options.waiting_count_max),
-            ("running_count_max", options.running_count_max),
+        for (what, found_count, count_max) in [
+            ("buckets_tokens", buckets_tokens.len(), BUCKET_COUNT_MAX),
+            ("batch_count_max", options.batch_count_max, usize::MAX),
+            ("waiting_count_max", options.waiting_count_max, usize::MAX),
+            ("running_count_max", options.running_count_max, RUNNING_COUNT_MAX),
         ] {
-            if count == 0 {
-                return Err(OptionsError::Zero { what });
+            if !(1..=count_max).contains(&found_count) {
+                return Err(OptionsError::Count { what, count_max, found_count });
             }
         }
         let mut buckets = Vec::new();

@@ -159,6 +159,8 @@ faults! {
     unordered_trace breaks "T10";
     /// Nobody is called for a batch that could begin.
     lost_batch_wakeup breaks "T5";
+    /// A thread that runs a batch calls nobody for what it leaves behind.
+    leaves_unwatched breaks "T5";
     /// A future that is ready doesn't say so to who polled it.
     answer_wakes_nobody breaks "T5";
     /// A request of low priority waits as long as there are others.

@@ -400,7 +400,7 @@ rows! {
     [loom("raddle_serve::batcher::models::model_watched"), loom("raddle_serve::batcher::models::model_two_callers"),
      test("raddle_serve::batcher::tests::answers_are_futures"),
      stress("raddle_serve::batcher::tests::stress_64_threads_with_cancellations")]
-    [lost_batch_wakeup, answer_wakes_nobody]
+    [lost_batch_wakeup, leaves_unwatched, answer_wakes_nobody]
 "T5.14" "Nobody starves in a batcher: who overtakes a request that is due came at most a head start later."
     "raddle_serve::schedule::Scheduler::next"
     [test("raddle_serve::schedule::tests::any_steps_meet_the_oracle")]

@@ -72,7 +72,11 @@ fn stress_64_threads_with_cancellations() {
                     let mut request = Request::new((item % 17) as usize);
                     request.priority = [Priority::Low, Priority::Normal, Priority::High][(item % 3) as usize];
                     match batcher.submit(item, request) {
-                        Ok(answer) if item % 20 == 7 => {
+                        Ok(mut answer) if item % 20 == 7 => {
+                            // Some go at once, some while their batch runs, some when it is over.
+                            let patience = Duration::from_micros(step % 100);
+                            let outcome = answer.wait_timeout(patience);
+                            assert!(outcome.is_none_or(|outcome| outcome == Ok(expected(item))));
                             drop(answer);
                             dropped.fetch_add(1, Relaxed);
                         }

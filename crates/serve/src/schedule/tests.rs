@@ -367,11 +367,11 @@ fn f_21_impossible_options_are_refused() {
     );
     assert_eq!(
         error(|options| options.batch_count_max = 0),
-        "batcher: batch_count_max, expected at least 1, found 0"
+        "batcher: batch_count_max is out of range, expected from 1 to 18446744073709551615, found 0"
     );
     assert_eq!(
         error(|options| options.buckets_tokens.clear()),
-        "batcher: buckets_tokens, expected at least 1, found 0"
+        "batcher: buckets_tokens is out of range, expected from 1 to 256, found 0"
     );
     assert_eq!(
         error(|options| options.buckets_tokens = vec![8, 8]),
@@ -381,7 +381,10 @@ fn f_21_impossible_options_are_refused() {
         error(|options| options.buckets_tokens = vec![0]),
         "batcher: buckets_tokens must grow, expected more than 0 at index 0, found 0"
     );
-    assert!(error(|options| options.running_count_max = 0).contains("running_count_max"));
+    assert_eq!(
+        error(|options| options.running_count_max = 1000),
+        "batcher: running_count_max is out of range, expected from 1 to 256, found 1000"
+    );
     assert!(error(|options| options.waiting_count_max = 0).contains("waiting_count_max"));
 }
 
