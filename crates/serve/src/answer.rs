@@ -85,6 +85,7 @@ impl<R, E> Drop for Promise<R, E> {
 
 /// The answer to a request: a future, on any executor, or to be waited for. It is ready at the latest when the batcher has
 /// stopped. Dropping it takes the request back if it has not begun, and makes its room free; else its result is dropped.
+/// In a forked child it is [`Error::Forked`].
 #[must_use = "dropping it takes the request back"]
 pub struct Answer<T, R, E> {
     pub(crate) slot: Arc<Slot<R, E>>,
@@ -95,6 +96,9 @@ pub struct Answer<T, R, E> {
 impl<T, R, E> Answer<T, R, E> {
     /// Blocks until there is an answer. Not to be called by the handler of the same batcher: it may wait for itself.
     pub fn wait(self) -> Outcome<R, E> {
+        if self.queue.is_forked() {
+            return Err(Error::Forked);
+        }
         let mut state = self.slot.state.lock();
         loop {
             match state.take() {
@@ -107,6 +111,9 @@ impl<T, R, E> Answer<T, R, E> {
     /// Blocks until there is an answer, but at most for `limit`; then it can be waited for again, or dropped. Later calls give
     /// [`Error::Taken`].
     pub fn wait_timeout(&mut self, limit: Duration) -> Option<Outcome<R, E>> {
+        if self.queue.is_forked() {
+            return Some(Err(Error::Forked));
+        }
         let start = Instant::now();
         let mut state = self.slot.state.lock();
         loop {
@@ -126,6 +133,9 @@ impl<T, R, E> Future for Answer<T, R, E> {
 
     /// Polled again after it was ready, it is [`Error::Taken`].
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Outcome<R, E>> {
+        if self.queue.is_forked() {
+            return Poll::Ready(Err(Error::Forked));
+        }
         // Wakers are code of others, which isn't run under the lock.
         let waker = context.waker().clone();
         let mut state = self.slot.state.lock();
@@ -141,7 +151,7 @@ impl<T, R, E> Future for Answer<T, R, E> {
 
 impl<T, R, E> Drop for Answer<T, R, E> {
     fn drop(&mut self) {
-        if !self.slot.is_answered() {
+        if !self.queue.is_forked() && !self.slot.is_answered() {
             self.queue.withdraw(self.ticket);
         }
     }

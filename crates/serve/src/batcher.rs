@@ -68,9 +68,12 @@ pub(crate) struct Queue<T, R, E> {
     /// Signalled when the last thread has ended.
     ended: Condvar,
     start: Instant,
+    process: u32,
 }
 
 /// Runs requests in batches; see the crate. All methods may be called from any thread. Dropping it stops it, and so blocks.
+///
+/// A forked child has none of its threads. There it refuses requests and holds nothing; other methods do nothing.
 pub struct Batcher<T, R, E>(Arc<Queue<T, R, E>>);
 
 impl<T: Send + 'static, R: Send + 'static, E: Send + 'static> Batcher<T, R, E> {
@@ -95,6 +98,7 @@ impl<T: Send + 'static, R: Send + 'static, E: Send + 'static> Batcher<T, R, E> {
             changed: Condvar::new(),
             ended: Condvar::new(),
             start: Instant::now(),
+            process: std::process::id(),
         }));
         let handler = Arc::new(handler);
         for _ in 0..thread_count {
@@ -118,7 +122,7 @@ impl<T, R, E> Batcher<T, R, E> {
         let queue = &self.0;
         let slot = Arc::new(Slot::new());
         let job = Job { item, promise: Promise(slot.clone()), begin_within: request.begin_within };
-        let mut state = queue.state.lock();
+        let Some(mut state) = queue.lock() else { return Err(Rejected::Forked) };
         let submitted = state.scheduler.submit(queue.start.elapsed(), request);
         let ticket = match submitted {
             Ok(ticket) => ticket,
@@ -136,14 +140,17 @@ impl<T, R, E> Batcher<T, R, E> {
     /// Lets no batch begin until it is resumed or stopped; those that run go on. Requests are still accepted, up to the limit,
     /// and expire. Doesn't block.
     pub fn pause(&self) {
-        self.0.state.lock().scheduler.pause();
+        if let Some(mut state) = self.0.lock() {
+            state.scheduler.pause();
+        }
     }
 
     /// Ends a pause. Doesn't block.
     pub fn resume(&self) {
-        let mut state = self.0.state.lock();
-        state.scheduler.resume();
-        self.0.call(&mut state);
+        if let Some(mut state) = self.0.lock() {
+            state.scheduler.resume();
+            self.0.call(&mut state);
+        }
     }
 
     /// Accepts no more, runs what waits, and blocks until all of it is answered and the threads have ended; also when another
@@ -160,7 +167,7 @@ impl<T, R, E> Batcher<T, R, E> {
 
     /// What it holds and has done, all at one moment. Doesn't block.
     pub fn counts(&self) -> Counts {
-        self.0.state.lock().scheduler.counts()
+        self.0.lock().map_or_else(Counts::default, |state| state.scheduler.counts())
     }
 }
 
@@ -177,6 +184,15 @@ impl<T, R, E> fmt::Debug for Batcher<T, R, E> {
 }
 
 impl<T, R, E> Queue<T, R, E> {
+    /// Is this a child of the process that has the threads? A lock may be held there for ever, by one of them.
+    pub(crate) fn is_forked(&self) -> bool {
+        std::process::id() != self.process && !fault!(child_waits_for_batch)
+    }
+
+    fn lock(&self) -> Option<MutexGuard<'_, State<T, R, E>>> {
+        (!self.is_forked()).then(|| self.state.lock())
+    }
+
     /// Calls a thread if there is something to do before one looks.
     fn call(&self, state: &mut State<T, R, E>) {
         if state.scheduler.next_at() < state.looks_at && !fault!(lost_batch_wakeup) {
@@ -187,7 +203,7 @@ impl<T, R, E> Queue<T, R, E> {
 
     /// The caller has gone. Of a request that has begun, the result is dropped when it is there.
     pub(crate) fn withdraw(&self, ticket: Ticket) {
-        let mut state = self.state.lock();
+        let Some(mut state) = self.lock() else { return };
         let is_withdrawn = !fault!(cancel_keeps_slot) && state.scheduler.cancel(ticket);
         let job = if is_withdrawn { state.jobs.remove(&ticket) } else { None };
         drop(state);
@@ -195,7 +211,7 @@ impl<T, R, E> Queue<T, R, E> {
     }
 
     fn stop(&self, at_once: bool) {
-        let mut state = self.state.lock();
+        let Some(mut state) = self.lock() else { return };
         state.scheduler.stop();
         let dropped = if at_once { state.abandon() } else { Vec::new() };
         self.changed.notify_all();

@@ -53,6 +53,9 @@ pub enum Rejected {
     /// The batcher has been stopped.
     #[error("submit: the batcher has been stopped")]
     Stopped,
+    /// The batcher belongs to the process that started it.
+    #[error("submit: used in a forked child, where the batcher has no threads; start one after the fork")]
+    Forked,
 }
 
 /// Why an accepted request has no result.
@@ -73,6 +76,9 @@ pub enum Error<E> {
     /// The batcher ended without running it.
     #[error("batch: the batcher was stopped before the request began")]
     Stopped,
+    /// The answer goes to the process that submitted the request.
+    #[error("answer: used in a forked child, the request is the parent's")]
+    Forked,
     /// The answer was taken before.
     #[error("answer: it has been taken already")]
     Taken,

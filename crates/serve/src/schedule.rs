@@ -31,6 +31,8 @@ use std::{
 
 /// Each step looks at all buckets (guess).
 const BUCKET_COUNT_MAX: usize = 256;
+/// In a batch, and in the queue (guess: some hundred megabytes of requests).
+const REQUEST_COUNT_MAX: usize = 1 << 20;
 /// Each has a thread (guess: more than any device runs at once).
 const RUNNING_COUNT_MAX: usize = 256;
 
@@ -41,11 +43,11 @@ pub struct Options {
     pub buckets_tokens: Vec<usize>,
     /// Tokens in a batch, with padding: batch size × length of its bucket. At least the last bucket.
     pub batch_tokens_max: usize,
-    /// Requests in a batch; at least 1.
+    /// Requests in a batch, 1 to 2^20.
     pub batch_count_max: usize,
     /// How long a request waits for others to fill its batch while a batch could run. 0: for nobody.
     pub wait_max: Duration,
-    /// Requests that wait, at least 1. One more is refused with [`Rejected::Full`].
+    /// Requests that wait, 1 to 2^20. One more is refused with [`Rejected::Full`].
     pub waiting_count_max: usize,
     /// Batches that run at once, 1 to 256.
     pub running_count_max: usize,
@@ -217,8 +219,8 @@ impl Scheduler {
         let Options { buckets_tokens, batch_tokens_max, .. } = &options;
         for (what, found_count, count_max) in [
             ("buckets_tokens", buckets_tokens.len(), BUCKET_COUNT_MAX),
-            ("batch_count_max", options.batch_count_max, usize::MAX),
-            ("waiting_count_max", options.waiting_count_max, usize::MAX),
+            ("batch_count_max", options.batch_count_max, REQUEST_COUNT_MAX),
+            ("waiting_count_max", options.waiting_count_max, REQUEST_COUNT_MAX),
             ("running_count_max", options.running_count_max, RUNNING_COUNT_MAX),
         ] {
             if !(1..=count_max).contains(&found_count) {

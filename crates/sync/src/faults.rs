@@ -173,6 +173,8 @@ faults! {
     expired_is_run breaks "T10";
     /// A stopped batcher accepts requests.
     accepted_after_stop breaks "T6";
+    /// A forked child takes a batcher's locks, and waits for threads that only its parent has.
+    child_waits_for_batch breaks "T6";
     /// A thread of a stopped batcher that sleeps isn't told that nothing is left.
     sleeps_through_stop breaks "T6";
     /// A request that was taken back stays in the queue.

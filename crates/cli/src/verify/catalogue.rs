@@ -470,6 +470,10 @@ rows! {
      test("raddle_serve::batcher::tests::stops_leave_nobody_waiting"),
      test("raddle_serve::batcher::tests::a_handler_may_stop_its_batcher")]
     [accepted_after_stop, sleeps_through_stop]
+"T6.13" "In a forked child a batcher refuses requests and answers, and waits for nobody."
+    "raddle_serve::batcher::Queue::is_forked"
+    [test("raddle_serve::batcher::tests::a_forked_child_waits_for_nobody")]
+    [child_waits_for_batch]
 
 "T7.1" "A kernel writes every element of its output view."
     "raddle_cpu::kernels::pointwise"

@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::Priority;
-use raddle_sync::faults::{Fault, assert_caught};
+use raddle_runtime::process::{End, Leave, in_child};
+use raddle_sync::faults::{self, Fault, assert_caught};
 use std::{
     pin::pin,
     sync::{
@@ -401,6 +402,59 @@ fn a_handler_may_stop_its_batcher() {
     let answer = batcher.submit(1, request()).unwrap();
     give.send(batcher).unwrap();
     assert_eq!(answer.wait(), Ok(expected(1)));
+}
+
+/// Forks while another thread has the queue locked, one request runs and one waits. The child uses everything; then the parent
+/// goes on. How the child has ended: the number of the step that failed.
+fn use_in_child() -> End {
+    // With the fault it is waited for in vain.
+    let time_s_max = if faults::is(Fault::child_waits_for_batch) { 1 } else { 10 };
+    let (batcher, begins, go) = gated(options());
+    let mut first = Some(batcher.submit(1, request()).unwrap());
+    begins.recv().unwrap();
+    let mut second = Some(batcher.submit(2, request()).unwrap());
+    let (held, is_held) = mpsc::channel();
+    let (release, released) = mpsc::channel::<()>();
+    let end = thread::scope(|scope| {
+        let queue = &batcher.0;
+        let holder = scope.spawn(move || {
+            let _guard = queue.state.lock();
+            held.send(()).unwrap();
+            released.recv().unwrap();
+        });
+        is_held.recv().unwrap();
+        let end = in_child(time_s_max, Leave::AtOnce, || {
+            let steps = [
+                batcher.submit(3, request()).is_err_and(|error| error == Rejected::Forked),
+                first.take().is_some_and(|answer| answer.wait() == Err(Error::Forked)),
+                second.as_mut().is_some_and(is_ready),
+                second.take().is_some(),
+                batcher.counts() == Counts::default(),
+            ];
+            batcher.pause();
+            batcher.resume();
+            batcher.stop();
+            steps.iter().position(|holds| !holds).map_or(0, |step| step as i32 + 1)
+        });
+        release.send(()).unwrap();
+        holder.join().unwrap();
+        end.unwrap()
+    });
+    for (item, answer) in [(1, first), (2, second)] {
+        go.send(()).unwrap();
+        assert_eq!(answer.unwrap().wait(), Ok(expected(item)));
+    }
+    end
+}
+
+#[test]
+fn a_forked_child_waits_for_nobody() {
+    assert_eq!(use_in_child(), End::Code(0));
+}
+
+#[test]
+fn fault_child_waits_for_batch() {
+    assert_caught(Fault::child_waits_for_batch, "batcher::tests::a_forked_child_waits_for_nobody");
 }
 
 #[test]

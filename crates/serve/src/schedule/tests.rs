@@ -367,7 +367,7 @@ fn f_21_impossible_options_are_refused() {
     );
     assert_eq!(
         error(|options| options.batch_count_max = 0),
-        "batcher: batch_count_max is out of range, expected from 1 to 18446744073709551615, found 0"
+        "batcher: batch_count_max is out of range, expected from 1 to 1048576, found 0"
     );
     assert_eq!(
         error(|options| options.buckets_tokens.clear()),
