@@ -108,8 +108,8 @@ impl<T, R, E> Answer<T, R, E> {
         }
     }
 
-    /// Blocks until there is an answer, but at most for `limit`; then it can be waited for again, or dropped. Later calls give
-    /// [`Error::Taken`].
+    /// Blocks until there is an answer, but at most for `limit`; `None` if there is none by then, and it can be waited for
+    /// again. Once it has given the answer, it gives [`Error::Taken`]. Not for handlers, as [`Answer::wait`].
     pub fn wait_timeout(&mut self, limit: Duration) -> Option<Outcome<R, E>> {
         if self.queue.is_forked() {
             return Some(Err(Error::Forked));
