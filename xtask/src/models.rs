@@ -14,7 +14,7 @@ Example: cargo xtask loom -- model_free_and_reuse
 ";
 
 /// The crates that have models.
-const CRATES: [&str; 3] = ["raddle-sync", "raddle-runtime", "raddle-cpu"];
+const CRATES: [&str; 4] = ["raddle-sync", "raddle-runtime", "raddle-cpu", "raddle-serve"];
 
 /// The models as a command that builds and runs them.
 pub fn build() -> Command {

@@ -30,6 +30,7 @@
 //!   ([`Stream::dedicated`]), of other code ([`Stream::wrap`]), callbacks ([`Stream::on_complete`]), times
 //!   ([`Event::timing`]).
 //! - [`grad`], [`optim`], [`nn`]: gradients, optimisers, layers and checkpoints.
+//! - [`serve`]: a batcher, for requests of many threads that are run together.
 #![forbid(unsafe_code)]
 
 mod device;
@@ -45,6 +46,7 @@ pub use raddle_runtime::{
     MappedFile, MemoryPool, MemoryPoolGuard, MemorySnapshot, MemoryStats, Priority, Stream, StreamGuard,
     StreamId, StreamStats, trace,
 };
+pub use raddle_serve as serve;
 #[cfg(feature = "sim")]
 pub use raddle_sim::{AddressSpace, Completion, OutOfMemory, SimOptions};
 pub use raddle_tensor::*;

@@ -157,6 +157,32 @@ faults! {
     lost_trace_event breaks "T10";
     /// A recording of allocations puts one thread's events behind another's, whatever came first.
     unordered_trace breaks "T10";
+    /// Nobody is called for a batch that could begin.
+    lost_batch_wakeup breaks "T5";
+    /// A thread that runs a batch calls nobody for what it leaves behind.
+    leaves_unwatched breaks "T5";
+    /// A future that is ready doesn't say so to who polled it.
+    answer_wakes_nobody breaks "T5";
+    /// A request of low priority waits as long as there are others.
+    priority_starves breaks "T5";
+    /// A handler that panics leaves its callers waiting.
+    stuck_on_panic breaks "T10";
+    /// A batch's results are given to the callers in another order.
+    answer_to_the_wrong_caller breaks "T10";
+    /// A request whose time is over is run all the same.
+    expired_is_run breaks "T10";
+    /// A stopped batcher accepts requests.
+    accepted_after_stop breaks "T6";
+    /// A forked child takes a batcher's locks, and waits for threads that only its parent has.
+    child_waits_for_batch breaks "T6";
+    /// A thread of a stopped batcher that sleeps isn't told that nothing is left.
+    sleeps_through_stop breaks "T6";
+    /// A request that was taken back stays in the queue.
+    cancel_keeps_slot breaks "T9";
+    /// However many requests wait, one more is accepted.
+    queue_without_end breaks "T9";
+    /// Requests of any length share a batch.
+    padding_without_end breaks "T9";
 }
 
 #[cfg(any(debug_assertions, loom, raddle_faults))]

@@ -395,6 +395,16 @@ rows! {
     "raddle_runtime::callback"
     [sim("raddle_runtime::tests::reached::callbacks_use_the_runtime_keep_their_order_and_may_panic")]
     []
+"T5.13" "Whenever there is something to run, some thread of a batcher looks at its queue, and every caller is woken."
+    "raddle_serve::batcher::Queue::call"
+    [loom("raddle_serve::batcher::models::model_watched"), loom("raddle_serve::batcher::models::model_two_callers"),
+     test("raddle_serve::batcher::tests::answers_are_futures"),
+     stress("raddle_serve::batcher::tests::stress_64_threads_with_cancellations")]
+    [lost_batch_wakeup, leaves_unwatched, answer_wakes_nobody]
+"T5.14" "Nobody starves in a batcher: who overtakes a request that is due came at most a head start later."
+    "raddle_serve::schedule::Scheduler::next"
+    [test("raddle_serve::schedule::tests::any_steps_meet_the_oracle")]
+    [priority_starves]
 
 "T6.1" "Closing a device drains it: nothing is in flight, and all memory is given back."
     "raddle_runtime::device::Device::close"
@@ -453,6 +463,17 @@ rows! {
     "raddle_runtime::trace::at_exit"
     [test("raddle_conformance::observe::any_program_writes_a_trace_at_its_end")]
     []
+"T6.12" "A batcher that is stopped answers what it has accepted, and accepts no more; its threads end."
+    "raddle_serve::batcher::Batcher::stop"
+    [loom("raddle_serve::batcher::models::model_submit_races_stop"),
+     stress("raddle_serve::batcher::tests::submits_race_stops"),
+     test("raddle_serve::batcher::tests::stops_leave_nobody_waiting"),
+     test("raddle_serve::batcher::tests::a_handler_may_stop_its_batcher")]
+    [accepted_after_stop, sleeps_through_stop]
+"T6.13" "In a forked child a batcher refuses requests and answers, and waits for nobody."
+    "raddle_serve::batcher::Queue::is_forked"
+    [test("raddle_serve::batcher::tests::a_forked_child_waits_for_nobody")]
+    [child_waits_for_batch]
 
 "T7.1" "A kernel writes every element of its output view."
     "raddle_cpu::kernels::pointwise"
@@ -591,6 +612,17 @@ rows! {
     [stress("raddle_conformance::observe::counters_of_streams_only_grow"),
      stress("raddle_conformance::observe::caches_are_cleared_under_use_and_counters_go_on")]
     []
+"T9.18" "The queue of a batcher has a limit, and a request that is taken back frees its room."
+    "raddle_serve::answer::Answer"
+    [loom("raddle_serve::batcher::models::model_cancel_races_delivery"),
+     test("raddle_serve::batcher::tests::f_24_cancelling_frees_the_slot"),
+     test("raddle_serve::schedule::tests::any_steps_meet_the_oracle")]
+    [cancel_keeps_slot, queue_without_end]
+"T9.19" "A batch keeps to its limits of tokens, requests and padding; what fits none is refused at once."
+    "raddle_serve::schedule::Scheduler::submit"
+    [test("raddle_serve::schedule::tests::any_steps_meet_the_oracle"),
+     test("raddle_serve::schedule::tests::f_21_*")]
+    [padding_without_end]
 
 "T10.1" "An error of the device is told to who depends on the tick that failed, and to nobody else."
     "raddle_runtime::taint::Taints::failure"
@@ -672,6 +704,24 @@ rows! {
     [test("raddle_runtime::ends::a_child_is_told_what_is_lost"),
      stress("raddle_conformance::lives::cpu::a_child_is_told_of_failures")]
     []
+"T10.17" "A handler that panics, or gives too few results, costs its own batch, whose callers are told."
+    "raddle_serve::batcher::run"
+    [loom("raddle_serve::batcher::models::model_handler_panics"),
+     test("raddle_serve::batcher::tests::f_24_a_panic_costs_its_own_batch_only"),
+     test("raddle_serve::batcher::tests::panics_outside_of_the_handler_end_no_thread"),
+     test("raddle_serve::batcher::tests::an_error_of_ours_leaves_nobody_waiting")]
+    [stuck_on_panic]
+"T10.18" "A caller gets the answer to its own request, whoever else has gone."
+    "raddle_serve::answer::Promise"
+    [loom("raddle_serve::batcher::models::model_two_callers"),
+     stress("raddle_serve::batcher::tests::stress_64_threads_with_cancellations"),
+     test("raddle_serve::batcher::tests::f_24_callers_that_have_gone_disturb_nobody")]
+    [answer_to_the_wrong_caller]
+"T10.19" "A request is in one batch, or taken back, or told that its time is over; never run late."
+    "raddle_serve::schedule::Scheduler::next"
+    [test("raddle_serve::schedule::tests::any_steps_meet_the_oracle"),
+     test("raddle_serve::batcher::tests::requests_expire_whatever_runs")]
+    [expired_is_run]
 }
 
 #[cfg(test)]
