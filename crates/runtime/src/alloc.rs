@@ -315,7 +315,7 @@ impl DeviceInner {
             shelf.slabs.push(None);
             shelf.slabs.len() - 1
         });
-        let source = Source { class: class as u8, slab: index as u32, pool: None };
+        let source = Source { class: class as u8, index: index as u32, pool: None };
         let start = batch.len();
         batch.extend((0..block_count).map(|position| {
             let address = Address { handle: slab.handle, offset_bytes: position * size_bytes };
@@ -344,18 +344,19 @@ impl DeviceInner {
         let Some(wanted) = grain.round(size_bytes) else {
             return Err(self.out_of_memory(size_bytes));
         };
-        let find = |anyway| large.lock().take(wanted, slot, anyway, |tick| self.is_complete(tick));
-        let block = match find(false) {
+        let is_complete = |tick| self.is_complete(tick);
+        let find_of_all = |anyway| large.lock().take_of_all(wanted, slot, anyway, is_complete);
+        let found = large.lock().take(wanted, slot, is_complete);
+        let block = match found.or_else(|| find_of_all(false)) {
             Some(block) => block,
             None => {
-                let slab = self
-                    .allocator
-                    .slab(self, grain.slab_bytes(wanted))
-                    .or_else(|_| self.allocator.slab(self, wanted));
+                let slab_bytes = large.lock().slab_bytes(wanted);
+                let slab =
+                    self.allocator.slab(self, slab_bytes).or_else(|_| self.allocator.slab(self, wanted));
                 match slab {
                     Ok(slab) => large.lock().add(self, pool, slab, wanted),
                     Err(DeviceError::OutOfMemory { .. }) => self.allocate_scarce(size_bytes, || {
-                        find(true).or_else(|| {
+                        find_of_all(true).or_else(|| {
                             let slab = self.allocator.slab(self, wanted).ok()?;
                             Some(large.lock().add(self, pool, slab, wanted))
                         })
@@ -444,7 +445,7 @@ impl DeviceInner {
             let mut over = vec![0usize; slabs.len()];
             for block in blocks.iter_mut() {
                 if block.uses(usize::MAX, is_complete) == Uses::Over {
-                    over[block.get().source.slab as usize] += 1;
+                    over[block.get().source.index as usize] += 1;
                 }
             }
             let mut unused = Vec::new();
@@ -454,7 +455,7 @@ impl DeviceInner {
                 }
             }
             blocks.retain(|block| {
-                let keep = slabs[block.get().source.slab as usize].is_some();
+                let keep = slabs[block.get().source.index as usize].is_some();
                 if !keep {
                     // SAFETY: it leaves the list, the only place that has it.
                     unsafe { block.destroy() };

@@ -33,6 +33,8 @@ faults! {
     forget_marks breaks "T1";
     /// A block that is freed while work that touches it is in flight counts as unused at once.
     free_without_fence breaks "T1";
+    /// A piece that is split off a large block starts with no marks.
+    split_forgets_marks breaks "T1";
     /// A buffer keeps one read mark, whatever stream read it.
     one_read_mark breaks "T2";
     /// A write waits for the last write only.
