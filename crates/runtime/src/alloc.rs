@@ -5,9 +5,10 @@
 //! of all its blocks are complete (T3); when memory runs out, everything that can be given back is, before an error
 //! says so (T10).
 //!
-//! In order: the thread's magazine; the centre; a new slab (past the low watermark, what is unused is given back first); and
-//! when the device has no more: pending frees are awaited, magazines of all threads emptied, pieces merged, unused slabs
-//! released, and the search made once more; at last hooks of the user are asked whether they have freed something.
+//! In order: the thread's magazine; the centre, or the list of large blocks; of large blocks what other threads keep; a new
+//! slab (past the low watermark, what is unused is given back first); and when the device has no more: pending frees are
+//! awaited, magazines of all threads emptied, pieces merged, unused slabs released, and the search made once more; at last
+//! hooks of the user are asked whether they have freed something.
 //!
 //! Histories, resources and private pools ([`watch`](crate::watch)) cost nothing until there is one: a load that is false.
 
@@ -18,7 +19,7 @@ use crate::{
     hooks::{Hooks, MemoryNeed},
     large::{Grain, Large},
     local,
-    magazine::{Counts, keep_count_max},
+    magazine::{Counts, Shelves, keep_count_max},
     marks::{Marks, Uses},
     memory_trace,
     pool::PoolInner,
@@ -124,16 +125,31 @@ impl Allocator {
         }
     }
 
-    /// Adds what a magazine has counted. Wrapping: a thread may free more than it has allocated.
-    pub(crate) fn collect(&self, counts: &mut Counts) {
-        let Counts { allocated_bytes, allocations, frees } = std::mem::take(counts);
-        let now = self
-            .allocated_bytes
-            .fetch_add(allocated_bytes as u64, Relaxed)
-            .wrapping_add(allocated_bytes as u64);
-        if allocated_bytes > 0 && (now as i64) > 0 {
+    /// Counts a block that a magazine gives out.
+    #[inline]
+    fn count_allocation(&self, counts: &mut Counts, size_bytes: i64) {
+        counts.allocations += 1;
+        counts.allocated_bytes += size_bytes;
+        if counts.allocated_bytes > COUNT_BYTES_MAX {
+            self.collect_bytes(counts);
+        }
+    }
+
+    /// Adds the bytes that a magazine has counted. Wrapping: a thread may free more than it has allocated.
+    fn collect_bytes(&self, counts: &mut Counts) {
+        let allocated_bytes = std::mem::take(&mut counts.allocated_bytes);
+        let before = self.allocated_bytes.fetch_add(allocated_bytes as u64, Relaxed);
+        let now = before.wrapping_add(allocated_bytes as u64);
+        // A load first, as a new peak is rare.
+        if allocated_bytes > 0 && (now as i64) > 0 && now > self.allocated_peak_bytes.load(Relaxed) {
             self.allocated_peak_bytes.fetch_max(now, Relaxed);
         }
+    }
+
+    /// Adds all that a magazine has counted.
+    pub(crate) fn collect(&self, counts: &mut Counts) {
+        self.collect_bytes(counts);
+        let Counts { allocations, frees, .. } = std::mem::take(counts);
         if fault!(lost_count) {
             self.allocations.store(self.allocations.load(Relaxed) + allocations, Relaxed);
         } else {
@@ -209,7 +225,7 @@ impl DeviceInner {
     pub(crate) fn block(&'static self, size_bytes: usize) -> Result<FreeBlock> {
         let class = class_of(size_bytes);
         if class == LARGE {
-            return self.allocate_large(size_bytes, None);
+            return self.large_block(size_bytes);
         }
         let class = class as usize;
         let Some(local) = local::get(self) else { return self.refill(size_bytes, 0, None) };
@@ -217,11 +233,7 @@ impl DeviceInner {
         let block = local.magazine.with(|shelves| {
             let block = shelves.take(class, slot, false, |tick| self.is_complete(tick));
             if block.is_some() {
-                shelves.counts.allocations += 1;
-                shelves.counts.allocated_bytes += class_size_bytes(class) as i64;
-                if shelves.counts.allocated_bytes > COUNT_BYTES_MAX {
-                    self.allocator.collect(&mut shelves.counts);
-                }
+                self.allocator.count_allocation(&mut shelves.counts, class_size_bytes(class) as i64);
             }
             block
         });
@@ -229,6 +241,18 @@ impl DeviceInner {
             Some(block) => Ok(block),
             None => self.refill(size_bytes, slot, Some(local)),
         }
+    }
+
+    /// From the thread's large blocks, or those of all.
+    fn large_block(&'static self, size_bytes: usize) -> Result<FreeBlock> {
+        let kept = local::get(self).zip(Grain::LARGE.round(size_bytes)).and_then(|(local, wanted)| {
+            local.magazine.with(|shelves| {
+                let block = shelves.take_large(wanted, local.slot(), |tick| self.is_complete(tick))?;
+                self.allocator.count_allocation(&mut shelves.counts, block.get().capacity_bytes as i64);
+                Some(block)
+            })
+        });
+        kept.map_or_else(|| self.allocate_large(size_bytes, None), Ok)
     }
 
     /// From the centre or a new slab; leaves a batch in the magazine.
@@ -347,7 +371,13 @@ impl DeviceInner {
         let is_complete = |tick| self.is_complete(tick);
         let find_of_all = |anyway| large.lock().take_of_all(wanted, slot, anyway, is_complete);
         let found = large.lock().take(wanted, slot, is_complete);
-        let block = match found.or_else(|| find_of_all(false)) {
+        let found = found.or_else(|| {
+            if pool.is_none() && !fault!(hoarded_large) {
+                self.drain(Shelves::drain_large);
+            }
+            find_of_all(false)
+        });
+        let block = match found {
             Some(block) => block,
             None => {
                 let slab_bytes = large.lock().slab_bytes(wanted);
@@ -415,19 +445,25 @@ impl DeviceInner {
 
     /// Takes the stores of all threads to the centre.
     pub(crate) fn drain_magazines(&self) {
+        self.drain(Shelves::drain);
+    }
+
+    /// Takes some of the store of each thread to the centre.
+    fn drain(&self, take: impl Fn(&mut Shelves, &mut Vec<FreeBlock>)) {
         let mut blocks = Vec::new();
         for local in self.locals.lock().iter() {
-            local.magazine.with(|shelves| {
-                shelves.drain(&mut blocks);
-                self.allocator.collect(&mut shelves.counts);
-            });
+            local.magazine.with(|shelves| take(shelves, &mut blocks));
         }
         self.to_centre(blocks);
     }
 
+    /// Puts blocks of the device's own memory where all threads find them.
     pub(crate) fn to_centre(&self, blocks: Vec<FreeBlock>) {
         for block in blocks {
-            self.allocator.centre[block.get().source.class as usize].lock().blocks.push_back(block);
+            match block.get().source.class {
+                LARGE => self.allocator.large.lock().put(block, |tick| self.is_complete(tick)),
+                class => self.allocator.centre[class as usize].lock().blocks.push_back(block),
+            }
         }
     }
 
@@ -508,11 +544,10 @@ pub(crate) fn put_back(mut block: FreeBlock) {
         block = local::poison_free(device, block);
     }
     block.get().taint.store(0, Relaxed);
-    let Source { class, pool, .. } = block.get().source;
-    if class == LARGE {
-        return free_large(device, pool, block);
+    if let Some(pool) = block.get().source.pool {
+        return free_private(device, pool, block);
     }
-    let size_bytes = block.get().capacity_bytes as i64;
+    let (class, size_bytes) = (block.get().source.class, block.get().capacity_bytes as i64);
     let Some(local) = local::get(device) else {
         device.allocator.collect(&mut Counts { allocated_bytes: -size_bytes, frees: 1, ..Counts::default() });
         return device.to_centre(vec![block]);
@@ -523,24 +558,23 @@ pub(crate) fn put_back(mut block: FreeBlock) {
         shelves.counts.frees += 1;
         shelves.counts.allocated_bytes -= size_bytes;
         if shelves.counts.allocated_bytes < -COUNT_BYTES_MAX {
-            device.allocator.collect(&mut shelves.counts);
+            device.allocator.collect_bytes(&mut shelves.counts);
         }
         shelves.put(block, slot, |tick| device.is_complete(tick), &mut overflow);
     });
-    if !overflow.is_empty() {
-        device.put_centre(class as usize, &mut overflow);
+    match class {
+        _ if overflow.is_empty() => {}
+        LARGE => device.to_centre(overflow),
+        class => device.put_centre(class as usize, &mut overflow),
     }
 }
 
 #[cold]
-fn free_large(device: &'static DeviceInner, pool: Option<&'static PoolInner>, block: FreeBlock) {
+fn free_private(device: &'static DeviceInner, pool: &'static PoolInner, block: FreeBlock) {
     let capacity = block.get().capacity_bytes as i64;
     device.allocator.collect(&mut Counts { allocated_bytes: -capacity, frees: 1, ..Counts::default() });
-    let large = pool.map_or(&device.allocator.large, |pool| &pool.large);
-    large.lock().put(block, |tick| device.is_complete(tick));
-    if let Some(pool) = pool {
-        pool.let_go();
-    }
+    pool.large.lock().put(block, |tick| device.is_complete(tick));
+    pool.let_go();
 }
 
 #[cfg(all(test, not(loom)))]

@@ -768,6 +768,45 @@ fn reserved_by_threads(stream_count: usize) -> usize {
     device.memory_stats().reserved_peak_bytes
 }
 
+/// One after the other, 8 threads have the same 16 MiB in pieces of other sizes, and keep what they can until all have ended.
+fn large_blocks_go_round() -> Verdict {
+    let (device, oracle, a, _) = pair();
+    drop(device.allocate(16 << 20).unwrap());
+    let (turn, turned) = (Mutex::new(0), Condvar::new());
+    let thread = &|thread: usize| {
+        let mut now = turned.wait_while(turn.lock().unwrap(), |now| *now < thread).unwrap();
+        let _guard = a.enter();
+        let size_bytes = 1 << (20 + thread % 4);
+        let held: Vec<Buffer> =
+            (0..(16 << 20) / size_bytes).map(|_| device.allocate(size_bytes).unwrap()).collect();
+        op(a, &[], &held.iter().collect::<Vec<_>>()).unwrap();
+        drop(held);
+        oracle.complete_all();
+        *now += 1;
+        turned.notify_all();
+        drop(turned.wait_while(now, |now| *now < 8).unwrap());
+    };
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..8).map(|index| scope.spawn(move || thread(index))).collect();
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+    });
+    oracle.check()?;
+    let reserved_bytes = device.memory_stats().reserved_bytes;
+    check(reserved_bytes == 16 << 20, "free memory is kept from those who need some")
+}
+
+#[test]
+fn large_blocks_that_threads_keep_serve_all() {
+    let _turn = turn();
+    assert_eq!(large_blocks_go_round(), Ok(()));
+}
+
+#[test]
+fn fault_hoarded_large() {
+    let _planted = planted(Fault::hoarded_large);
+    assert!(large_blocks_go_round().is_err());
+}
+
 /// What one stream has in flight of another's large blocks is reused, with a wait, before memory grows without end.
 fn in_flight_is_bounded() -> Verdict {
     let (device, _, a, b) = pair();

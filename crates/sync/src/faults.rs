@@ -97,6 +97,8 @@ faults! {
     fence_at_record breaks "T1";
     /// However much is in flight, memory grows rather than that work waits for some of it.
     growth_without_end breaks "T9";
+    /// New memory is asked for while other threads keep large blocks that would do.
+    hoarded_large breaks "T9";
     /// Counts of two threads that are added at once: one is lost.
     lost_count breaks "T9";
     /// The limit of a device's memory isn't looked at.
