@@ -40,11 +40,12 @@ const UNIT_BYTES: usize = 256;
 pub(crate) const CLASS_COUNT: usize = 36;
 /// The class of blocks past those.
 pub(crate) const LARGE: u8 = u8::MAX;
-/// Slabs of small blocks hold about so many, within bounds.
-const SLAB_BLOCK_COUNT: usize = if cfg!(loom) { 1 } else { 16 }; // guess
+/// Slabs of small blocks hold a quarter of what the class has already, at most so many or, if that is more, so many bytes.
+const SLAB_BLOCK_COUNT_MAX: usize = if cfg!(loom) { 1 } else { 16 }; // guess
 const SLAB_BYTES_MIN: usize = if cfg!(loom) { UNIT_BYTES } else { 1 << 16 }; // guess
-/// Blocks that go from the centre to a magazine at once.
-const BATCH_COUNT: usize = 16; // guess
+/// Blocks that go from the centre to a magazine at once, and their bytes.
+const BATCH_COUNT_MAX: usize = 16; // guess
+const BATCH_BYTES_MAX: usize = 1 << 16; // guess
 /// Blocks of a class in the centre, as a multiple of what a magazine keeps, past which a wait for one in flight is better than
 /// growth.
 const PENDING_RATIO_MAX: usize = 8; // guess
@@ -69,6 +70,12 @@ pub(crate) fn class_of(size_bytes: usize) -> u8 {
 pub(crate) fn class_size_bytes(class: usize) -> usize {
     let units = if class < 4 { class + 1 } else { (class % 4 + 5) << (class / 4 - 1) };
     units * UNIT_BYTES
+}
+
+/// How many blocks of a class go from the centre to a magazine at once.
+fn batch_count(class: usize) -> usize {
+    let fit = BATCH_BYTES_MAX / class_size_bytes(class);
+    BATCH_COUNT_MAX.min(fit).min(keep_count_max(class) / 2).max(1)
 }
 
 /// A slab of blocks of one class.
@@ -269,7 +276,7 @@ impl DeviceInner {
             let mut shelf = self.allocator.centre[class].lock();
             let is_full =
                 shelf.blocks.len() > PENDING_RATIO_MAX * keep_count_max(class) && !fault!(growth_without_end);
-            let count = BATCH_COUNT.min(keep_count_max(class) / 2).max(1).min(shelf.blocks.len());
+            let count = batch_count(class).min(shelf.blocks.len());
             (shelf.blocks.drain(..count).collect::<Vec<FreeBlock>>(), is_full)
         };
         let ready = |block: &mut FreeBlock| block.uses(slot, |tick| self.is_complete(tick)) != Uses::Pending;
@@ -296,7 +303,7 @@ impl DeviceInner {
         };
         let mut counts = Counts { allocated_bytes: size_bytes as i64, allocations: 1, ..Counts::default() };
         if let Some(local) = local {
-            let mut rest = batch.split_off(batch.len().min(keep_count_max(class) / 2));
+            let mut rest = batch.split_off(batch.len().min(batch_count(class)));
             local.magazine.with(|shelves| {
                 batch.drain(..).for_each(|block| {
                     shelves.put(block, slot, |tick| self.is_complete(tick), &mut rest);
@@ -332,7 +339,9 @@ impl DeviceInner {
         batch: &mut Vec<FreeBlock>,
     ) -> std::result::Result<FreeBlock, DeviceError> {
         let size_bytes = class_size_bytes(class);
-        let block_count = (SLAB_BYTES_MIN / size_bytes).max(SLAB_BLOCK_COUNT);
+        let there: usize =
+            self.allocator.centre[class].lock().slabs.iter().flatten().map(|slab| slab.blocks.len()).sum();
+        let block_count = (there / 4).min(SLAB_BLOCK_COUNT_MAX).max(SLAB_BYTES_MIN / size_bytes).max(1);
         let slab = self.allocator.slab(self, block_count * size_bytes)?;
         let mut shelf = self.allocator.centre[class].lock();
         let index = shelf.slabs.iter().position(Option::is_none).unwrap_or_else(|| {
