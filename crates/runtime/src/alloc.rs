@@ -5,9 +5,10 @@
 //! of all its blocks are complete (T3); when memory runs out, everything that can be given back is, before an error
 //! says so (T10).
 //!
-//! In order: the thread's magazine; the centre; a new slab (past the low watermark, what is unused is given back first); and
-//! when the device has no more: pending frees are awaited, magazines of all threads emptied, pieces merged, unused slabs
-//! released, and the search made once more; at last hooks of the user are asked whether they have freed something.
+//! In order: the thread's magazine; the centre, or the list of large blocks; of large blocks what other threads keep; a new
+//! slab (past the low watermark, what is unused is given back first); and when the device has no more: pending frees are
+//! awaited, magazines of all threads emptied, pieces merged, unused slabs released, and the search made once more; at last
+//! hooks of the user are asked whether they have freed something.
 //!
 //! Histories, resources and private pools ([`watch`](crate::watch)) cost nothing until there is one: a load that is false.
 
@@ -18,7 +19,7 @@ use crate::{
     hooks::{Hooks, MemoryNeed},
     large::{Grain, Large},
     local,
-    magazine::{Counts, keep_count_max},
+    magazine::{Counts, Shelves, keep_count_max},
     marks::{Marks, Uses},
     memory_trace,
     pool::PoolInner,
@@ -39,11 +40,12 @@ const UNIT_BYTES: usize = 256;
 pub(crate) const CLASS_COUNT: usize = 36;
 /// The class of blocks past those.
 pub(crate) const LARGE: u8 = u8::MAX;
-/// Slabs of small blocks hold about so many, within bounds.
-const SLAB_BLOCK_COUNT: usize = if cfg!(loom) { 1 } else { 16 }; // guess
+/// Slabs of small blocks hold a quarter of what the class has already, at most so many or, if that is more, so many bytes.
+const SLAB_BLOCK_COUNT_MAX: usize = if cfg!(loom) { 1 } else { 16 }; // guess
 const SLAB_BYTES_MIN: usize = if cfg!(loom) { UNIT_BYTES } else { 1 << 16 }; // guess
-/// Blocks that go from the centre to a magazine at once.
-const BATCH_COUNT: usize = 16; // guess
+/// Blocks that go from the centre to a magazine at once, and their bytes.
+const BATCH_COUNT_MAX: usize = 16; // guess
+const BATCH_BYTES_MAX: usize = 1 << 16; // guess
 /// Blocks of a class in the centre, as a multiple of what a magazine keeps, past which a wait for one in flight is better than
 /// growth.
 const PENDING_RATIO_MAX: usize = 8; // guess
@@ -68,6 +70,12 @@ pub(crate) fn class_of(size_bytes: usize) -> u8 {
 pub(crate) fn class_size_bytes(class: usize) -> usize {
     let units = if class < 4 { class + 1 } else { (class % 4 + 5) << (class / 4 - 1) };
     units * UNIT_BYTES
+}
+
+/// How many blocks of a class go from the centre to a magazine at once.
+fn batch_count(class: usize) -> usize {
+    let fit = BATCH_BYTES_MAX / class_size_bytes(class);
+    BATCH_COUNT_MAX.min(fit).min(keep_count_max(class) / 2).max(1)
 }
 
 /// A slab of blocks of one class.
@@ -124,16 +132,31 @@ impl Allocator {
         }
     }
 
-    /// Adds what a magazine has counted. Wrapping: a thread may free more than it has allocated.
-    pub(crate) fn collect(&self, counts: &mut Counts) {
-        let Counts { allocated_bytes, allocations, frees } = std::mem::take(counts);
-        let now = self
-            .allocated_bytes
-            .fetch_add(allocated_bytes as u64, Relaxed)
-            .wrapping_add(allocated_bytes as u64);
-        if allocated_bytes > 0 && (now as i64) > 0 {
+    /// Counts a block that a magazine gives out.
+    #[inline]
+    fn count_allocation(&self, counts: &mut Counts, size_bytes: i64) {
+        counts.allocations += 1;
+        counts.allocated_bytes += size_bytes;
+        if counts.allocated_bytes > COUNT_BYTES_MAX {
+            self.collect_bytes(counts);
+        }
+    }
+
+    /// Adds the bytes that a magazine has counted. Wrapping: a thread may free more than it has allocated.
+    fn collect_bytes(&self, counts: &mut Counts) {
+        let allocated_bytes = std::mem::take(&mut counts.allocated_bytes);
+        let before = self.allocated_bytes.fetch_add(allocated_bytes as u64, Relaxed);
+        let now = before.wrapping_add(allocated_bytes as u64);
+        // A load first, as a new peak is rare.
+        if allocated_bytes > 0 && (now as i64) > 0 && now > self.allocated_peak_bytes.load(Relaxed) {
             self.allocated_peak_bytes.fetch_max(now, Relaxed);
         }
+    }
+
+    /// Adds all that a magazine has counted.
+    pub(crate) fn collect(&self, counts: &mut Counts) {
+        self.collect_bytes(counts);
+        let Counts { allocations, frees, .. } = std::mem::take(counts);
         if fault!(lost_count) {
             self.allocations.store(self.allocations.load(Relaxed) + allocations, Relaxed);
         } else {
@@ -209,7 +232,7 @@ impl DeviceInner {
     pub(crate) fn block(&'static self, size_bytes: usize) -> Result<FreeBlock> {
         let class = class_of(size_bytes);
         if class == LARGE {
-            return self.allocate_large(size_bytes, None);
+            return self.large_block(size_bytes);
         }
         let class = class as usize;
         let Some(local) = local::get(self) else { return self.refill(size_bytes, 0, None) };
@@ -217,11 +240,7 @@ impl DeviceInner {
         let block = local.magazine.with(|shelves| {
             let block = shelves.take(class, slot, false, |tick| self.is_complete(tick));
             if block.is_some() {
-                shelves.counts.allocations += 1;
-                shelves.counts.allocated_bytes += class_size_bytes(class) as i64;
-                if shelves.counts.allocated_bytes > COUNT_BYTES_MAX {
-                    self.allocator.collect(&mut shelves.counts);
-                }
+                self.allocator.count_allocation(&mut shelves.counts, class_size_bytes(class) as i64);
             }
             block
         });
@@ -229,6 +248,18 @@ impl DeviceInner {
             Some(block) => Ok(block),
             None => self.refill(size_bytes, slot, Some(local)),
         }
+    }
+
+    /// From the thread's large blocks, or those of all.
+    fn large_block(&'static self, size_bytes: usize) -> Result<FreeBlock> {
+        let kept = local::get(self).zip(Grain::LARGE.round(size_bytes)).and_then(|(local, wanted)| {
+            local.magazine.with(|shelves| {
+                let block = shelves.take_large(wanted, local.slot(), |tick| self.is_complete(tick))?;
+                self.allocator.count_allocation(&mut shelves.counts, block.get().capacity_bytes as i64);
+                Some(block)
+            })
+        });
+        kept.map_or_else(|| self.allocate_large(size_bytes, None), Ok)
     }
 
     /// From the centre or a new slab; leaves a batch in the magazine.
@@ -245,7 +276,7 @@ impl DeviceInner {
             let mut shelf = self.allocator.centre[class].lock();
             let is_full =
                 shelf.blocks.len() > PENDING_RATIO_MAX * keep_count_max(class) && !fault!(growth_without_end);
-            let count = BATCH_COUNT.min(keep_count_max(class) / 2).max(1).min(shelf.blocks.len());
+            let count = batch_count(class).min(shelf.blocks.len());
             (shelf.blocks.drain(..count).collect::<Vec<FreeBlock>>(), is_full)
         };
         let ready = |block: &mut FreeBlock| block.uses(slot, |tick| self.is_complete(tick)) != Uses::Pending;
@@ -272,7 +303,7 @@ impl DeviceInner {
         };
         let mut counts = Counts { allocated_bytes: size_bytes as i64, allocations: 1, ..Counts::default() };
         if let Some(local) = local {
-            let mut rest = batch.split_off(batch.len().min(keep_count_max(class) / 2));
+            let mut rest = batch.split_off(batch.len().min(batch_count(class)));
             local.magazine.with(|shelves| {
                 batch.drain(..).for_each(|block| {
                     shelves.put(block, slot, |tick| self.is_complete(tick), &mut rest);
@@ -308,14 +339,16 @@ impl DeviceInner {
         batch: &mut Vec<FreeBlock>,
     ) -> std::result::Result<FreeBlock, DeviceError> {
         let size_bytes = class_size_bytes(class);
-        let block_count = (SLAB_BYTES_MIN / size_bytes).max(SLAB_BLOCK_COUNT);
+        let there: usize =
+            self.allocator.centre[class].lock().slabs.iter().flatten().map(|slab| slab.blocks.len()).sum();
+        let block_count = (there / 4).min(SLAB_BLOCK_COUNT_MAX).max(SLAB_BYTES_MIN / size_bytes).max(1);
         let slab = self.allocator.slab(self, block_count * size_bytes)?;
         let mut shelf = self.allocator.centre[class].lock();
         let index = shelf.slabs.iter().position(Option::is_none).unwrap_or_else(|| {
             shelf.slabs.push(None);
             shelf.slabs.len() - 1
         });
-        let source = Source { class: class as u8, slab: index as u32, pool: None };
+        let source = Source { class: class as u8, index: index as u32, pool: None };
         let start = batch.len();
         batch.extend((0..block_count).map(|position| {
             let address = Address { handle: slab.handle, offset_bytes: position * size_bytes };
@@ -344,18 +377,25 @@ impl DeviceInner {
         let Some(wanted) = grain.round(size_bytes) else {
             return Err(self.out_of_memory(size_bytes));
         };
-        let find = |anyway| large.lock().take(wanted, slot, anyway, |tick| self.is_complete(tick));
-        let block = match find(false) {
+        let is_complete = |tick| self.is_complete(tick);
+        let find_of_all = |anyway| large.lock().take_of_all(wanted, slot, anyway, is_complete);
+        let found = large.lock().take(wanted, slot, is_complete);
+        let found = found.or_else(|| {
+            if pool.is_none() && !fault!(hoarded_large) {
+                self.drain(Shelves::drain_large);
+            }
+            find_of_all(false)
+        });
+        let block = match found {
             Some(block) => block,
             None => {
-                let slab = self
-                    .allocator
-                    .slab(self, grain.slab_bytes(wanted))
-                    .or_else(|_| self.allocator.slab(self, wanted));
+                let slab_bytes = large.lock().slab_bytes(wanted);
+                let slab =
+                    self.allocator.slab(self, slab_bytes).or_else(|_| self.allocator.slab(self, wanted));
                 match slab {
                     Ok(slab) => large.lock().add(self, pool, slab, wanted),
                     Err(DeviceError::OutOfMemory { .. }) => self.allocate_scarce(size_bytes, || {
-                        find(true).or_else(|| {
+                        find_of_all(true).or_else(|| {
                             let slab = self.allocator.slab(self, wanted).ok()?;
                             Some(large.lock().add(self, pool, slab, wanted))
                         })
@@ -414,19 +454,25 @@ impl DeviceInner {
 
     /// Takes the stores of all threads to the centre.
     pub(crate) fn drain_magazines(&self) {
+        self.drain(Shelves::drain);
+    }
+
+    /// Takes some of the store of each thread to the centre.
+    fn drain(&self, take: impl Fn(&mut Shelves, &mut Vec<FreeBlock>)) {
         let mut blocks = Vec::new();
         for local in self.locals.lock().iter() {
-            local.magazine.with(|shelves| {
-                shelves.drain(&mut blocks);
-                self.allocator.collect(&mut shelves.counts);
-            });
+            local.magazine.with(|shelves| take(shelves, &mut blocks));
         }
         self.to_centre(blocks);
     }
 
+    /// Puts blocks of the device's own memory where all threads find them.
     pub(crate) fn to_centre(&self, blocks: Vec<FreeBlock>) {
         for block in blocks {
-            self.allocator.centre[block.get().source.class as usize].lock().blocks.push_back(block);
+            match block.get().source.class {
+                LARGE => self.allocator.large.lock().put(block, |tick| self.is_complete(tick)),
+                class => self.allocator.centre[class as usize].lock().blocks.push_back(block),
+            }
         }
     }
 
@@ -444,7 +490,7 @@ impl DeviceInner {
             let mut over = vec![0usize; slabs.len()];
             for block in blocks.iter_mut() {
                 if block.uses(usize::MAX, is_complete) == Uses::Over {
-                    over[block.get().source.slab as usize] += 1;
+                    over[block.get().source.index as usize] += 1;
                 }
             }
             let mut unused = Vec::new();
@@ -454,7 +500,7 @@ impl DeviceInner {
                 }
             }
             blocks.retain(|block| {
-                let keep = slabs[block.get().source.slab as usize].is_some();
+                let keep = slabs[block.get().source.index as usize].is_some();
                 if !keep {
                     // SAFETY: it leaves the list, the only place that has it.
                     unsafe { block.destroy() };
@@ -507,11 +553,10 @@ pub(crate) fn put_back(mut block: FreeBlock) {
         block = local::poison_free(device, block);
     }
     block.get().taint.store(0, Relaxed);
-    let Source { class, pool, .. } = block.get().source;
-    if class == LARGE {
-        return free_large(device, pool, block);
+    if let Some(pool) = block.get().source.pool {
+        return free_private(device, pool, block);
     }
-    let size_bytes = block.get().capacity_bytes as i64;
+    let (class, size_bytes) = (block.get().source.class, block.get().capacity_bytes as i64);
     let Some(local) = local::get(device) else {
         device.allocator.collect(&mut Counts { allocated_bytes: -size_bytes, frees: 1, ..Counts::default() });
         return device.to_centre(vec![block]);
@@ -522,24 +567,23 @@ pub(crate) fn put_back(mut block: FreeBlock) {
         shelves.counts.frees += 1;
         shelves.counts.allocated_bytes -= size_bytes;
         if shelves.counts.allocated_bytes < -COUNT_BYTES_MAX {
-            device.allocator.collect(&mut shelves.counts);
+            device.allocator.collect_bytes(&mut shelves.counts);
         }
         shelves.put(block, slot, |tick| device.is_complete(tick), &mut overflow);
     });
-    if !overflow.is_empty() {
-        device.put_centre(class as usize, &mut overflow);
+    match class {
+        _ if overflow.is_empty() => {}
+        LARGE => device.to_centre(overflow),
+        class => device.put_centre(class as usize, &mut overflow),
     }
 }
 
 #[cold]
-fn free_large(device: &'static DeviceInner, pool: Option<&'static PoolInner>, block: FreeBlock) {
+fn free_private(device: &'static DeviceInner, pool: &'static PoolInner, block: FreeBlock) {
     let capacity = block.get().capacity_bytes as i64;
     device.allocator.collect(&mut Counts { allocated_bytes: -capacity, frees: 1, ..Counts::default() });
-    let large = pool.map_or(&device.allocator.large, |pool| &pool.large);
-    large.lock().put(block, |tick| device.is_complete(tick));
-    if let Some(pool) = pool {
-        pool.let_go();
-    }
+    pool.large.lock().put(block, |tick| device.is_complete(tick));
+    pool.let_go();
 }
 
 #[cfg(all(test, not(loom)))]

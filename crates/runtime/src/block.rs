@@ -28,8 +28,8 @@ const RECORDED_COUNT: usize = SLOT_COUNT.div_ceil(64);
 pub(crate) struct Source {
     /// Index of its size class, or [`LARGE`](crate::alloc::LARGE).
     pub(crate) class: u8,
-    /// Which slab it is of, in the list for its kind.
-    pub(crate) slab: u32,
+    /// Which slab it is of, in the list of its class; of a large block, which piece.
+    pub(crate) index: u32,
     /// Whose list that is; none for the device's.
     pub(crate) pool: Option<&'static PoolInner>,
 }
@@ -38,7 +38,7 @@ pub(crate) struct Source {
 ///
 /// | field | stored by | loaded by |
 /// |---|---|---|
-/// | `id`, `device`, `address` | nobody | anybody |
+/// | `id`, `device`, `address` | nobody, but for [`FreeBlock::renew`] | anybody |
 /// | `capacity_bytes`, `source` | the allocator, while it owns the block alone | anybody who has a buffer |
 /// | `asked_bytes`, `traced` | whoever gives the block out | anybody who has a buffer, or the lock of the slab's list |
 /// | `resource` | whoever gives the block out, or takes it back | the same |
@@ -163,6 +163,16 @@ impl FreeBlock {
         unsafe { (*self.0.as_ptr()).source = source };
     }
 
+    /// Makes it another block, of other memory.
+    ///
+    /// # Safety
+    /// - Nobody looks at it as a [`Known`] meanwhile.
+    pub(crate) unsafe fn renew(self, block: Block) -> FreeBlock {
+        // SAFETY: it is owned alone; by the contract nobody else looks.
+        unsafe { *self.0.as_ptr() = block };
+        self
+    }
+
     /// For the list of its slab.
     ///
     /// # Safety
@@ -191,8 +201,8 @@ impl FreeBlock {
 }
 
 /// A block as the list of its slab knows it, whoever has it at the time. Only atomics are looked at through it, under the
-/// lock of the list, so that the block isn't destroyed meanwhile.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+/// lock of the list, so that the block isn't destroyed or made another meanwhile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Known(NonNull<Block>);
 
 // SAFETY: it gives access to atomics only.

@@ -151,7 +151,7 @@ pub(crate) fn allocate(device: &'static DeviceInner, size_bytes: usize) -> Resul
     check(device)?;
     let slab = device.hal.allocate_slab(size_bytes.max(1)).map_err(|error| device.error(error))?;
     let address = Address { handle: slab.handle, offset_bytes: 0 };
-    let source = Source { class: LARGE, slab: OWN_SLAB, pool: None };
+    let source = Source { class: LARGE, index: OWN_SLAB, pool: None };
     let block = Block::new(device, address, slab.size_bytes, source, Marks::new());
     Ok(FreeBlock::new(block).give(size_bytes))
 }
@@ -160,7 +160,7 @@ pub(crate) fn allocate(device: &'static DeviceInner, size_bytes: usize) -> Resul
 #[cold]
 pub(crate) fn free(block: FreeBlock) {
     let (device, address) = (block.get().device, block.get().address);
-    if block.get().source.slab != OWN_SLAB {
+    if block.get().source.index != OWN_SLAB {
         return; // the memory is the parent's
     }
     let _turn = Turn::take();

@@ -3,12 +3,13 @@
 //! Any buffer may be used from any thread on any stream, with no lock and no synchronisation in user code. Everything
 //! follows from *ticks* (a place in the work of one stream) and from the marks that each block of memory keeps: the tick
 //! of its last write, and of its last read on each stream. `tick`, `marks` and `submit` hold the argument; `stream`,
-//! `external`, `dedicated`, `event` and `callback` what users see of it; `alloc`, `magazine` and `large` the memory, `watch`,
-//! `pool`, `resource` and `hooks` what users put in its way, `stats` and `snapshot` what they see of it; `taint` errors;
+//! `external`, `dedicated`, `event` and `callback` what users see of it; `alloc`, `magazine`, `large` and `bins` the memory,
+//! `watch`, `pool`, `resource` and `hooks` what users put in its way, `stats` and `snapshot` what they see of it; `taint` errors;
 //! `capture` and `graph` ops that are recorded once and replayed; `fork` and `local` the ends of processes and threads;
 //! `trace` and `cache` what it shows and keeps.
 
 mod alloc;
+mod bins;
 mod block;
 mod cache;
 mod callback;

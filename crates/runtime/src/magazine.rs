@@ -4,10 +4,14 @@
 //! with the block, so handing out a pending one is right, too: its first use waits. The store is bounded in bytes and
 //! in blocks a class (T9); what is too much goes to the centre. The owner takes the `busy` flag for a few instructions,
 //! so that others can take the whole store when memory runs out.
+//!
+//! Of large blocks it keeps the latest few as they are, for those who ask for that size again. What is kept here isn't split
+//! or merged, so whoever finds nothing in the list takes it there before new memory is asked for.
 
 use crate::{
-    alloc::{CLASS_COUNT, class_size_bytes},
+    alloc::{CLASS_COUNT, LARGE, class_size_bytes},
     block::FreeBlock,
+    large::Grain,
     marks::Uses,
     tick::Tick,
 };
@@ -21,6 +25,9 @@ use std::collections::VecDeque;
 /// Blocks of a class that a magazine keeps, of each kind, and their bytes. Few in tests, so that they meet the bound.
 pub(crate) const BLOCK_COUNT_MAX: usize = if cfg!(test) { 2 } else { 64 }; // guess
 pub(crate) const CLASS_BYTES_MAX: usize = 1 << 19; // guess
+/// Large blocks that a magazine keeps, and their bytes. That is much, but it comes back before anybody asks for new memory.
+const LARGE_COUNT_MAX: usize = 16; // guess
+const LARGE_BYTES_MAX: usize = 256 << 20; // guess
 /// Pending blocks looked at when none is ready.
 const LOOK_COUNT: usize = 8; // guess
 
@@ -45,6 +52,9 @@ pub(crate) struct Counts {
 
 pub(crate) struct Shelves {
     classes: [Shelf; CLASS_COUNT],
+    /// Large blocks with their sizes, the one that came last at the end.
+    large: Vec<(usize, FreeBlock)>,
+    large_bytes: usize,
     pub(crate) counts: Counts,
 }
 
@@ -60,8 +70,12 @@ unsafe impl Send for Magazine {}
 
 impl Magazine {
     pub(crate) fn new() -> Magazine {
-        let shelves =
-            Shelves { classes: std::array::from_fn(|_| Shelf::default()), counts: Counts::default() };
+        let shelves = Shelves {
+            classes: std::array::from_fn(|_| Shelf::default()),
+            large: Vec::new(),
+            large_bytes: 0,
+            counts: Counts::default(),
+        };
         Magazine { busy: AtomicBool::new(false), shelves: UnsafeCell::new(shelves) }
     }
 
@@ -120,6 +134,35 @@ impl Shelves {
         })
     }
 
+    /// The large block that came last of those that need no wait and would be given out whole for `wanted`, or nothing.
+    #[inline]
+    pub(crate) fn take_large(
+        &mut self,
+        wanted: usize,
+        slot: usize,
+        is_complete: impl Fn(Tick) -> bool,
+    ) -> Option<FreeBlock> {
+        let position = self.large.iter_mut().rposition(|(size_bytes, block)| {
+            Grain::LARGE.fits_whole(*size_bytes, wanted) && block.uses(slot, &is_complete) != Uses::Pending
+        })?;
+        let (size_bytes, block) = self.large.remove(position);
+        self.large_bytes -= size_bytes;
+        Some(block)
+    }
+
+    /// Puts a large block back; those that were put back longest ago make room. Apart from `put`, which is shorter so.
+    #[inline(never)]
+    fn put_large(&mut self, block: FreeBlock, overflow: &mut Vec<FreeBlock>) {
+        let size_bytes = block.get().capacity_bytes;
+        self.large.push((size_bytes, block));
+        self.large_bytes += size_bytes;
+        while self.large.len() > LARGE_COUNT_MAX || self.large_bytes > LARGE_BYTES_MAX {
+            let (size_bytes, block) = self.large.remove(0);
+            self.large_bytes -= size_bytes;
+            overflow.push(block);
+        }
+    }
+
     /// Puts a block back. From a full shelf the older half goes to `overflow`, so that a thread that only frees goes to the
     /// centre rarely, and what was used last stays.
     #[inline]
@@ -130,7 +173,11 @@ impl Shelves {
         is_complete: impl Fn(Tick) -> bool,
         overflow: &mut Vec<FreeBlock>,
     ) {
-        let class = block.get().source.class as usize;
+        let class = block.get().source.class;
+        if class == LARGE {
+            return self.put_large(block, overflow);
+        }
+        let class = class as usize;
         let Shelf { ready, pending } = &mut self.classes[class];
         let (half, full) = (keep_count_max(class) / 2, keep_count_max(class));
         if block.uses(slot, is_complete) == Uses::Pending {
@@ -151,10 +198,18 @@ impl Shelves {
         for shelf in &mut self.classes {
             shelf.ready.iter_mut().chain(&mut shelf.pending).for_each(&mut look);
         }
+        self.large.iter_mut().for_each(|(_, block)| look(block));
+    }
+
+    /// Takes the large blocks.
+    pub(crate) fn drain_large(&mut self, into: &mut Vec<FreeBlock>) {
+        into.extend(self.large.drain(..).map(|(_, block)| block));
+        self.large_bytes = 0;
     }
 
     /// Takes everything.
     pub(crate) fn drain(&mut self, into: &mut Vec<FreeBlock>) {
+        self.drain_large(into);
         for shelf in &mut self.classes {
             into.append(&mut shelf.ready);
             into.extend(shelf.pending.drain(..));

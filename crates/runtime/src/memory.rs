@@ -2,7 +2,7 @@
 
 use crate::{
     Buffer, Device, Error, MemoryPool, MemoryResource, Result, Stream, alloc::SmallSlab, block::Known,
-    device::DeviceInner, fork, large::LargeSlab,
+    device::DeviceInner, fork, large::Large,
 };
 use raddle_hal::Slab;
 use raddle_sync::{atomic::Ordering::*, fault};
@@ -28,8 +28,11 @@ impl DeviceInner {
             let block_bytes = slab.slab.size_bytes / slab.blocks.len();
             slab.blocks.get(offset(&slab.slab)? / block_bytes).copied()
         };
-        let in_large = |slab: &mut LargeSlab| -> Option<Known> {
-            slab.pieces.range(..=offset(&slab.slab)?).next_back().map(|(_, piece)| piece.known)
+        let in_large = |large: &Large| {
+            large.slabs().find_map(|(slab, mut pieces)| {
+                let offset = offset(&slab)?;
+                pieces.find(|piece| offset - piece.offset_bytes < piece.size_bytes).map(|piece| piece.known)
+            })
         };
         // The handle is taken under the lock of the list, so that the block isn't destroyed meanwhile.
         for shelf in &self.allocator.centre {
@@ -40,8 +43,8 @@ impl DeviceInner {
         }
         let private = self.allocator.watch.pools();
         for large in private.iter().map(|pool| &pool.large).chain([&self.allocator.large]) {
-            let mut large = large.lock();
-            if let Some(known) = large.slabs().find_map(in_large) {
+            let large = large.lock();
+            if let Some(known) = in_large(&large) {
                 return known.buffer();
             }
         }

@@ -105,6 +105,7 @@ fn fault_block_in_two_hands() {
 fn neighbours() -> Verdict {
     let (device, oracle, a, b) = pair();
     let _guard = a.enter();
+    drop(device.allocate(32 << 20).unwrap()); // they are cut from it
     let [left, right, rest] = [10, 10, 12].map(|mib| device.allocate(mib << 20).unwrap());
     op(b, &[&right], &[]).unwrap();
     drop((left, right));
@@ -118,6 +119,35 @@ fn neighbours() -> Verdict {
 fn pieces_in_flight_are_not_merged() {
     let _turn = turn();
     assert_eq!(neighbours(), Ok(()));
+}
+
+/// A piece is split off a block that another stream is using; whoever gets it waits for that, too.
+fn split_in_flight() -> Verdict {
+    let (device, oracle, a, b) = pair();
+    let _guard = a.enter();
+    let whole = device.allocate(32 << 20).unwrap();
+    op(b, &[], &[&whole]).unwrap();
+    drop(whole);
+    // For b the use is no hindrance, and a gets no other memory.
+    oracle.set_slab_bytes_left(0);
+    let _held = {
+        let _guard = b.enter();
+        device.allocate(10 << 20).unwrap()
+    };
+    op(a, &[], &[&device.allocate(20 << 20).unwrap()]).unwrap();
+    oracle.check()
+}
+
+#[test]
+fn pieces_that_are_split_off_keep_their_marks() {
+    let _turn = turn();
+    assert_eq!(split_in_flight(), Ok(()));
+}
+
+#[test]
+fn fault_split_forgets_marks() {
+    let _planted = planted(Fault::split_forgets_marks);
+    assert!(split_in_flight().is_err());
 }
 
 #[test]
@@ -738,6 +768,56 @@ fn reserved_by_threads(stream_count: usize) -> usize {
     device.memory_stats().reserved_peak_bytes
 }
 
+/// One after the other, 8 threads have the same 16 MiB in pieces of other sizes, and keep what they can until all have ended.
+fn large_blocks_go_round() -> Verdict {
+    let (device, oracle, a, _) = pair();
+    drop(device.allocate(16 << 20).unwrap());
+    let (turn, turned) = (Mutex::new(0), Condvar::new());
+    let thread = &|thread: usize| {
+        let mut now = turned.wait_while(turn.lock().unwrap(), |now| *now < thread).unwrap();
+        let _guard = a.enter();
+        let size_bytes = 1 << (20 + thread % 4);
+        let held: Vec<Buffer> =
+            (0..(16 << 20) / size_bytes).map(|_| device.allocate(size_bytes).unwrap()).collect();
+        op(a, &[], &held.iter().collect::<Vec<_>>()).unwrap();
+        drop(held);
+        oracle.complete_all();
+        *now += 1;
+        turned.notify_all();
+        drop(turned.wait_while(now, |now| *now < 8).unwrap());
+    };
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..8).map(|index| scope.spawn(move || thread(index))).collect();
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+    });
+    oracle.check()?;
+    let reserved_bytes = device.memory_stats().reserved_bytes;
+    check(reserved_bytes == 16 << 20, "free memory is kept from those who need some")
+}
+
+#[test]
+fn large_blocks_that_threads_keep_serve_all() {
+    let _turn = turn();
+    assert_eq!(large_blocks_go_round(), Ok(()));
+}
+
+#[test]
+fn fault_hoarded_large() {
+    let _planted = planted(Fault::hoarded_large);
+    assert!(large_blocks_go_round().is_err());
+}
+
+/// What one stream has in flight of another's large blocks is reused, with a wait, before memory grows without end.
+fn in_flight_is_bounded() -> Verdict {
+    let (device, _, a, b) = pair();
+    let _guard = a.enter();
+    for _ in 0..200 {
+        let buffer = device.allocate(1 << 20).unwrap();
+        op(b, &[&buffer], &[]).unwrap();
+    }
+    check(device.memory_stats().reserved_bytes <= 16 << 20, "memory grows with what is in flight")
+}
+
 fn does_not_grow() -> Verdict {
     let (one, many) = (reserved_by_threads(1), reserved_by_threads(16));
     let needed = THREAD_COUNT * WORKING_SET.iter().sum::<usize>();
@@ -754,7 +834,13 @@ fn memory_does_not_grow_with_threads_times_streams() {
 }
 
 #[test]
+fn large_blocks_in_flight_are_bounded() {
+    let _turn = turn();
+    assert_eq!(in_flight_is_bounded(), Ok(()));
+}
+
+#[test]
 fn fault_growth_without_end() {
     let _planted = planted(Fault::growth_without_end);
-    assert!(does_not_grow().is_err());
+    assert!(in_flight_is_bounded().is_err());
 }

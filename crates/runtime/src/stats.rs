@@ -193,24 +193,25 @@ impl DeviceInner {
                 });
             }
         }
-        self.survey_large(PoolKind::Large, &mut self.allocator.large.lock(), &mut slabs);
+        self.survey_large(PoolKind::Large, &self.allocator.large.lock(), &pending, &mut slabs);
         for pool in self.allocator.watch.pools() {
             let kind = PoolKind::Private { number: pool.number.load(Relaxed) };
-            self.survey_large(kind, &mut pool.large.lock(), &mut slabs);
+            self.survey_large(kind, &pool.large.lock(), &pending, &mut slabs);
         }
         slabs.sort_by_key(|slab| slab.address);
         slabs
     }
 
-    fn survey_large(&self, kind: PoolKind, large: &mut Large, slabs: &mut Vec<SlabSnapshot>) {
-        slabs.extend(large.slabs().map(|large| {
-            let handle = large.slab.handle;
-            let pieces = large.pieces.iter_mut().map(|(&offset_bytes, piece)| {
-                let pending = piece.free.as_mut().map(|block| self.is_pending(block));
-                self.piece(Address { handle, offset_bytes }, piece.size_bytes, &piece.known, pending)
+    fn survey_large(&self, kind: PoolKind, large: &Large, pending: &Pending, slabs: &mut Vec<SlabSnapshot>) {
+        slabs.extend(large.slabs().map(|(slab, pieces)| {
+            let pieces = pieces.map(|piece| {
+                let address = Address { handle: slab.handle, offset_bytes: piece.offset_bytes };
+                let kept = pending.get(&piece.known).copied();
+                let pending = piece.free.map_or(kept, |mut block| Some(self.is_pending(&mut block)));
+                self.piece(address, piece.size_bytes, &piece.known, pending)
             });
             let pieces = pieces.collect();
-            SlabSnapshot { address: handle, size_bytes: large.slab.size_bytes, pool: kind, pieces }
+            SlabSnapshot { address: slab.handle, size_bytes: slab.size_bytes, pool: kind, pieces }
         }));
     }
 

@@ -33,6 +33,8 @@ faults! {
     forget_marks breaks "T1";
     /// A block that is freed while work that touches it is in flight counts as unused at once.
     free_without_fence breaks "T1";
+    /// A piece that is split off a large block starts with no marks.
+    split_forgets_marks breaks "T1";
     /// A buffer keeps one read mark, whatever stream read it.
     one_read_mark breaks "T2";
     /// A write waits for the last write only.
@@ -95,6 +97,8 @@ faults! {
     fence_at_record breaks "T1";
     /// However much is in flight, memory grows rather than that work waits for some of it.
     growth_without_end breaks "T9";
+    /// New memory is asked for while other threads keep large blocks that would do.
+    hoarded_large breaks "T9";
     /// Counts of two threads that are added at once: one is lost.
     lost_count breaks "T9";
     /// The limit of a device's memory isn't looked at.
