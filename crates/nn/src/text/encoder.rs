@@ -124,6 +124,11 @@ pub(super) fn join(parts: &[Tensor]) -> raddle_tensor::Result<Tensor> {
     }
 }
 
+/// Rows of norm 1, as PyTorch's `normalize`: what is almost 0 isn't blown up.
+pub(super) fn normalise(rows: &Tensor) -> raddle_tensor::Result<Tensor> {
+    rows.div(&rows.norm(1, true)?.clamp_min(1e-12)?)
+}
+
 /// A sentence encoder: texts to vectors. See the [module](super) for what it guarantees.
 pub struct SentenceEncoder {
     reader: Reader,
@@ -172,8 +177,7 @@ impl SentenceEncoder {
             let pool = |group| self.pooling.pool(group, hidden);
             let pooled = batch.groups.iter().map(pool).collect::<raddle_tensor::Result<Vec<_>>>()?;
             let vectors = join(&pooled)?;
-            // As PyTorch's `normalize`: what is almost 0 isn't blown up.
-            if self.normalize { vectors.div(&vectors.norm(1, true)?.clamp_min(1e-12)?) } else { Ok(vectors) }
+            if self.normalize { normalise(&vectors) } else { Ok(vectors) }
         })
     }
 

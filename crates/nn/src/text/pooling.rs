@@ -64,3 +64,25 @@ impl Pooling {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The third row is padding: with it the mean would be [34.67, 36].
+    #[test]
+    fn padding_isnt_pooled() {
+        let device = raddle_tensor::Device::open(Box::new(raddle_cpu::Cpu::new())).unwrap();
+        let rows = Tensor::from_slice(&[1f32, 2.0, 3.0, 6.0, 100.0, 100.0], [3, 2], &device).unwrap();
+        let mask = Tensor::from_slice(&[true, true, false], [1, 3], &device).unwrap();
+        let group = Group { first: 0, texts: 1, length: 3, mask: Some(mask) };
+        let pool = |pooling: Pooling| pooling.pool(&group, &rows).unwrap();
+        let values = |tensor: Tensor| tensor.to_vec::<f32>().unwrap();
+        assert_eq!(values(pool(Pooling::Mean)), [2.0, 4.0]);
+        assert_eq!(values(pool(Pooling::Max)), [3.0, 6.0]);
+        assert_eq!(values(pool(Pooling::Cls)), [1.0, 2.0]);
+        assert_eq!(values(pool(Pooling::MeanSqrtLength)), [4.0 / 2f32.sqrt(), 8.0 / 2f32.sqrt()]);
+        let normalised = values(super::super::encoder::normalise(&pool(Pooling::Mean)).unwrap());
+        assert!((normalised[0] - 0.4472136).abs() < 1e-7 && (normalised[1] - 0.8944272).abs() < 1e-7);
+    }
+}
