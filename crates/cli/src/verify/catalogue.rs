@@ -507,6 +507,11 @@ rows! {
     [sim("raddle_conformance::programs::a_seed_replays_exactly"),
      sim("raddle_sim::tests::the_same_seed_and_calls_execute_the_same")]
     []
+"T8.6" "A text's vector has the same bits alone and beside any others, on any thread; padding doesn't count."
+    "raddle_nn::text::batch::order"
+    [test("raddle_nn::it::text::vectors_dont_depend_on_neighbours"), test("raddle_nn::it::text::padding_doesnt_count"),
+     stress("raddle::text::eight_threads_share_a_model")]
+    [unmasked_padding, rows_stay_sorted]
 
 "T9.1" "What a stream has in flight is bounded; who submits more waits, and nobody else."
     "raddle_runtime::submit::StreamInner::wait_for_room"

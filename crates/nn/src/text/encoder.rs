@@ -2,13 +2,13 @@
 
 use super::{
     BertConfig, ModelError, Pooling, Result, Tokenizer, Tokens, TooLong,
-    batch::{self, Batch},
+    batch::{self, Batch, Order},
     bert::Bert,
     folder::{Settings, Weights},
 };
 use crate::checkpoint::CheckpointError;
 use raddle_tensor::{DType, Device, Error, Tensor};
-use std::path::Path;
+use std::{borrow::Borrow, path::Path};
 
 /// How a model is loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,23 +63,27 @@ impl Reader {
         tokens.next_multiple_of(self.pad_to)
     }
 
+    fn order<T: Borrow<Tokens>>(&self, texts: &[T], tokens_max: usize) -> Order {
+        let length = |text: &T| self.padded_token_count(text.borrow().ids.len());
+        batch::order(&texts.iter().map(length).collect::<Vec<_>>(), tokens_max)
+    }
+
     /// One row for each text, in their order: `finish` makes those of the texts of a pass, as they lie in it.
-    pub fn rows(
+    pub fn rows<T: Borrow<Tokens>>(
         &self,
-        texts: &[Tokens],
+        texts: &[T],
         finish: impl Fn(&Batch, &Tensor) -> raddle_tensor::Result<Tensor>,
     ) -> Result<Tensor> {
         if texts.is_empty() {
             return Err(ModelError::NoTexts);
         }
-        texts.iter().enumerate().try_for_each(|(index, text)| self.check(index, text))?;
-        let lengths: Vec<usize> = texts.iter().map(|text| self.padded_token_count(text.ids.len())).collect();
-        let order = batch::order(&lengths, PASS_TOKENS_MAX);
+        texts.iter().enumerate().try_for_each(|(index, text)| self.check(index, text.borrow()))?;
+        let order = self.order(texts, PASS_TOKENS_MAX);
         let (mut results, mut rest) = (Vec::with_capacity(order.passes.len()), &order.texts[..]);
         for &count in &order.passes {
             let (now, later) = rest.split_at(count);
             rest = later;
-            let now: Vec<&Tokens> = now.iter().map(|&text| &texts[text]).collect();
+            let now: Vec<&Tokens> = now.iter().map(|&text| texts[text].borrow()).collect();
             let batch = Batch::new(&now, self.pad_to, &self.bert.config, &self.device)?;
             results.push(finish(&batch, &self.bert.forward(&batch)?)?);
         }
@@ -172,13 +176,21 @@ impl SentenceEncoder {
     ///
     /// Errors: besides, tokens that the model doesn't know, none or too many, with the index of the text. Then nothing was
     /// computed.
-    pub fn encode_tokens(&self, texts: &[Tokens]) -> Result<Tensor> {
+    pub fn encode_tokens<T: Borrow<Tokens>>(&self, texts: &[T]) -> Result<Tensor> {
         self.reader.rows(texts, |batch, hidden| {
             let pool = |group| self.pooling.pool(group, hidden);
             let pooled = batch.groups.iter().map(pool).collect::<raddle_tensor::Result<Vec<_>>>()?;
             let vectors = join(&pooled)?;
             if self.normalize { normalise(&vectors) } else { Ok(vectors) }
         })
+    }
+
+    /// Batches of at most so many padded tokens, or of one text, as indices into `texts`: texts of like lengths are together,
+    /// the shortest first. For threads that share a long list; [`encode`](SentenceEncoder::encode) does so inside.
+    pub fn batches<T: Borrow<Tokens>>(&self, texts: &[T], tokens_max: usize) -> Vec<Vec<usize>> {
+        let order = self.reader.order(texts, tokens_max);
+        let mut rest = order.texts.into_iter();
+        order.passes.iter().map(|&count| rest.by_ref().take(count).collect()).collect()
     }
 
     /// What makes tokens of texts.

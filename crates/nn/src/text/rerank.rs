@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{Linear, Module};
 use raddle_tensor::{DType, Device, Tensor};
-use std::path::Path;
+use std::{borrow::Borrow, path::Path};
 
 /// A cross-encoder: a BERT encoder that reads both texts of a pair at once, and a head on its first token. See the
 /// [module](super) for what it guarantees.
@@ -55,7 +55,7 @@ impl CrossEncoder {
     ///
     /// Errors: besides, tokens that the model doesn't know, none or too many, with the index of the pair. Then nothing was
     /// computed.
-    pub fn score_tokens(&self, pairs: &[Tokens]) -> Result<Tensor> {
+    pub fn score_tokens<T: Borrow<Tokens>>(&self, pairs: &[T]) -> Result<Tensor> {
         self.reader.rows(pairs, |batch, hidden| {
             let first = |group: &super::batch::Group| group.rows(hidden)?.select(1, 0);
             let first = batch.groups.iter().map(first).collect::<raddle_tensor::Result<Vec<_>>>()?;
