@@ -6,6 +6,7 @@
 mod bench;
 mod demo;
 mod doctor;
+mod embed;
 mod limits;
 mod memory;
 mod ops;
@@ -36,6 +37,8 @@ struct Arguments {
 enum Command {
     /// Trains a model on real data while other threads run it, then checks every answer.
     Demo(demo::Arguments),
+    /// Makes a vector of each line of a file, with a sentence encoder.
+    Embed(embed::Arguments),
     /// Lists every op with its dtypes, backends and forms.
     Ops(ops::Arguments),
     /// Shows a snapshot of a device's memory: the figures, or a picture.
@@ -58,6 +61,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let result = match arguments.command {
         Command::Demo(arguments) => demo::run(&arguments),
+        Command::Embed(arguments) => embed::run(&arguments),
         Command::Ops(arguments) => ops::run(&arguments),
         Command::Memory(arguments) => memory::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),

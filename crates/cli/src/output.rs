@@ -35,6 +35,20 @@ impl From<raddle::Error> for Failure {
 /// How commands end.
 pub type Outcome<T = ()> = Result<T, Failure>;
 
+/// Finds out before the work, not after it, that a report has nowhere to go.
+pub fn check_writable(path: Option<&Path>) -> Outcome {
+    let folder = path.and_then(Path::parent).filter(|folder| !folder.as_os_str().is_empty());
+    match (path, folder) {
+        (Some(path), Some(folder)) if !folder.is_dir() => {
+            Err(Failure::Input(format!("{}: the folder doesn't exist", path.display())))
+        }
+        (Some(path), _) if path.is_dir() => {
+            Err(Failure::Input(format!("{}: expected a file, found a folder", path.display())))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Writes a file so that a full disk or a crash leaves either the whole file or none. `-` is standard output.
 pub fn write_whole(path: &Path, bytes: &[u8]) -> Outcome {
     let failed = |error: std::io::Error| Failure::Input(format!("{}: {error}", path.display()));

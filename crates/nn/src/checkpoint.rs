@@ -366,7 +366,7 @@ fn entry(path: &Path, name: String, value: &serde_json::Value, data_bytes: usize
 }
 
 /// A value for a message: not the whole of a long one.
-fn brief(value: &serde_json::Value) -> String {
+pub(crate) fn brief(value: &serde_json::Value) -> String {
     let text = value.to_string();
     match text.char_indices().nth(60) {
         Some((end, _)) => format!("{}…", &text[..end]),

@@ -145,6 +145,10 @@ faults! {
     overlap_allowed breaks "T7";
     /// Two draws from a generator get the same range of its counter.
     range_drawn_twice breaks "T8";
+    /// Attention looks at padding.
+    unmasked_padding breaks "T8";
+    /// Texts are sorted by length, and so are their results.
+    rows_stay_sorted breaks "T8";
     /// A version is published before its copies are made.
     publish_before_copy breaks "T8";
     /// A stream takes whatever comes, however much is in flight.

@@ -10,14 +10,14 @@ mod digits;
 mod serve;
 mod train;
 
-use crate::output::{Failure, Outcome, is_stdout, write_json, write_whole};
+use crate::output::{Failure, Outcome, check_writable, is_stdout, write_json, write_whole};
 use digits::{Digits, PIXEL_COUNT};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use raddle::{Device, Publisher, Tensor, trace};
 use serde::Serialize;
 use serve::{Answers, Server};
 use std::{
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::atomic::{AtomicBool, Ordering::Relaxed},
     time::Instant,
 };
@@ -187,20 +187,6 @@ pub fn run(arguments: &Arguments) -> Outcome {
     match wrong_answers {
         0 => Ok(()),
         wrong => Err(Failure::Other(format!("demo: {wrong} of {inferences} answers are wrong"))),
-    }
-}
-
-/// Finds out before the work, not after it, that a report has nowhere to go.
-fn check_writable(path: Option<&Path>) -> Outcome {
-    let folder = path.and_then(Path::parent).filter(|folder| !folder.as_os_str().is_empty());
-    match (path, folder) {
-        (Some(path), Some(folder)) if !folder.is_dir() => {
-            Err(Failure::Input(format!("{}: the folder doesn't exist", path.display())))
-        }
-        (Some(path), _) if path.is_dir() => {
-            Err(Failure::Input(format!("{}: expected a file, found a folder", path.display())))
-        }
-        _ => Ok(()),
     }
 }
 

@@ -193,6 +193,10 @@ rows! {
     [sim("raddle_runtime::memory_tests::whatever_a_resource_does_memory_is_safe"),
      sim("raddle_runtime::memory_tests::resources_stack")]
     []
+"T1.9" "A piece that is split off a block in flight waits for all that the block has to wait for."
+    "raddle_runtime::large::Large::cut"
+    [sim("raddle_runtime::memory_tests::pieces_that_are_split_off_keep_their_marks")]
+    [split_forgets_marks]
 
 "T2.1" "A read is ordered behind the last write."
     "raddle_runtime::marks::Marks::claim_read"
@@ -528,6 +532,11 @@ rows! {
     [sim("raddle_conformance::programs::a_seed_replays_exactly"),
      sim("raddle_sim::tests::the_same_seed_and_calls_execute_the_same")]
     []
+"T8.6" "A text's vector has the same bits alone and beside any others, on any thread; padding doesn't count."
+    "raddle_nn::text::batch::order"
+    [test("raddle_nn::it::text::vectors_dont_depend_on_neighbours"), test("raddle_nn::it::text::padding_doesnt_count"),
+     stress("raddle::text::eight_threads_share_a_model")]
+    [unmasked_padding, rows_stay_sorted]
 
 "T9.1" "What a stream has in flight is bounded; who submits more waits, and nobody else."
     "raddle_runtime::submit::StreamInner::wait_for_room"
@@ -572,7 +581,7 @@ rows! {
 "T9.9" "Memory doesn't grow with threads times streams."
     "raddle_runtime::large::Large::take"
     [sim("raddle_runtime::memory_tests::memory_does_not_grow_with_threads_times_streams")]
-    [growth_without_end]
+    []
 "T9.10" "The high watermark is hard, and past the low one caches are given back first."
     "raddle_runtime::alloc::Allocator::slab"
     [sim("raddle_runtime::memory_tests::the_high_watermark_is_hard"),
@@ -623,6 +632,14 @@ rows! {
     [test("raddle_serve::schedule::tests::any_steps_meet_the_oracle"),
      test("raddle_serve::schedule::tests::f_21_*")]
     [padding_without_end]
+"T9.20" "Large blocks that threads keep serve whoever needs some before memory grows."
+    "raddle_runtime::alloc::DeviceInner::allocate_large"
+    [sim("raddle_runtime::memory_tests::large_blocks_that_threads_keep_serve_all")]
+    [hoarded_large]
+"T9.21" "Large blocks that another stream has in flight are bounded."
+    "raddle_runtime::large::Large::take_of_all"
+    [sim("raddle_runtime::memory_tests::large_blocks_in_flight_are_bounded")]
+    [growth_without_end]
 
 "T10.1" "An error of the device is told to who depends on the tick that failed, and to nobody else."
     "raddle_runtime::taint::Taints::failure"

@@ -3,6 +3,8 @@
 mod autoencoder;
 mod checkpoint;
 mod layers;
+#[cfg(feature = "text")]
+mod text;
 
 use raddle_tensor::{Device, Element, Tensor};
 use std::sync::OnceLock;

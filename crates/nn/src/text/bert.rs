@@ -1,0 +1,259 @@
+//! The encoder (Devlin et al. 2018): embeddings, then layers of attention and of a network of two linear maps, each with a
+//! residual and a normalisation.
+//!
+//! Done once at loading, so that a pass has fewer and larger launches: the maps to queries, keys and values are one, with
+//! the scale of the scores `1 / √d` in it; the tables of positions and of token types are one.
+
+use super::{
+    Result,
+    batch::{Batch, Group},
+    folder::{Settings, Weights},
+};
+use crate::{LayerNorm, Linear, Module};
+use raddle_tensor::{Activation, DType, Tensor};
+use serde_json::{Value, json};
+
+/// The sizes of a BERT encoder.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BertConfig {
+    /// Tokens that there are.
+    pub vocabulary: usize,
+    /// Width of a token.
+    pub hidden: usize,
+    /// Layers.
+    pub layers: usize,
+    /// Heads of attention; they share the width evenly.
+    pub heads: usize,
+    /// Width between a layer's two linear maps.
+    pub inner: usize,
+    /// The most tokens of a text.
+    pub positions: usize,
+    /// Kinds of tokens: first and second text of a pair.
+    pub types: usize,
+    /// Added to the variance in normalisations.
+    pub eps: f64,
+    /// Between a layer's two linear maps: [`Activation::Gelu`] or [`Activation::Relu`].
+    pub activation: Activation,
+}
+
+/// Larger sizes are taken for a broken file; products of two must not overflow.
+const SIZE_MAX: usize = 1 << 24;
+/// The table of positions and types is so many times as large as the one of positions in the file.
+const TYPES_MAX: usize = 16;
+
+impl BertConfig {
+    /// Small sizes for tests: 2 layers of 2 heads, width 32, at most 64 tokens.
+    pub fn tiny(vocabulary: usize) -> BertConfig {
+        BertConfig {
+            vocabulary,
+            hidden: 32,
+            layers: 2,
+            heads: 2,
+            inner: 64,
+            positions: 64,
+            types: 2,
+            eps: 1e-12,
+            activation: Activation::Gelu,
+        }
+    }
+
+    /// Of a `config.json`.
+    pub(super) fn read(settings: &Settings) -> Result<BertConfig> {
+        if settings.text("model_type")? != "bert" {
+            return Err(settings.wrong("model_type", "bert"));
+        }
+        if settings.text("position_embedding_type").is_ok_and(|kind| kind != "absolute") {
+            return Err(settings.wrong("position_embedding_type", "absolute"));
+        }
+        let activation = match settings.text("hidden_act")? {
+            "gelu" => Activation::Gelu,
+            "relu" => Activation::Relu,
+            _ => return Err(settings.wrong("hidden_act", "gelu or relu")),
+        };
+        let size = |key| settings.count(key, 1..=SIZE_MAX);
+        let config = BertConfig {
+            vocabulary: size("vocab_size")?,
+            hidden: size("hidden_size")?,
+            layers: size("num_hidden_layers")?,
+            heads: size("num_attention_heads")?,
+            inner: size("intermediate_size")?,
+            positions: size("max_position_embeddings")?,
+            types: settings.count("type_vocab_size", 1..=TYPES_MAX)?,
+            eps: settings.number("layer_norm_eps")?,
+            activation,
+        };
+        if !config.hidden.is_multiple_of(config.heads) {
+            let expected = format!("a divisor of hidden_size, which is {}", config.hidden);
+            return Err(settings.wrong("num_attention_heads", expected));
+        }
+        Ok(config)
+    }
+
+    pub(super) fn to_json(&self) -> Value {
+        json!({
+            "architectures": ["BertModel"], "model_type": "bert", "position_embedding_type": "absolute",
+            "vocab_size": self.vocabulary, "hidden_size": self.hidden, "num_hidden_layers": self.layers,
+            "num_attention_heads": self.heads, "intermediate_size": self.inner,
+            "max_position_embeddings": self.positions, "type_vocab_size": self.types, "layer_norm_eps": self.eps,
+            "hidden_act": if self.activation == Activation::Relu { "relu" } else { "gelu" }
+        })
+    }
+
+    /// The names and shapes of all parameters, with a pooler and a head of one label.
+    pub(super) fn parameters(&self) -> Vec<(String, Vec<usize>)> {
+        let (hidden, inner) = (self.hidden, self.inner);
+        let mut all = Vec::new();
+        let linear = |all: &mut Vec<_>, name: &str, outputs: usize, inputs: usize| {
+            all.push((format!("{name}.weight"), vec![outputs, inputs]));
+            all.push((format!("{name}.bias"), vec![outputs]));
+        };
+        let norm = |all: &mut Vec<_>, name: &str| {
+            all.push((format!("{name}.LayerNorm.weight"), vec![hidden]));
+            all.push((format!("{name}.LayerNorm.bias"), vec![hidden]));
+        };
+        let tables = [("word", self.vocabulary), ("position", self.positions), ("token_type", self.types)];
+        all.extend(
+            tables.map(|(name, rows)| {
+                (format!("bert.embeddings.{name}_embeddings.weight"), vec![rows, hidden])
+            }),
+        );
+        norm(&mut all, "bert.embeddings");
+        for layer in 0..self.layers {
+            let name = format!("bert.encoder.layer.{layer}");
+            for part in ["query", "key", "value"] {
+                linear(&mut all, &format!("{name}.attention.self.{part}"), hidden, hidden);
+            }
+            linear(&mut all, &format!("{name}.attention.output.dense"), hidden, hidden);
+            norm(&mut all, &format!("{name}.attention.output"));
+            linear(&mut all, &format!("{name}.intermediate.dense"), inner, hidden);
+            linear(&mut all, &format!("{name}.output.dense"), hidden, inner);
+            norm(&mut all, &format!("{name}.output"));
+        }
+        linear(&mut all, "bert.pooler.dense", hidden, hidden);
+        linear(&mut all, "classifier", 1, hidden);
+        all
+    }
+}
+
+/// A layer's parameters.
+struct Layer {
+    /// Queries, keys and values, [3 · hidden, hidden].
+    attention: Linear,
+    attention_output: Linear,
+    attention_norm: LayerNorm,
+    inner: Linear,
+    output: Linear,
+    norm: LayerNorm,
+}
+
+/// The encoder.
+pub struct Bert {
+    pub config: BertConfig,
+    words: Tensor,
+    /// [types · positions, hidden].
+    places: Tensor,
+    norm: LayerNorm,
+    layers: Vec<Layer>,
+}
+
+impl Bert {
+    /// Takes the encoder's parameters out of a file, converted to `dtype`.
+    pub fn take(config: BertConfig, weights: &mut Weights, dtype: DType) -> Result<Bert> {
+        let hidden = config.hidden;
+        let words =
+            weights.take("embeddings.word_embeddings.weight", &[Some(config.vocabulary), Some(hidden)])?;
+        let positions =
+            weights.take("embeddings.position_embeddings.weight", &[Some(config.positions), Some(hidden)])?;
+        let types =
+            weights.take("embeddings.token_type_embeddings.weight", &[Some(config.types), Some(hidden)])?;
+        let places =
+            types.unsqueeze(1)?.add(&positions)?.reshape([config.types * config.positions, hidden])?;
+        let norm = take_norm(weights, "embeddings", &config, dtype)?;
+        let layer = |layer| Layer::take(&format!("encoder.layer.{layer}"), &config, weights, dtype);
+        let layers = (0..config.layers).map(layer).collect::<Result<_>>()?;
+        Ok(Bert { words: words.to_dtype(dtype)?, places: places.to_dtype(dtype)?, norm, layers, config })
+    }
+
+    /// The last layer's output for each row of a batch, [rows, hidden].
+    pub fn forward(&self, batch: &Batch) -> Result<Tensor> {
+        let embedded = self.words.embedding(&batch.ids)?;
+        embedded.add_(&self.places.embedding(&batch.places)?)?;
+        let mut x = self.norm.forward(&embedded)?;
+        let mask = |group: &Group| group.scores_mask(x.dtype());
+        let masks = batch.groups.iter().map(mask).collect::<raddle_tensor::Result<Vec<_>>>()?;
+        for layer in &self.layers {
+            let attended =
+                layer.attention_output.forward(&layer.attend(&x, batch, &masks, self.config.heads)?)?;
+            attended.add_(&x)?;
+            x = layer.attention_norm.forward(&attended)?;
+            let inner =
+                x.linear_with(&layer.inner.weight, layer.inner.bias.as_ref(), self.config.activation)?;
+            let output = layer.output.forward(&inner)?;
+            output.add_(&x)?;
+            x = layer.norm.forward(&output)?;
+        }
+        Ok(x)
+    }
+}
+
+impl Layer {
+    fn take(name: &str, config: &BertConfig, weights: &mut Weights, dtype: DType) -> Result<Layer> {
+        let hidden = config.hidden;
+        let scale = ((hidden / config.heads) as f64).sqrt().recip();
+        let (mut weight, mut bias) = (Vec::new(), Vec::new());
+        for (part, scale) in [("query", scale), ("key", 1.0), ("value", 1.0)] {
+            let part =
+                take_linear(weights, &format!("{name}.attention.self.{part}"), [hidden, hidden], DType::F32)?;
+            weight.push(part.weight.mul(scale)?);
+            bias.extend(part.bias.map(|bias| bias.mul(scale)).transpose()?);
+        }
+        let joined = |parts: &[Tensor]| Tensor::cat(&parts.iter().collect::<Vec<_>>(), 0)?.to_dtype(dtype);
+        let mut linear = |part: &str, shape| take_linear(weights, &format!("{name}.{part}"), shape, dtype);
+        Ok(Layer {
+            attention: Linear { weight: joined(&weight)?, bias: Some(joined(&bias)?) },
+            attention_output: linear("attention.output.dense", [hidden, hidden])?,
+            inner: linear("intermediate.dense", [config.inner, hidden])?,
+            output: linear("output.dense", [hidden, config.inner])?,
+            attention_norm: take_norm(weights, &format!("{name}.attention.output"), config, dtype)?,
+            norm: take_norm(weights, &format!("{name}.output"), config, dtype)?,
+        })
+    }
+
+    /// What each row's heads gather from the rows of its text, [rows, hidden].
+    fn attend(&self, x: &Tensor, batch: &Batch, masks: &[Option<Tensor>], heads: usize) -> Result<Tensor> {
+        let projected = self.attention.forward(x)?;
+        let gathered = x.empty_like()?;
+        for (group, mask) in batch.groups.iter().zip(masks) {
+            let Group { texts, length, .. } = *group;
+            let width = x.shape()[1] / heads;
+            let parts =
+                group.rows(&projected)?.view([texts, length, 3, heads, width])?.permute([2, 0, 3, 1, 4])?;
+            // Products take stacks of matrices that are evenly spaced: heads of one text are, heads of several aren't.
+            let parts = if texts > 1 { parts.contiguous()? } else { parts };
+            let [query, key, value] = [0, 1, 2].map(|part| parts.select(0, part));
+            let scores = query?.matmul(&key?.transpose(2, 3)?)?;
+            if let Some(mask) = mask {
+                scores.add_(mask)?;
+            }
+            let to = group.rows(&gathered)?.view([texts, length, heads, width])?.transpose(1, 2)?;
+            scores.softmax(3)?.matmul_out(&value?, &to)?;
+        }
+        Ok(gathered)
+    }
+}
+
+/// The linear map of this name, of shape [outputs, inputs].
+pub fn take_linear(weights: &mut Weights, name: &str, shape: [usize; 2], dtype: DType) -> Result<Linear> {
+    let weight = weights.take(&format!("{name}.weight"), &shape.map(Some))?.to_dtype(dtype)?;
+    let bias = weights.take(&format!("{name}.bias"), &[Some(shape[0])])?.to_dtype(dtype)?;
+    Ok(Linear { weight, bias: Some(bias) })
+}
+
+fn take_norm(weights: &mut Weights, name: &str, config: &BertConfig, dtype: DType) -> Result<LayerNorm> {
+    let mut part = |part: &str| {
+        Ok::<_, super::ModelError>(
+            weights.take(&format!("{name}.LayerNorm.{part}"), &[Some(config.hidden)])?.to_dtype(dtype)?,
+        )
+    };
+    Ok(LayerNorm { weight: part("weight")?, bias: part("bias")?, eps: config.eps })
+}

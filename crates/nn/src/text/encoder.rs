@@ -1,0 +1,245 @@
+//! Texts to vectors.
+
+use super::{
+    BertConfig, ModelError, Pooling, Result, Tokenizer, Tokens, TooLong,
+    batch::{self, Batch, Order},
+    bert::Bert,
+    folder::{Settings, Weights},
+};
+use crate::checkpoint::CheckpointError;
+use raddle_tensor::{DType, Device, Error, Tensor};
+use std::{borrow::Borrow, path::Path};
+
+/// How a model is loaded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ModelOptions {
+    /// What it computes in: f32, f16 or bf16. Results are f32.
+    pub dtype: DType,
+    /// Texts are padded to a multiple of so many tokens; at least 1, which is no padding. If nothing is said: 1 on a device
+    /// where a small launch costs little, else 16 (a guess), since texts of one padded length share their launches.
+    pub pad_to: Option<usize>,
+}
+
+impl Default for ModelOptions {
+    fn default() -> ModelOptions {
+        ModelOptions { dtype: DType::F32, pad_to: None }
+    }
+}
+
+/// Tokens of a pass: more of them would only take more memory, about 30 KB a token of MiniLM's. (A guess.)
+const PASS_TOKENS_MAX: usize = 4096;
+
+/// A tokenizer and an encoder, and how texts go through them: what sentence encoders and rerankers have in common.
+pub(super) struct Reader {
+    pub tokenizer: Tokenizer,
+    pub bert: Bert,
+    pub device: Device,
+    pad_to: usize,
+}
+
+impl Reader {
+    pub fn load(folder: &Path, device: &Device, options: &ModelOptions) -> Result<(Reader, Weights)> {
+        let op = "load a model";
+        if !matches!(options.dtype, DType::F32 | DType::F16 | DType::BF16) {
+            let (what, expected) = ("the parameters", "f32, f16 or bf16");
+            return Err(Error::DType { op, what, expected, found: options.dtype }.into());
+        }
+        let info = device.info();
+        // A device that prepares launches does so for each new shape: it shall see few.
+        let pad_to = options.pad_to.unwrap_or(if info.prepares { 16 } else { 1 });
+        if pad_to == 0 {
+            let (what, expected) = ("pad_to", "at least 1");
+            return Err(Error::Argument { op, what, expected, found: 0.into() }.into());
+        }
+        let config = BertConfig::read(&Settings::read(folder.join("config.json"))?)?;
+        let tokenizer = Tokenizer::load(folder, config.vocabulary, config.positions)?;
+        let mut weights = Weights::read(folder, device)?;
+        let bert = Bert::take(config, &mut weights, options.dtype)?;
+        Ok((Reader { tokenizer, bert, device: *device, pad_to }, weights))
+    }
+
+    /// The tokens that are computed for a text of so many.
+    pub fn padded_token_count(&self, tokens: usize) -> usize {
+        tokens.next_multiple_of(self.pad_to)
+    }
+
+    fn order<T: Borrow<Tokens>>(&self, texts: &[T], tokens_max: usize) -> Order {
+        let length = |text: &T| self.padded_token_count(text.borrow().ids.len());
+        batch::order(&texts.iter().map(length).collect::<Vec<_>>(), tokens_max)
+    }
+
+    /// One row for each text, in their order: `finish` makes those of the texts of a pass, as they lie in it.
+    pub fn rows<T: Borrow<Tokens>>(
+        &self,
+        texts: &[T],
+        finish: impl Fn(&Batch, &Tensor) -> raddle_tensor::Result<Tensor>,
+    ) -> Result<Tensor> {
+        if texts.is_empty() {
+            return Err(ModelError::NoTexts);
+        }
+        texts.iter().enumerate().try_for_each(|(index, text)| self.check(index, text.borrow()))?;
+        let order = self.order(texts, PASS_TOKENS_MAX);
+        let (mut results, mut rest) = (Vec::with_capacity(order.passes.len()), &order.texts[..]);
+        for &count in &order.passes {
+            let (now, later) = rest.split_at(count);
+            rest = later;
+            let now: Vec<&Tokens> = now.iter().map(|&text| texts[text].borrow()).collect();
+            let batch = Batch::new(&now, self.pad_to, &self.bert.config, &self.device)?;
+            results.push(finish(&batch, &self.bert.forward(&batch)?)?);
+        }
+        let rows = join(&results)?;
+        Ok(match order.places() {
+            Some(places) => rows.index_select(0, &Tensor::from_vec(places, [texts.len()], &self.device)?)?,
+            None => rows,
+        })
+    }
+
+    /// Tokens may come from anywhere.
+    fn check(&self, index: usize, text: &Tokens) -> Result<()> {
+        let wrong =
+            |what, expected: String, found: String| Err(ModelError::Text { index, what, expected, found });
+        let (count, most) = (text.ids.len(), self.tokenizer.tokens_max());
+        let BertConfig { vocabulary, types, .. } = self.bert.config;
+        if count == 0 || count > most {
+            return wrong("the number of tokens", format!("1 to {most}"), count.to_string());
+        }
+        if text.types.len() != count {
+            return wrong(
+                "the number of types",
+                format!("{count}, one a token"),
+                text.types.len().to_string(),
+            );
+        }
+        if let Some(id) = text.ids.iter().find(|id| **id as usize >= vocabulary) {
+            return wrong("a token", format!("below {vocabulary}"), id.to_string());
+        }
+        match text.types.iter().find(|kind| **kind as usize >= types) {
+            Some(kind) => wrong("a type", format!("below {types}"), kind.to_string()),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Rows one after the other.
+pub(super) fn join(parts: &[Tensor]) -> raddle_tensor::Result<Tensor> {
+    match parts {
+        [one] => Ok(one.clone()),
+        _ => Tensor::cat(&parts.iter().collect::<Vec<_>>(), 0),
+    }
+}
+
+/// Rows of norm 1, as PyTorch's `normalize`: what is almost 0 isn't blown up.
+pub(super) fn normalise(rows: &Tensor) -> raddle_tensor::Result<Tensor> {
+    rows.div(&rows.norm(1, true)?.clamp_min(1e-12)?)
+}
+
+/// A sentence encoder: texts to vectors. See the [module](super) for what it guarantees.
+pub struct SentenceEncoder {
+    reader: Reader,
+    pooling: Pooling,
+    normalize: bool,
+}
+
+impl SentenceEncoder {
+    /// Loads a model in f32 from a folder: `config.json`, `tokenizer.json`, `model.safetensors`, and those of
+    /// sentence-transformers if they are there: `modules.json` with the `config.json` of the pooling that it names,
+    /// `sentence_bert_config.json`. Without `modules.json` it is the mean of the tokens, not normalised. Reads the files, and
+    /// doesn't wait for the device.
+    ///
+    /// Errors: what is missing, broken or not known, with its file and place.
+    pub fn load(folder: impl AsRef<Path>, device: &Device) -> Result<SentenceEncoder> {
+        SentenceEncoder::load_with(folder, device, &ModelOptions::default())
+    }
+
+    /// [`load`](SentenceEncoder::load) with options.
+    pub fn load_with(
+        folder: impl AsRef<Path>,
+        device: &Device,
+        options: &ModelOptions,
+    ) -> Result<SentenceEncoder> {
+        let folder = folder.as_ref();
+        let (pooling, normalize) = modules(folder)?;
+        let (reader, _) = Reader::load(folder, device, options)?;
+        Ok(SentenceEncoder { reader, pooling, normalize })
+    }
+
+    /// The vectors of texts, [texts, [`width`](SentenceEncoder::width)] in f32. Texts past
+    /// [`tokens_max`](Tokenizer::tokens_max) are cut off; an empty one has a vector as well. Tokenizes on this thread, and
+    /// doesn't wait for the device (on the CPU it computes on this thread, as all ops do).
+    ///
+    /// Errors: an empty list; those of the device.
+    pub fn encode<S: AsRef<str>>(&self, texts: &[S]) -> Result<Tensor> {
+        self.encode_tokens(&self.tokenizer().tokenize(texts, TooLong::Truncate)?)
+    }
+
+    /// [`encode`](SentenceEncoder::encode) of tokens.
+    ///
+    /// Errors: besides, tokens that the model doesn't know, none or too many, with the index of the text. Then nothing was
+    /// computed.
+    pub fn encode_tokens<T: Borrow<Tokens>>(&self, texts: &[T]) -> Result<Tensor> {
+        self.reader.rows(texts, |batch, hidden| {
+            let pool = |group| self.pooling.pool(group, hidden);
+            let pooled = batch.groups.iter().map(pool).collect::<raddle_tensor::Result<Vec<_>>>()?;
+            let vectors = join(&pooled)?;
+            if self.normalize { normalise(&vectors) } else { Ok(vectors) }
+        })
+    }
+
+    /// Batches of at most so many padded tokens, or of one text, as indices into `texts`: texts of like lengths are together,
+    /// the shortest first. For threads that share a long list; [`encode`](SentenceEncoder::encode) does so inside.
+    pub fn batches<T: Borrow<Tokens>>(&self, texts: &[T], tokens_max: usize) -> Vec<Vec<usize>> {
+        let order = self.reader.order(texts, tokens_max);
+        let mut rest = order.texts.into_iter();
+        order.passes.iter().map(|&count| rest.by_ref().take(count).collect()).collect()
+    }
+
+    /// What makes tokens of texts.
+    pub fn tokenizer(&self) -> &Tokenizer {
+        &self.reader.tokenizer
+    }
+
+    /// The tokens that are computed for a text of so many: the rest is padding.
+    pub fn padded_token_count(&self, tokens: usize) -> usize {
+        self.reader.padded_token_count(tokens)
+    }
+
+    /// Elements of a vector.
+    pub fn width(&self) -> usize {
+        self.reader.bert.config.hidden
+    }
+
+    /// The device that it is on.
+    pub fn device(&self) -> Device {
+        self.reader.device
+    }
+}
+
+/// What `modules.json` says comes after the transformer: pooling, and whether vectors are normalised.
+fn modules(folder: &Path) -> Result<(Pooling, bool)> {
+    let Some(list) = Settings::read_if_there(folder.join("modules.json"))? else {
+        return Ok((Pooling::Mean, false));
+    };
+    let (mut pooling, mut normalize) = (None, false);
+    for (index, module) in list.items()?.into_iter().enumerate() {
+        let kind = module.text("type")?;
+        match kind.rsplit('.').next() {
+            Some("Transformer") if index == 0 => {}
+            Some("Pooling") if index == 1 => {
+                let settings = Settings::read(folder.join(module.text("path")?).join("config.json"))?;
+                pooling = Some(Pooling::read(&settings)?);
+            }
+            Some("Normalize") if index == 2 => normalize = true,
+            _ => return Err(module.wrong("type", "Transformer, Pooling and maybe Normalize, in this order")),
+        }
+    }
+    match pooling {
+        Some(pooling) => Ok((pooling, normalize)),
+        None => Err(CheckpointError::Format {
+            file: folder.join("modules.json"),
+            what: "the list of modules",
+            expected: "Transformer, Pooling and maybe Normalize, in this order".into(),
+            found: "no Pooling".into(),
+        }
+        .into()),
+    }
+}

@@ -1,0 +1,238 @@
+//! The files of a model's folder: settings as JSON, weights as safetensors.
+
+use super::{BertConfig, ModelError, Result};
+use crate::checkpoint::{self, CheckpointError, brief};
+use raddle_tensor::{DType, Device, Generator, Tensor};
+use serde_json::{Map, Value, json};
+use std::{
+    collections::HashMap,
+    fs,
+    ops::RangeInclusive,
+    path::{Path, PathBuf},
+};
+
+/// A JSON file.
+pub struct Settings {
+    file: PathBuf,
+    value: Value,
+}
+
+impl Settings {
+    /// Reads one that must be there.
+    pub fn read(file: PathBuf) -> Result<Settings> {
+        let bytes = fs::read(&file).map_err(|error| CheckpointError::File {
+            file: file.clone(),
+            action: "reading",
+            reason: error.to_string(),
+        })?;
+        match serde_json::from_slice(&bytes) {
+            Ok(value) => Ok(Settings { file, value }),
+            Err(error) => {
+                let (expected, found) = ("JSON".into(), error.to_string());
+                Err(CheckpointError::Format { file, what: "the text", expected, found }.into())
+            }
+        }
+    }
+
+    /// Reads one that may be missing.
+    pub fn read_if_there(file: PathBuf) -> Result<Option<Settings>> {
+        if file.exists() { Settings::read(file).map(Some) } else { Ok(None) }
+    }
+
+    /// The items of a list, each as settings of this file.
+    pub fn items(self) -> Result<Vec<Settings>> {
+        match self.value {
+            Value::Array(values) => {
+                let item = |value| Settings { file: self.file.clone(), value };
+                Ok(values.into_iter().map(item).collect())
+            }
+            _ => Err(self.wrong("the text", "a list")),
+        }
+    }
+
+    /// An error about a key.
+    pub fn wrong(&self, key: &'static str, expected: impl Into<String>) -> ModelError {
+        let found = match self.get(key) {
+            Value::Null => "nothing".into(),
+            value => brief(value),
+        };
+        CheckpointError::Format { file: self.file.clone(), what: key, expected: expected.into(), found }
+            .into()
+    }
+
+    fn get(&self, key: &str) -> &Value {
+        self.value.get(key).unwrap_or(&Value::Null)
+    }
+
+    /// A whole number within bounds.
+    pub fn count(&self, key: &'static str, range: RangeInclusive<usize>) -> Result<usize> {
+        let found = self.get(key).as_u64().and_then(|number| usize::try_from(number).ok());
+        let expected = || format!("a whole number from {} to {}", range.start(), range.end());
+        found.filter(|number| range.contains(number)).ok_or_else(|| self.wrong(key, expected()))
+    }
+
+    /// As [`count`](Settings::count), or nothing if the file doesn't say.
+    pub fn count_if_there(&self, key: &'static str, range: RangeInclusive<usize>) -> Result<Option<usize>> {
+        if self.get(key).is_null() { Ok(None) } else { self.count(key, range).map(Some) }
+    }
+
+    /// A number that isn't negative.
+    pub fn number(&self, key: &'static str) -> Result<f64> {
+        let found = self.get(key).as_f64().filter(|number| *number >= 0.0 && number.is_finite());
+        found.ok_or_else(|| self.wrong(key, "a number of at least 0"))
+    }
+
+    /// A text.
+    pub fn text(&self, key: &'static str) -> Result<&str> {
+        self.get(key).as_str().ok_or_else(|| self.wrong(key, "a text"))
+    }
+
+    /// True or false; false if the file doesn't say.
+    pub fn flag(&self, key: &'static str) -> Result<bool> {
+        match self.get(key) {
+            Value::Null => Ok(false),
+            value => value.as_bool().ok_or_else(|| self.wrong(key, "true or false")),
+        }
+    }
+}
+
+/// The tensors of `model.safetensors`, to be taken by name.
+pub struct Weights {
+    file: PathBuf,
+    tensors: HashMap<String, Tensor>,
+    /// Before each name of the encoder: `bert.` if a model with a head was saved.
+    prefix: &'static str,
+}
+
+impl Weights {
+    /// Reads and checks the whole file.
+    pub fn read(folder: &Path, device: &Device) -> Result<Weights> {
+        let file = folder.join("model.safetensors");
+        let tensors: HashMap<_, _> = checkpoint::load(&file, device)?.into_iter().collect();
+        let prefixed = tensors.contains_key("bert.embeddings.word_embeddings.weight");
+        Ok(Weights { file, tensors, prefix: if prefixed { "bert." } else { "" } })
+    }
+
+    /// A tensor of the encoder in f32. Its shape, of which `None` may be of any size.
+    pub fn take(&mut self, name: &str, shape: &[Option<usize>]) -> Result<Tensor> {
+        self.take_named(format!("{}{name}", self.prefix), shape)
+    }
+
+    /// [`take`](Weights::take) of a head, whose names have no prefix.
+    pub fn take_named(&mut self, mut name: String, shape: &[Option<usize>]) -> Result<Tensor> {
+        // As they were called in TensorFlow, and still are in many a file.
+        for (modern, old) in [("LayerNorm.weight", "LayerNorm.gamma"), ("LayerNorm.bias", "LayerNorm.beta")] {
+            if name.ends_with(modern) && !self.tensors.contains_key(&name) {
+                let former = name.replace(modern, old);
+                name = if self.tensors.contains_key(&former) { former } else { name };
+            }
+        }
+        let wrong = |what, expected: String, found: String| {
+            let (file, tensor) = (self.file.clone(), name.clone());
+            Err(CheckpointError::Entry { file, tensor, what, expected, found }.into())
+        };
+        let Some(tensor) = self.tensors.get(&name) else {
+            return wrong("the model's parameter", "it in the file".into(), "no such tensor".into());
+        };
+        let fits =
+            |(size, expected): (&usize, &Option<usize>)| expected.is_none_or(|expected| *size == expected);
+        if tensor.rank() != shape.len() || !tensor.shape().iter().zip(shape).all(fits) {
+            let sizes: Vec<_> =
+                shape.iter().map(|size| size.map_or("any".into(), |size| size.to_string())).collect();
+            return wrong("the shape", format!("[{}]", sizes.join(", ")), format!("{:?}", tensor.shape()));
+        }
+        if !tensor.dtype().is_float() {
+            return wrong("the dtype", "a float".into(), tensor.dtype().to_string());
+        }
+        Ok(tensor.to_dtype(DType::F32)?)
+    }
+}
+
+/// Writes a model of random weights into a folder, which is made: for tests, and measurements without weights at hand. Its
+/// tokenizer knows `words` (lower case, each a token) and what BERT calls special; the settings are those of a
+/// sentence-transformers folder that takes `max_tokens` tokens a text, pools by the mean and normalises. The same seed
+/// gives the same files. There is a head of one label too, so that [`CrossEncoder`](super::CrossEncoder) loads it as well.
+///
+/// Errors: those of files; sizes that can't be.
+pub fn write_random_model(
+    folder: impl AsRef<Path>,
+    config: &BertConfig,
+    words: &[&str],
+    max_tokens: usize,
+    seed: u64,
+    device: &Device,
+) -> Result<()> {
+    let folder = folder.as_ref();
+    let write = |name: &str, value: Value| -> Result<()> {
+        let file = folder.join(name);
+        let failed = |error: std::io::Error| CheckpointError::File {
+            file: file.clone(),
+            action: "writing",
+            reason: error.to_string(),
+        };
+        fs::create_dir_all(file.parent().expect("it is in the folder")).map_err(failed)?;
+        Ok(fs::write(&file, format!("{value:#}\n")).map_err(failed)?)
+    };
+    write("config.json", config.to_json())?;
+    write("sentence_bert_config.json", json!({ "max_seq_length": max_tokens, "do_lower_case": false }))?;
+    let module = |path: &str, kind: &str| json!({ "path": path, "type": format!("sentence_transformers.models.{kind}") });
+    write(
+        "modules.json",
+        json!([
+            module("", "Transformer"),
+            module("1_Pooling", "Pooling"),
+            module("2_Normalize", "Normalize")
+        ]),
+    )?;
+    write("1_Pooling/config.json", json!({ "pooling_mode_mean_tokens": true }))?;
+    write("tokenizer.json", tokenizer_json(words))?;
+    let generator = Generator::new(seed);
+    let mut tensors = Vec::new();
+    for (name, shape) in config.parameters() {
+        let tensor = Tensor::randn(&shape, DType::F32, device, &generator)?;
+        // Scaled as BERT's initial weights are; norms are near the identity.
+        let tensor = match &name {
+            name if name.ends_with("LayerNorm.weight") => tensor.mul(0.1)?.add(1)?,
+            name if shape.len() == 2 && !name.contains("embeddings") => {
+                tensor.mul((shape[1] as f64).powf(-0.5))?
+            }
+            _ => tensor,
+        };
+        tensors.push((name, tensor));
+    }
+    Ok(checkpoint::save(folder.join("model.safetensors"), &tensors)?)
+}
+
+/// WordPiece with these words, lower-casing, as BERT has it.
+fn tokenizer_json(words: &[&str]) -> Value {
+    let special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"];
+    let vocabulary: Map<String, Value> =
+        special.iter().chain(words).enumerate().map(|(id, word)| (word.to_string(), json!(id))).collect();
+    let added = |(id, content): (usize, &&str)| {
+        json!({ "id": id, "content": content, "special": true, "single_word": false, "lstrip": false,
+                "rstrip": false, "normalized": false })
+    };
+    let token = |name: &str, kind: u8| json!({ "SpecialToken": { "id": name, "type_id": kind } });
+    let sequence = |name: &str, kind: u8| json!({ "Sequence": { "id": name, "type_id": kind } });
+    let spelled = |name: &str, id: u8| json!({ "id": name, "ids": [id], "tokens": [name] });
+    json!({
+        "version": "1.0",
+        // To be ignored: a model's limit is none of the tokenizer's business.
+        "truncation": { "max_length": 3, "strategy": "LongestFirst", "stride": 0, "direction": "Right" },
+        "padding": { "strategy": { "Fixed": 9 }, "direction": "Right", "pad_to_multiple_of": null, "pad_id": 0,
+                     "pad_type_id": 0, "pad_token": "[PAD]" },
+        "added_tokens": special.iter().enumerate().map(added).collect::<Vec<_>>(),
+        "normalizer": { "type": "BertNormalizer", "clean_text": true, "handle_chinese_chars": true,
+                        "strip_accents": null, "lowercase": true },
+        "pre_tokenizer": { "type": "BertPreTokenizer" },
+        "post_processor": {
+            "type": "TemplateProcessing",
+            "single": [token("[CLS]", 0), sequence("A", 0), token("[SEP]", 0)],
+            "pair": [token("[CLS]", 0), sequence("A", 0), token("[SEP]", 0), sequence("B", 1), token("[SEP]", 1)],
+            "special_tokens": { "[CLS]": spelled("[CLS]", 2), "[SEP]": spelled("[SEP]", 3) }
+        },
+        "decoder": { "type": "WordPiece", "prefix": "##", "cleanup": true },
+        "model": { "type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##",
+                   "max_input_chars_per_word": 100, "vocab": vocabulary }
+    })
+}

@@ -1,0 +1,81 @@
+//! Pairs of texts to scores.
+
+use super::{
+    ModelOptions, Result, Tokenizer, Tokens, TooLong,
+    bert::take_linear,
+    encoder::{Reader, join},
+};
+use crate::{Linear, Module};
+use raddle_tensor::{DType, Device, Tensor};
+use std::{borrow::Borrow, path::Path};
+
+/// A cross-encoder: a BERT encoder that reads both texts of a pair at once, and a head on its first token. See the
+/// [module](super) for what it guarantees.
+pub struct CrossEncoder {
+    reader: Reader,
+    pooler: Linear,
+    classifier: Linear,
+}
+
+impl CrossEncoder {
+    /// Loads a model in f32 from a folder, as it is saved of a `BertForSequenceClassification`: `config.json`,
+    /// `tokenizer.json`, `model.safetensors`. Reads the files, and doesn't wait for the device.
+    ///
+    /// Errors: what is missing, broken or not known, with its file and place.
+    pub fn load(folder: impl AsRef<Path>, device: &Device) -> Result<CrossEncoder> {
+        CrossEncoder::load_with(folder, device, &ModelOptions::default())
+    }
+
+    /// [`load`](CrossEncoder::load) with options.
+    pub fn load_with(
+        folder: impl AsRef<Path>,
+        device: &Device,
+        options: &ModelOptions,
+    ) -> Result<CrossEncoder> {
+        let (reader, mut weights) = Reader::load(folder.as_ref(), device, options)?;
+        let hidden = reader.bert.config.hidden;
+        let pooler = take_linear(&mut weights, "pooler.dense", [hidden, hidden], options.dtype)?;
+        let weight =
+            weights.take_named("classifier.weight".into(), &[None, Some(hidden)])?.to_dtype(options.dtype)?;
+        let labels = Some(weight.shape()[0]);
+        let bias = weights.take_named("classifier.bias".into(), &[labels])?.to_dtype(options.dtype)?;
+        Ok(CrossEncoder { reader, pooler, classifier: Linear { weight, bias: Some(bias) } })
+    }
+
+    /// How well texts answer a query, [texts, labels] in f32: what the head says, before any sigmoid or softmax. Of pairs
+    /// past [`tokens_max`](Tokenizer::tokens_max) the longer text is cut off. Tokenizes on this thread, and doesn't wait for
+    /// the device (on the CPU it computes on this thread, as all ops do).
+    ///
+    /// Errors: an empty list; those of the device.
+    pub fn score<S: AsRef<str>>(&self, query: &str, texts: &[S]) -> Result<Tensor> {
+        self.score_tokens(&self.tokenizer().tokenize_pairs(query, texts, TooLong::Truncate)?)
+    }
+
+    /// [`score`](CrossEncoder::score) of tokens of pairs.
+    ///
+    /// Errors: besides, tokens that the model doesn't know, none or too many, with the index of the pair. Then nothing was
+    /// computed.
+    pub fn score_tokens<T: Borrow<Tokens>>(&self, pairs: &[T]) -> Result<Tensor> {
+        self.reader.rows(pairs, |batch, hidden| {
+            let first = |group: &super::batch::Group| group.rows(hidden)?.select(1, 0);
+            let first = batch.groups.iter().map(first).collect::<raddle_tensor::Result<Vec<_>>>()?;
+            let pooled = self.pooler.forward(&join(&first)?)?.tanh()?;
+            self.classifier.forward(&pooled)?.to_dtype(DType::F32)
+        })
+    }
+
+    /// What makes tokens of pairs.
+    pub fn tokenizer(&self) -> &Tokenizer {
+        &self.reader.tokenizer
+    }
+
+    /// Numbers that it gives for a pair.
+    pub fn labels(&self) -> usize {
+        self.classifier.weight.shape()[0]
+    }
+
+    /// The device that it is on.
+    pub fn device(&self) -> Device {
+        self.reader.device
+    }
+}

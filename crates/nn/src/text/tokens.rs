@@ -1,0 +1,138 @@
+//! From texts to tokens.
+
+use super::{ModelError, Result, folder::Settings};
+use crate::checkpoint::CheckpointError;
+use std::path::{Path, PathBuf};
+use tokenizers::{Encoding, PostProcessor, TruncationDirection, TruncationParams, TruncationStrategy};
+
+/// What stands for a text: numbers of tokens, `[CLS]` and the like among them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tokens {
+    /// Rows of the model's vocabulary.
+    pub ids: Vec<u32>,
+    /// For each of them its kind: 0, or 1 in the second text of a pair.
+    pub types: Vec<u32>,
+}
+
+/// Of one text, so all of kind 0.
+impl From<Vec<u32>> for Tokens {
+    fn from(ids: Vec<u32>) -> Tokens {
+        Tokens { types: vec![0; ids.len()], ids }
+    }
+}
+
+/// What is done with a text of more tokens than the model takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TooLong {
+    /// It is cut off. Of a pair the longer text is.
+    Truncate,
+    /// It is an error.
+    Refuse,
+}
+
+/// The tokenizer of a model. It may be used by any number of threads at once; nothing blocks.
+pub struct Tokenizer {
+    file: PathBuf,
+    tokenizer: tokenizers::Tokenizer,
+    lower_case: bool,
+    tokens_max: usize,
+}
+
+impl Tokenizer {
+    /// Reads `tokenizer.json` and `sentence_bert_config.json` of a folder, for a model of so many tokens and positions. What
+    /// the former says of truncation and padding is ignored: they are the model's.
+    pub(super) fn load(folder: &Path, vocabulary: usize, positions: usize) -> Result<Tokenizer> {
+        let file = folder.join("tokenizer.json");
+        // So that a missing file is an error as with all others.
+        Settings::read(file.clone())?;
+        let failed = |error: tokenizers::Error| ModelError::Tokenizer {
+            file: file.clone(),
+            reason: error.to_string(),
+        };
+        let mut tokenizer = tokenizers::Tokenizer::from_file(&file).map_err(failed)?;
+        tokenizer.with_padding(None).with_truncation(None).map_err(failed)?;
+        let largest = tokenizer.get_vocab(true).into_values().max().unwrap_or(0) as usize;
+        if largest >= vocabulary {
+            let (expected, found) = (format!("below vocab_size, {vocabulary}"), largest.to_string());
+            return Err(CheckpointError::Format { file, what: "the largest token", expected, found }.into());
+        }
+        let settings = Settings::read_if_there(folder.join("sentence_bert_config.json"))?;
+        // A pair has three special tokens and needs one of each text.
+        let limit = |settings: &Settings| settings.count_if_there("max_seq_length", 5..=positions);
+        let tokens_max = settings.as_ref().map(limit).transpose()?.flatten().unwrap_or(positions);
+        let lower_case =
+            settings.map(|settings| settings.flag("do_lower_case")).transpose()?.unwrap_or(false);
+        Ok(Tokenizer { file, tokenizer, lower_case, tokens_max })
+    }
+
+    /// The most tokens of a text that the model takes, special ones included: so many are taken, one more isn't.
+    pub fn tokens_max(&self) -> usize {
+        self.tokens_max
+    }
+
+    /// The tokens of texts. An empty text has the special ones.
+    ///
+    /// Errors: a text that is too long, with its index, if such are refused.
+    pub fn tokenize<S: AsRef<str>>(&self, texts: &[S], too_long: TooLong) -> Result<Vec<Tokens>> {
+        let tokens =
+            |(index, text): (usize, &S)| self.finish(index, self.pieces(text.as_ref())?, None, too_long);
+        texts.iter().enumerate().map(tokens).collect()
+    }
+
+    /// The tokens of pairs of one text and each of others.
+    ///
+    /// Errors: a pair that is too long, with its index, if such are refused.
+    pub fn tokenize_pairs<S: AsRef<str>>(
+        &self,
+        first: &str,
+        seconds: &[S],
+        too_long: TooLong,
+    ) -> Result<Vec<Tokens>> {
+        let first = self.pieces(first)?;
+        let tokens = |(index, second): (usize, &S)| {
+            self.finish(index, first.clone(), Some(self.pieces(second.as_ref())?), too_long)
+        };
+        seconds.iter().enumerate().map(tokens).collect()
+    }
+
+    /// The tokens of a text without the special ones.
+    fn pieces(&self, text: &str) -> Result<Encoding> {
+        let encoding = if self.lower_case {
+            self.tokenizer.encode_fast(text.to_lowercase(), false)
+        } else {
+            self.tokenizer.encode_fast(text, false)
+        };
+        encoding.map_err(|error| self.failed(error))
+    }
+
+    fn failed(&self, error: tokenizers::Error) -> ModelError {
+        ModelError::Tokenizer { file: self.file.clone(), reason: error.to_string() }
+    }
+
+    /// Cuts what is too long and adds the special tokens.
+    fn finish(
+        &self,
+        index: usize,
+        first: Encoding,
+        second: Option<Encoding>,
+        too_long: TooLong,
+    ) -> Result<Tokens> {
+        let special =
+            self.tokenizer.get_post_processor().map_or(0, |last| last.added_tokens(second.is_some()));
+        let count = first.len() + second.as_ref().map_or(0, Encoding::len) + special;
+        if count > self.tokens_max && too_long == TooLong::Refuse {
+            let (expected, found) = (format!("at most {}", self.tokens_max), count.to_string());
+            return Err(ModelError::Text { index, what: "the number of tokens", expected, found });
+        }
+        let params = TruncationParams {
+            max_length: self.tokens_max.saturating_sub(special),
+            strategy: TruncationStrategy::LongestFirst,
+            stride: 0,
+            direction: TruncationDirection::Right,
+        };
+        let cut = tokenizers::utils::truncation::truncate_encodings(first, second, &params);
+        let finish = |(first, second)| self.tokenizer.post_process(first, second, true);
+        let encoding = cut.and_then(finish).map_err(|error| self.failed(error))?;
+        Ok(Tokens { ids: encoding.get_ids().to_vec(), types: encoding.get_type_ids().to_vec() })
+    }
+}

@@ -1,0 +1,498 @@
+//! Models that read text, with tiny random weights.
+
+use crate::device;
+use raddle_nn::{
+    checkpoint,
+    text::{
+        BertConfig, CrossEncoder, ModelError, ModelOptions, SentenceEncoder, Tokens, TooLong,
+        write_random_model,
+    },
+};
+use raddle_sync::faults::{Fault, assert_caught};
+use raddle_tensor::{DType, Tensor};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::OnceLock,
+};
+
+const WORDS: [&str; 12] =
+    ["a", "b", "thread", "stream", "tick", "waits", "for", "the", "device", "##s", ".", "memory"];
+const TOKENS_MAX: usize = 16;
+/// With the four special ones.
+const VOCABULARY: usize = WORDS.len() + 4;
+
+/// A folder with a random model, gone at the end.
+struct Folder(PathBuf);
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let folder = Folder(std::env::temp_dir().join(format!("raddle-{}-model-{name}", std::process::id())));
+        write_random_model(&folder.0, &BertConfig::tiny(VOCABULARY), &WORDS, TOKENS_MAX, 5, device())
+            .unwrap();
+        folder
+    }
+    fn edit(&self, file: &str, from: &str, to: &str) {
+        let path = self.0.join(file);
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(text.contains(from), "{file} has no {from}");
+        fs::write(path, text.replace(from, to)).unwrap();
+    }
+    /// The text of the error of loading it, from the name of the file on.
+    fn error(&self) -> String {
+        let error = SentenceEncoder::load(&self.0, device()).err().expect("it can't be loaded").to_string();
+        error.replace(&format!("{}/", self.0.display()), "")
+    }
+}
+impl Drop for Folder {
+    fn drop(&mut self) {
+        _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn folder() -> &'static Path {
+    static FOLDER: OnceLock<Folder> = OnceLock::new();
+    &FOLDER.get_or_init(|| Folder::new("shared")).0
+}
+
+fn model_with(options: ModelOptions) -> SentenceEncoder {
+    SentenceEncoder::load_with(folder(), device(), &options).unwrap()
+}
+
+fn model() -> &'static SentenceEncoder {
+    static MODEL: OnceLock<SentenceEncoder> = OnceLock::new();
+    MODEL.get_or_init(|| model_with(ModelOptions::default()))
+}
+
+fn padded() -> SentenceEncoder {
+    model_with(ModelOptions { pad_to: Some(8), ..Default::default() })
+}
+
+/// Rows as bits, for comparisons to the last one.
+fn bits(rows: &Tensor) -> Vec<Vec<u32>> {
+    let width = rows.size(1).unwrap();
+    let values = rows.to_vec::<f32>().unwrap();
+    assert!(values.iter().all(|value| value.is_finite()));
+    values.chunks(width).map(|row| row.iter().map(|value| value.to_bits()).collect()).collect()
+}
+
+fn encode(model: &SentenceEncoder, texts: &[&str]) -> Vec<Vec<u32>> {
+    let rows = bits(&model.encode(texts).unwrap());
+    assert_eq!(rows.len(), texts.len());
+    rows
+}
+
+fn cosine(a: &[u32], b: &[u32]) -> f64 {
+    let dot = |a: &[u32], b: &[u32]| -> f64 {
+        a.iter().zip(b).map(|(a, b)| f64::from(f32::from_bits(*a)) * f64::from(f32::from_bits(*b))).sum()
+    };
+    dot(a, b) / (dot(a, a) * dot(b, b)).sqrt()
+}
+
+/// A text of so many tokens, the two special ones included.
+fn text_of(tokens: usize) -> String {
+    (2..tokens).map(|index| WORDS[2 + index % 6]).collect::<Vec<_>>().join(" ")
+}
+
+/// The definition, one text at a time, in f64, from the file's own parameters.
+fn oracle(ids: &[u32], config: &BertConfig) -> Vec<f64> {
+    let parameters: std::collections::HashMap<String, Vec<f64>> =
+        checkpoint::load(folder().join("model.safetensors"), device())
+            .unwrap()
+            .into_iter()
+            .map(|(name, tensor)| (name, tensor.to(DType::F64).unwrap().to_vec().unwrap()))
+            .collect();
+    let get = |name: &str| &parameters[&format!("bert.{name}")][..];
+    let hidden = config.hidden;
+    let linear = |x: &[Vec<f64>], name: &str| -> Vec<Vec<f64>> {
+        let (weight, bias) = (get(&format!("{name}.weight")), get(&format!("{name}.bias")));
+        let row = |x: &Vec<f64>| {
+            let output = |(weight, bias): (&[f64], &f64)| {
+                bias + weight.iter().zip(x).map(|(weight, x)| weight * x).sum::<f64>()
+            };
+            weight.chunks(x.len()).zip(bias).map(output).collect()
+        };
+        x.iter().map(row).collect()
+    };
+    let norm = |x: &[Vec<f64>], name: &str| -> Vec<Vec<f64>> {
+        let (weight, bias) =
+            (get(&format!("{name}.LayerNorm.weight")), get(&format!("{name}.LayerNorm.bias")));
+        let row = |x: &Vec<f64>| {
+            let mean = x.iter().sum::<f64>() / hidden as f64;
+            let variance = x.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / hidden as f64;
+            let scaled = |index: usize| {
+                (x[index] - mean) / (variance + config.eps).sqrt() * weight[index] + bias[index]
+            };
+            (0..hidden).map(scaled).collect()
+        };
+        x.iter().map(row).collect()
+    };
+    let add = |a: Vec<Vec<f64>>, b: &[Vec<f64>]| -> Vec<Vec<f64>> {
+        a.iter().zip(b).map(|(a, b)| a.iter().zip(b).map(|(a, b)| a + b).collect()).collect()
+    };
+    let table = |name: &str, row: usize| {
+        get(&format!("embeddings.{name}_embeddings.weight"))[row * hidden..][..hidden].to_vec()
+    };
+    let embedded: Vec<Vec<f64>> = ids.iter().map(|id| table("word", *id as usize)).collect();
+    let positions: Vec<Vec<f64>> = (0..ids.len()).map(|place| table("position", place)).collect();
+    let types = vec![table("token_type", 0); ids.len()];
+    let mut x = norm(&add(add(embedded, &positions), &types), "embeddings");
+    let width = hidden / config.heads;
+    for layer in 0..config.layers {
+        let name = format!("encoder.layer.{layer}");
+        let [query, key, value] =
+            ["query", "key", "value"].map(|part| linear(&x, &format!("{name}.attention.self.{part}")));
+        let mut context = vec![vec![0.0; hidden]; ids.len()];
+        for head in 0..config.heads {
+            let part = head * width..(head + 1) * width;
+            for (row, query) in query.iter().enumerate() {
+                let score = |key: &Vec<f64>| {
+                    let dot: f64 = part.clone().map(|index| query[index] * key[index]).sum();
+                    (dot / (width as f64).sqrt()).exp()
+                };
+                let scores: Vec<f64> = key.iter().map(score).collect();
+                let sum: f64 = scores.iter().sum();
+                for index in part.clone() {
+                    context[row][index] =
+                        scores.iter().zip(&value).map(|(score, value)| score / sum * value[index]).sum();
+                }
+            }
+        }
+        let attended = linear(&context, &format!("{name}.attention.output.dense"));
+        x = norm(&add(attended, &x), &format!("{name}.attention.output"));
+        let inner: Vec<Vec<f64>> = linear(&x, &format!("{name}.intermediate.dense"))
+            .into_iter()
+            .map(|row| row.into_iter().map(|x| 0.5 * x * (1.0 + libm::erf(x / 2f64.sqrt()))).collect())
+            .collect();
+        x = norm(&add(linear(&inner, &format!("{name}.output.dense")), &x), &format!("{name}.output"));
+    }
+    let mean = |index: usize| x.iter().map(|row| row[index]).sum::<f64>() / ids.len() as f64;
+    let mean: Vec<f64> = (0..hidden).map(mean).collect();
+    let length = mean.iter().map(|x| x * x).sum::<f64>().sqrt();
+    mean.iter().map(|x| x / length).collect()
+}
+
+#[test]
+fn vectors_are_those_of_the_definition() {
+    let texts = ["", "A b.", "The threads WAIT for unknown streams", &text_of(TOKENS_MAX)];
+    let tokens = model().tokenizer().tokenize(&texts, TooLong::Refuse).unwrap();
+    assert_eq!(tokens[0].ids, [2, 3]);
+    // Lower-cased, split at punctuation and into pieces; what isn't known is [UNK].
+    assert_eq!(tokens[1].ids, [2, 4, 5, 14, 3]);
+    assert_eq!(tokens[2].ids, [2, 11, 6, 13, 1, 10, 1, 7, 13, 3]);
+    let config = BertConfig::tiny(VOCABULARY);
+    let oracle: Vec<Vec<f64>> = tokens.iter().map(|tokens| oracle(&tokens.ids, &config)).collect();
+    let check = |options: ModelOptions, tolerance: f64| {
+        let vectors = model_with(options).encode(&texts).unwrap();
+        assert_eq!((&**vectors.shape(), vectors.dtype()), (&[4, 32][..], DType::F32));
+        let values = vectors.to_vec::<f32>().unwrap();
+        for (found, expected) in values.iter().zip(oracle.iter().flatten()) {
+            assert!((f64::from(*found) - expected).abs() < tolerance, "{options:?}: {found}, {expected}");
+        }
+    };
+    for pad_to in [None, Some(1), Some(8), Some(16), Some(64)] {
+        check(ModelOptions { dtype: DType::F32, pad_to }, 2e-6);
+        // Of a few roundings of numbers near 1, in a vector of norm 1.
+        check(ModelOptions { dtype: DType::F16, pad_to }, 4e-3);
+        check(ModelOptions { dtype: DType::BF16, pad_to }, 3e-2);
+    }
+}
+
+#[test]
+fn vectors_dont_depend_on_neighbours() {
+    let long = text_of(TOKENS_MAX);
+    let (first, second) = ("a thread waits for the stream", "b streams wait for a tick");
+    let copies = [first; 32];
+    for model in [model(), &padded()] {
+        let alone = &encode(model, &[first])[0];
+        let batches: [&[&str]; 5] =
+            [&[first, second], &[first, &long], &[long.as_str(), first], &["", first, "a", second], &copies];
+        for batch in batches {
+            let rows = encode(model, batch);
+            let index = batch.iter().position(|text| *text == first).unwrap();
+            assert_eq!(&rows[index], alone, "in {batch:?}");
+        }
+        assert!(encode(model, &copies).iter().all(|row| row == alone));
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..16).map(|_| scope.spawn(|| encode(model, &[first, &long]))).collect();
+            assert!(threads.into_iter().all(|thread| &thread.join().unwrap()[0] == alone));
+        });
+        // More tokens than a pass takes, of all lengths, in no order.
+        let many: Vec<String> = (0..700).map(|index| text_of(2 + index * 7 % (TOKENS_MAX - 1))).collect();
+        let rows = encode(model, &many.iter().map(String::as_str).collect::<Vec<_>>());
+        let single: Vec<_> =
+            (2..=TOKENS_MAX).map(|tokens| encode(model, &[&text_of(tokens)]).remove(0)).collect();
+        for (index, row) in rows.iter().enumerate() {
+            assert_eq!(row, &single[index * 7 % (TOKENS_MAX - 1)], "text {index}");
+        }
+    }
+}
+
+#[test]
+fn padding_doesnt_count() {
+    let texts: Vec<String> = (2..=TOKENS_MAX).map(text_of).collect();
+    let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+    let exact = encode(model(), &texts);
+    for pad_to in [3, 8, 16] {
+        let padded = model_with(ModelOptions { pad_to: Some(pad_to), ..Default::default() });
+        assert_eq!(padded.padded_token_count(4), 4usize.next_multiple_of(pad_to));
+        for (padded, exact) in encode(&padded, &texts).iter().zip(&exact) {
+            assert!(cosine(padded, exact) >= 0.99999);
+        }
+    }
+}
+
+#[test]
+fn every_pooling_skips_padding() {
+    let texts = ["a", "a thread waits", "the device"];
+    for (mode, normalized) in [("cls_token", true), ("max_tokens", true), ("mean_sqrt_len_tokens", false)] {
+        let folder = Folder::new(mode);
+        folder.edit("1_Pooling/config.json", "mean_tokens", mode);
+        if !normalized {
+            let text = "[{ \"type\": \"x.Transformer\", \"path\": \"\" }, { \"type\": \"x.Pooling\", \"path\": \"1_Pooling\" }]";
+            fs::write(folder.0.join("modules.json"), text).unwrap();
+        }
+        let load = |pad_to| {
+            SentenceEncoder::load_with(&folder.0, device(), &ModelOptions { pad_to, ..Default::default() })
+        };
+        let exact = encode(&load(Some(1)).unwrap(), &texts);
+        for (padded, exact) in encode(&load(Some(8)).unwrap(), &texts).iter().zip(&exact) {
+            assert!(cosine(padded, exact) >= 0.99999, "{mode}");
+        }
+        let norm: f32 = exact[1].iter().map(|bits| f32::from_bits(*bits).powi(2)).sum();
+        assert_eq!((norm - 1.0).abs() < 1e-5, normalized, "{mode}: {norm}");
+    }
+}
+
+#[test]
+fn empty_texts_have_vectors_and_empty_lists_are_errors() {
+    for model in [model(), &padded()] {
+        let none: [&str; 0] = [];
+        let error = model.encode(&none).unwrap_err();
+        assert_eq!(error.to_string(), "texts: the list is empty, expected at least one text");
+        let (empty, a, b) = (&encode(model, &[""])[0], &encode(model, &["a"])[0], &encode(model, &["b"])[0]);
+        assert_ne!(a, b);
+        assert_eq!(encode(model, &["a", "", "b"]), [a.clone(), empty.clone(), b.clone()]);
+        assert_eq!(encode(model, &["a", "b", ""]), [a.clone(), b.clone(), empty.clone()]);
+        assert_eq!(encode(model, &["   ", "\n"]), [empty.clone(), empty.clone()]);
+    }
+}
+
+#[test]
+fn limits_are_inclusive() {
+    let model = model();
+    assert_eq!(model.tokenizer().tokens_max(), TOKENS_MAX);
+    let whole = text_of(TOKENS_MAX);
+    let at_most = &encode(model, &[&whole])[0];
+    for tokens in [TOKENS_MAX - 2, TOKENS_MAX - 1, TOKENS_MAX, TOKENS_MAX + 1, 2 * TOKENS_MAX] {
+        let text = text_of(tokens);
+        let refuse = |texts: &[&str]| model.tokenizer().tokenize(texts, TooLong::Refuse);
+        for (index, list) in [vec![text.as_str()], vec!["a", &text]].iter().enumerate() {
+            let cut = model.tokenizer().tokenize(list, TooLong::Truncate).unwrap();
+            assert_eq!(cut[index].ids.len(), tokens.min(TOKENS_MAX));
+            assert_eq!(cut[index].ids.last(), Some(&3), "a text that was cut ends with [SEP]");
+            let row = &encode(model, list)[index];
+            assert_eq!(row == at_most, tokens >= TOKENS_MAX);
+            if tokens <= TOKENS_MAX {
+                assert_eq!(refuse(list).unwrap(), cut);
+            } else {
+                let expected = format!(
+                    "text {index}: the number of tokens is wrong, expected at most {TOKENS_MAX}, found {tokens}"
+                );
+                assert_eq!(refuse(list).unwrap_err().to_string(), expected);
+            }
+        }
+    }
+}
+
+#[test]
+fn tokens_are_checked() {
+    let good = Tokens::from(vec![2, 4, 3]);
+    assert_eq!(bits(&model().encode_tokens(std::slice::from_ref(&good)).unwrap()), encode(model(), &["a"]));
+    let error = |tokens: Tokens| model().encode_tokens(&[good.clone(), tokens]).unwrap_err().to_string();
+    for (tokens, expected) in [
+        (vec![], "text 1: the number of tokens is wrong, expected 1 to 16, found 0"),
+        (vec![4; 17], "text 1: the number of tokens is wrong, expected 1 to 16, found 17"),
+        (vec![2, 16, 3], "text 1: a token is wrong, expected below 16, found 16"),
+        (vec![u32::MAX], "text 1: a token is wrong, expected below 16, found 4294967295"),
+    ] {
+        assert_eq!(error(tokens.into()), expected);
+    }
+    assert_eq!(
+        error(Tokens { ids: vec![4, 4], types: vec![0] }),
+        "text 1: the number of types is wrong, expected 2, one a token, found 1"
+    );
+    assert_eq!(
+        error(Tokens { ids: vec![4], types: vec![2] }),
+        "text 1: a type is wrong, expected below 2, found 2"
+    );
+}
+
+#[test]
+fn pairs_have_scores() {
+    let load =
+        |dtype, pad_to| CrossEncoder::load_with(folder(), device(), &ModelOptions { dtype, pad_to }).unwrap();
+    let model = CrossEncoder::load(folder(), device()).unwrap();
+    assert_eq!(model.labels(), 1);
+    let long = text_of(30);
+    let (query, texts) = ("the thread", ["a stream", "", "memory waits for the device", &long]);
+    let pairs = model.tokenizer().tokenize_pairs(query, &texts, TooLong::Truncate).unwrap();
+    assert_eq!(pairs[0], Tokens { ids: vec![2, 11, 6, 3, 4, 7, 3], types: vec![0, 0, 0, 0, 1, 1, 1] });
+    assert_eq!(pairs[3].ids.len(), TOKENS_MAX);
+    assert_eq!(pairs[3].ids[..4], pairs[0].ids[..4], "the longer text is the one that is cut");
+    let scores = bits(&model.score(query, &texts).unwrap());
+    for (text, score) in texts.iter().zip(&scores) {
+        assert_eq!(&bits(&model.score(query, &[text]).unwrap())[0], score);
+    }
+    for (dtype, pad_to, tolerance) in [(DType::F32, 8, 1e-5), (DType::F16, 1, 2e-2), (DType::BF16, 8, 2e-1)] {
+        let others = bits(&load(dtype, Some(pad_to)).score(query, &texts).unwrap());
+        for (other, score) in others.iter().zip(&scores) {
+            assert!((f32::from_bits(other[0]) - f32::from_bits(score[0])).abs() < tolerance, "{dtype}");
+        }
+    }
+    // The types matter: the second text isn't the first.
+    let one: Vec<Tokens> = pairs.into_iter().map(|pair| pair.ids.into()).collect();
+    assert_ne!(bits(&model.score_tokens(&one).unwrap()), scores);
+}
+
+#[test]
+fn what_is_wrong_with_a_folder_is_said() {
+    let cases: [(&str, &str, &str, &str); 13] = [
+        (
+            "config.json",
+            "\"bert\"",
+            "\"roberta\"",
+            "config.json: model_type is wrong, expected bert, found \"roberta\"",
+        ),
+        (
+            "config.json",
+            "\"gelu\"",
+            "\"swish\"",
+            "config.json: hidden_act is wrong, expected gelu or relu, found \"swish\"",
+        ),
+        (
+            "config.json",
+            "absolute",
+            "relative_key",
+            "config.json: position_embedding_type is wrong, expected absolute, found \"relative_key\"",
+        ),
+        (
+            "config.json",
+            "\"hidden_size\": 32",
+            "\"hidden_size\": 0",
+            "config.json: hidden_size is wrong, expected a whole number from 1 to 16777216, found 0",
+        ),
+        (
+            "config.json",
+            "\"hidden_size\"",
+            "\"hidden\"",
+            "config.json: hidden_size is wrong, expected a whole number from 1 to 16777216, found nothing",
+        ),
+        (
+            "config.json",
+            "\"num_attention_heads\": 2",
+            "\"num_attention_heads\": 5",
+            "config.json: num_attention_heads is wrong, expected a divisor of hidden_size, which is 32, found 5",
+        ),
+        (
+            "config.json",
+            "\"num_hidden_layers\": 2",
+            "\"num_hidden_layers\": 3",
+            "model.safetensors: tensor \"bert.encoder.layer.2.attention.self.query.weight\": the model's parameter is wrong, expected it in the file, found no such tensor",
+        ),
+        (
+            "config.json",
+            "\"intermediate_size\": 64",
+            "\"intermediate_size\": 65",
+            "model.safetensors: tensor \"bert.encoder.layer.0.intermediate.dense.weight\": the shape is wrong, expected [65, 32], found [64, 32]",
+        ),
+        (
+            "config.json",
+            "\"vocab_size\": 16",
+            "\"vocab_size\": 15",
+            "tokenizer.json: the largest token is wrong, expected below vocab_size, 15, found 15",
+        ),
+        (
+            "modules.json",
+            "models.Pooling",
+            "models.Dense",
+            "modules.json: type is wrong, expected Transformer, Pooling and maybe Normalize, in this order, found \"sentence_transformers.models.Dense\"",
+        ),
+        (
+            "1_Pooling/config.json",
+            "mean_tokens",
+            "lasttoken",
+            "1_Pooling/config.json: pooling_mode_lasttoken is wrong, expected one mode of cls, mean, max, mean_sqrt_len, found true",
+        ),
+        (
+            "1_Pooling/config.json",
+            "true",
+            "false",
+            "1_Pooling/config.json: pooling_mode_mean_tokens is wrong, expected one mode to be chosen, found false",
+        ),
+        (
+            "sentence_bert_config.json",
+            "16",
+            "65",
+            "sentence_bert_config.json: max_seq_length is wrong, expected a whole number from 5 to 64, found 65",
+        ),
+    ];
+    for (index, (file, from, to, expected)) in cases.into_iter().enumerate() {
+        let folder = Folder::new(&format!("wrong-{index}"));
+        folder.edit(file, from, to);
+        assert_eq!(folder.error(), expected);
+    }
+    for file in ["config.json", "tokenizer.json", "model.safetensors", "1_Pooling/config.json"] {
+        let folder = Folder::new(&format!("missing-{}", file.replace('/', "-")));
+        fs::remove_file(folder.0.join(file)).unwrap();
+        let action = if file.ends_with("safetensors") { "opening" } else { "reading" };
+        assert_eq!(
+            folder.error(),
+            format!("{file}: {action} failed: No such file or directory (os error 2)")
+        );
+        fs::write(folder.0.join(file), "{").unwrap();
+        assert!(folder.error().starts_with(&format!("{file}: ")), "{}", folder.error());
+    }
+    let folder = Folder::new("not-a-tokenizer");
+    fs::write(folder.0.join("tokenizer.json"), "{}").unwrap();
+    assert!(folder.error().starts_with("tokenizer.json: tokenizing failed: "), "{}", folder.error());
+    let options = ModelOptions { dtype: DType::I32, pad_to: None };
+    let error = SentenceEncoder::load_with(&folder.0, device(), &options).err().unwrap();
+    assert!(matches!(error, ModelError::Tensor(_)), "{error}");
+}
+
+#[test]
+fn names_may_be_prefixed_and_old() {
+    let expected = encode(model(), &["a thread"]);
+    let folder = Folder::new("names");
+    let file = folder.0.join("model.safetensors");
+    let rename = |name: String| {
+        let name =
+            name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta");
+        name.strip_prefix("bert.").map(str::to_string).unwrap_or(name)
+    };
+    let tensors: Vec<_> = checkpoint::load(&file, device())
+        .unwrap()
+        .into_iter()
+        .map(|(name, tensor)| (rename(name), tensor))
+        .collect();
+    checkpoint::save(&file, &tensors).unwrap();
+    assert_eq!(encode(&SentenceEncoder::load(&folder.0, device()).unwrap(), &["a thread"]), expected);
+    // Without the files of sentence-transformers: the mean, not normalised, at most as many tokens as positions.
+    fs::remove_file(folder.0.join("modules.json")).unwrap();
+    fs::remove_file(folder.0.join("sentence_bert_config.json")).unwrap();
+    let plain = SentenceEncoder::load(&folder.0, device()).unwrap();
+    assert_eq!(plain.tokenizer().tokens_max(), 64);
+    let row = &encode(&plain, &["a thread"])[0];
+    assert!(cosine(row, &expected[0]) > 0.999999);
+    assert_ne!(row, &expected[0]);
+}
+
+#[test]
+fn fault_unmasked_padding() {
+    assert_caught(Fault::unmasked_padding, "text::padding_doesnt_count");
+}
+
+#[test]
+fn fault_rows_stay_sorted() {
+    assert_caught(Fault::rows_stay_sorted, "text::vectors_dont_depend_on_neighbours");
+}
