@@ -2,7 +2,8 @@
 //! residual and a normalisation.
 //!
 //! Done once at loading, so that a pass has fewer and larger launches: the maps to queries, keys and values are one, with
-//! the scale of the scores `1 / √d` in it; the tables of positions and of token types are one.
+//! the scale of the scores `1 / √d` in it; the tables of positions and of token types are one; weights lie as products
+//! read them (see [`as_multiplied`]).
 
 use super::{
     Result,
@@ -210,7 +211,7 @@ impl Layer {
         let joined = |parts: &[Tensor]| Tensor::cat(&parts.iter().collect::<Vec<_>>(), 0)?.to_dtype(dtype);
         let mut linear = |part: &str, shape| take_linear(weights, &format!("{name}.{part}"), shape, dtype);
         Ok(Layer {
-            attention: Linear { weight: joined(&weight)?, bias: Some(joined(&bias)?) },
+            attention: Linear { weight: as_multiplied(&joined(&weight)?)?, bias: Some(joined(&bias)?) },
             attention_output: linear("attention.output.dense", [hidden, hidden])?,
             inner: linear("intermediate.dense", [config.inner, hidden])?,
             output: linear("output.dense", [hidden, config.inner])?,
@@ -242,9 +243,16 @@ impl Layer {
     }
 }
 
+/// The same matrix, the outputs of one input side by side. On the CPU products of few rows spent more on bringing weights to
+/// this form than on multiplying.
+fn as_multiplied(weight: &Tensor) -> raddle_tensor::Result<Tensor> {
+    weight.t()?.contiguous()?.t()
+}
+
 /// The linear map of this name, of shape [outputs, inputs].
 pub fn take_linear(weights: &mut Weights, name: &str, shape: [usize; 2], dtype: DType) -> Result<Linear> {
     let weight = weights.take(&format!("{name}.weight"), &shape.map(Some))?.to_dtype(dtype)?;
+    let weight = as_multiplied(&weight)?;
     let bias = weights.take(&format!("{name}.bias"), &[Some(shape[0])])?.to_dtype(dtype)?;
     Ok(Linear { weight, bias: Some(bias) })
 }

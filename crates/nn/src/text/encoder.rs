@@ -7,7 +7,7 @@ use super::{
     folder::{Settings, Weights},
 };
 use crate::checkpoint::CheckpointError;
-use raddle_tensor::{DType, Device, Error, Tensor};
+use raddle_tensor::{DType, Device, Error, Scalar, Tensor};
 use std::{borrow::Borrow, path::Path};
 
 /// How a model is loaded.
@@ -15,7 +15,7 @@ use std::{borrow::Borrow, path::Path};
 pub struct ModelOptions {
     /// What it computes in: f32, f16 or bf16. Results are f32.
     pub dtype: DType,
-    /// Texts are padded to a multiple of so many tokens; at least 1, which is no padding. If nothing is said: 1 on a device
+    /// Texts are padded to a multiple of so many tokens: from 1, which is no padding, to the model's number of positions. If nothing is said: 1 on a device
     /// where a small launch costs little, else 16 (a guess), since texts of one padded length share their launches.
     pub pad_to: Option<usize>,
 }
@@ -41,17 +41,18 @@ impl Reader {
     pub fn load(folder: &Path, device: &Device, options: &ModelOptions) -> Result<(Reader, Weights)> {
         let op = "load a model";
         if !matches!(options.dtype, DType::F32 | DType::F16 | DType::BF16) {
-            let (what, expected) = ("the parameters", "f32, f16 or bf16");
+            let (what, expected) = ("the model", "f32, f16 or bf16");
             return Err(Error::DType { op, what, expected, found: options.dtype }.into());
         }
-        let info = device.info();
-        // A device that prepares launches does so for each new shape: it shall see few.
-        let pad_to = options.pad_to.unwrap_or(if info.prepares { 16 } else { 1 });
-        if pad_to == 0 {
-            let (what, expected) = ("pad_to", "at least 1");
-            return Err(Error::Argument { op, what, expected, found: 0.into() }.into());
-        }
         let config = BertConfig::read(&Settings::read(folder.join("config.json"))?)?;
+        // A device that prepares launches does so for each new shape: it shall see few.
+        let usual = if device.info().prepares { 16.min(config.positions) } else { 1 };
+        let pad_to = options.pad_to.unwrap_or(usual);
+        if pad_to == 0 || pad_to > config.positions {
+            let (what, expected) = ("pad_to", "1 to the model's number of positions");
+            let found = Scalar::Int(i64::try_from(pad_to).unwrap_or(i64::MAX));
+            return Err(Error::Argument { op, what, expected, found }.into());
+        }
         let tokenizer = Tokenizer::load(folder, config.vocabulary, config.positions)?;
         let mut weights = Weights::read(folder, device)?;
         let bert = Bert::take(config, &mut weights, options.dtype)?;
@@ -60,7 +61,7 @@ impl Reader {
 
     /// The tokens that are computed for a text of so many.
     pub fn padded_token_count(&self, tokens: usize) -> usize {
-        tokens.next_multiple_of(self.pad_to)
+        tokens.div_ceil(self.pad_to).saturating_mul(self.pad_to)
     }
 
     fn order<T: Borrow<Tokens>>(&self, texts: &[T], tokens_max: usize) -> Order {

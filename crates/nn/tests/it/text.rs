@@ -3,10 +3,7 @@
 use crate::device;
 use raddle_nn::{
     checkpoint,
-    text::{
-        BertConfig, CrossEncoder, ModelError, ModelOptions, SentenceEncoder, Tokens, TooLong,
-        write_random_model,
-    },
+    text::{BertConfig, CrossEncoder, ModelOptions, SentenceEncoder, Tokens, TooLong, write_random_model},
 };
 use raddle_sync::faults::{Fault, assert_caught};
 use raddle_tensor::{DType, Tensor};
@@ -452,12 +449,25 @@ fn what_is_wrong_with_a_folder_is_said() {
         fs::write(folder.0.join(file), "{").unwrap();
         assert!(folder.error().starts_with(&format!("{file}: ")), "{}", folder.error());
     }
-    let folder = Folder::new("not-a-tokenizer");
-    fs::write(folder.0.join("tokenizer.json"), "{}").unwrap();
-    assert!(folder.error().starts_with("tokenizer.json: tokenizing failed: "), "{}", folder.error());
-    let options = ModelOptions { dtype: DType::I32, pad_to: None };
-    let error = SentenceEncoder::load_with(&folder.0, device(), &options).err().unwrap();
-    assert!(matches!(error, ModelError::Tensor(_)), "{error}");
+    let broken = Folder::new("not-a-tokenizer");
+    fs::write(broken.0.join("tokenizer.json"), "{}").unwrap();
+    assert!(broken.error().starts_with("tokenizer.json: tokenizing failed: "), "{}", broken.error());
+    let error = |options: ModelOptions| {
+        SentenceEncoder::load_with(folder(), device(), &options)
+            .err()
+            .expect("it can't be loaded")
+            .to_string()
+    };
+    let (dtype, pad_to) = (DType::F32, None);
+    assert_eq!(
+        error(ModelOptions { dtype: DType::I32, pad_to }),
+        "load a model: the model has the wrong dtype, expected f32, f16 or bf16, found i32"
+    );
+    for pad_to in [0, 65] {
+        let expected =
+            "load a model: pad_to is out of range, expected 1 to the model's number of positions, found ";
+        assert_eq!(error(ModelOptions { dtype, pad_to: Some(pad_to) }), format!("{expected}{pad_to}"));
+    }
 }
 
 #[test]
