@@ -102,7 +102,7 @@ extern "C" fn end() {
     }
     let own = count();
     let all = COUNTS.lock().unwrap_or_else(PoisonError::into_inner).0.clone();
-    for count in all.into_iter().chain([&LATE]).filter(|count| !std::ptr::eq(*count, own)) {
+    for count in all.into_iter().filter(|count| !std::ptr::eq(*count, own)).chain([&LATE]) {
         while count.load(SeqCst) != 0 {
             yield_now();
         }

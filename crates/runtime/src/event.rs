@@ -7,8 +7,6 @@
 //! A *timing* event puts a [`Stamp`] on the stream, by which the device notes when it gets there. Stamps are used again
 //! when nobody holds them and the tick that noted them is complete; so there are as many as were held or in flight at once,
 //! and at most [`SPARE_COUNT_MAX`] wait to be used.
-//!
-//! Events stay in their process: there are no interprocess handles.
 
 use crate::{
     Error, NoTime, NotCapturable, Result, Stream, Which, callback, capture, device::DeviceInner, fork,
@@ -108,7 +106,8 @@ struct Recorded {
     time: Option<Result<Arc<Held>>>,
 }
 
-/// A point in the work of a stream. May be shared by threads; dropping it disturbs nobody who waits for it.
+/// A point in the work of a stream. May be shared by threads; dropping it disturbs nobody who waits for it. It stays in its
+/// process: there are no interprocess handles.
 #[derive(Debug)]
 pub struct Event {
     is_timing: bool,

@@ -138,7 +138,8 @@ impl Large {
         is_complete: impl Fn(Tick) -> bool,
     ) -> Option<FreeBlock> {
         self.merge_all(&is_complete);
-        if let Some(index) = self.find(wanted, slot, usize::MAX, &is_complete) {
+        let look_count = if fault!(growth_without_end) { LOOK_COUNT } else { usize::MAX };
+        if let Some(index) = self.find(wanted, slot, look_count, &is_complete) {
             return Some(self.cut(index, wanted));
         }
         let fits = || self.free.from(wanted).filter(|&index| self.piece(index).size_bytes >= wanted);

@@ -843,4 +843,5 @@ fn large_blocks_in_flight_are_bounded() {
 fn fault_growth_without_end() {
     let _planted = planted(Fault::growth_without_end);
     assert!(in_flight_is_bounded().is_err());
+    assert!(does_not_grow().is_err());
 }
