@@ -130,9 +130,8 @@ def pytorch_counts(events):
 
 
 def rmm_counts(events, rmm):
-    """A pool without an initial size over counted device memory."""
-    upstream = rmm.mr.StatisticsResourceAdaptor(rmm.mr.CudaMemoryResource())
-    pool = rmm.mr.PoolMemoryResource(upstream, initial_pool_size=0)
+    """A pool without an initial size over device memory."""
+    pool = rmm.mr.PoolMemoryResource(rmm.mr.CudaMemoryResource(), initial_pool_size=0)
     streams, at, addresses, found = rmm_streams(events), checkpoints(events), [], []
     blocks, peak = [], 0
     for index, (op, _, stream, value) in enumerate(events):

@@ -3,7 +3,7 @@
 //! A file holds that identity whole, so two of one hash aren't confused, and a checksum: a damaged file is as good as none
 //! and is written anew. It is written beside its place and renamed, so nobody reads half of one. No error of the disk is
 //! an error of the kernel: it is compiled then. The folder is bounded in files and in bytes; its oldest files go
-//! when a process first writes, and whenever it has written an eighth of a bound since.
+//! when a process first writes, and whenever it has written an eighth of a bound since: by so much each process may pass it.
 
 use raddle_hal::{Bounds, CacheStats};
 use raddle_sync::{

@@ -91,10 +91,7 @@ fn try_out(ordinal: usize) -> Result<usize, DeviceError> {
     let cuda = Cuda::new(ordinal)?;
     let queue = raddle_hal::QueueId(0);
     cuda.open_queue(queue, raddle_hal::Priority::Normal)?;
-    cuda.0.spin(queue, 0)?;
-    // SAFETY: the first number of an open queue; nothing is waited for, and there are no operands.
-    unsafe { cuda.submit(queue, 1, &[], &raddle_hal::Launch::Nothing) }?;
-    cuda.synchronize(queue, 1)?;
+    cuda.control().launch_empty(queue, 1)?;
     cuda.0.matmul()?;
     Ok(cuda.0.context.enter()?.mem_info()?.0)
 }

@@ -313,7 +313,7 @@ impl Context {
     /// The error of everything after the loss. Whoever knows the queues adds the suspects.
     #[cold]
     pub fn lost(&self) -> DeviceError {
-        let known = if exit::process_ends() { "the process is ending" } else { "it is being lost" };
+        let known = if exit::process_ends() { exit::REASON } else { "it is being lost" };
         let reason = self.reason.get().copied().unwrap_or(known);
         DeviceError::Lost { reason, suspects: Vec::new() }
     }
@@ -455,7 +455,7 @@ impl Driver<'_> {
     /// Writes a number in stream order, behind a fence of the whole system.
     ///
     /// # Safety
-    /// - `address` is a word of pinned memory that is never freed.
+    /// - `address` is a word of memory that the driver has pinned, and frees at its end.
     #[inline]
     pub unsafe fn stream_write_value(
         self,
@@ -518,7 +518,7 @@ impl Driver<'_> {
 
     /// Is everything complete that the event has recorded?
     pub fn event_query(self, event: Event) -> Result<bool, DeviceError> {
-        // SAFETY: the handle lives for ever.
+        // SAFETY: the handle lives.
         match unsafe { sys::cuEventQuery(event.0) } {
             CUresult::CUDA_ERROR_NOT_READY => Ok(false),
             code => self.check("cuEventQuery", code).map(|()| true),
@@ -527,7 +527,7 @@ impl Driver<'_> {
 
     /// Blocks until everything is complete that the event has recorded.
     pub fn event_synchronize(self, event: Event) -> Result<(), DeviceError> {
-        // SAFETY: the handle lives for ever.
+        // SAFETY: the handle lives.
         self.check("cuEventSynchronize", unsafe { sys::cuEventSynchronize(event.0) })
     }
 

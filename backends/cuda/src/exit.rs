@@ -10,6 +10,7 @@
 //! that threads don't meet: it is raised, then the flag is read; the handler sets the flag, then reads the counters; all by
 //! sequentially consistent operations, so one of the two sees the other.
 
+use raddle_hal::DeviceError;
 use raddle_sync::{
     Padded,
     global::{AtomicBool, AtomicU32, Mutex, Ordering::*, PoisonError, yield_now},
@@ -22,49 +23,55 @@ type Count = Padded<AtomicU32>;
 /// Calls of [`watch`] that all count (guess: by then every library has been used for all that it can do).
 const WATCHED_ALWAYS_COUNT: u32 = 1000;
 
+/// What is told then.
+pub const REASON: &str = "the process is ending";
+
 static ENDS: AtomicBool = AtomicBool::new(false);
 /// The process that the handler is for: a forked child has a copy of the counters, and nobody in the driver.
 static PROCESS: AtomicU32 = AtomicU32::new(0);
 /// Of all threads; and those of threads that have ended.
 static COUNTS: Mutex<(Vec<&'static Count>, Vec<&'static Count>)> = Mutex::new((Vec::new(), Vec::new()));
-/// Of threads whose thread-locals are gone.
+/// Of threads that come in for the first time when their thread-locals are gone.
 static LATE: Count = Padded(AtomicU32::new(0));
 
-struct Own(Cell<Option<&'static Count>>);
+thread_local! {
+    /// Without a destructor, so that it is there to the very end of the thread.
+    static OWN: Cell<Option<&'static Count>> = const { Cell::new(None) };
+    /// How often this thread is inside: its count may be another thread's, too, once this one is ending.
+    static DEPTH: Cell<u32> = const { Cell::new(0) };
+    static GUARD: Guard = const { Guard };
+}
 
-impl Drop for Own {
+/// Gives the count of a thread that ends to whoever wants one.
+struct Guard;
+
+impl Drop for Guard {
     fn drop(&mut self) {
-        if let Some(count) = self.0.take() {
+        if let Some(count) = OWN.get() {
             COUNTS.lock().unwrap_or_else(PoisonError::into_inner).1.push(count);
         }
     }
 }
 
-thread_local! {
-    static OWN: Own = const { Own(Cell::new(None)) };
-}
-
+#[inline]
 fn count() -> &'static Count {
-    let own = OWN.try_with(|own| match own.0.get() {
-        Some(count) => count,
-        None => {
-            let count = register();
-            own.0.set(Some(count));
-            count
-        }
-    });
-    own.unwrap_or(&LATE)
+    OWN.get().unwrap_or_else(register)
 }
 
 #[cold]
 fn register() -> &'static Count {
+    if GUARD.try_with(|_| ()).is_err() {
+        return &LATE;
+    }
     let mut counts = COUNTS.lock().unwrap_or_else(PoisonError::into_inner);
     let (all, idle) = &mut *counts;
-    idle.pop().unwrap_or_else(|| {
+    let count = idle.pop().unwrap_or_else(|| {
         let count: &'static Count = Box::leak(Box::default());
         all.push(count);
         count
-    })
+    });
+    OWN.set(Some(count));
+    count
 }
 
 /// The driver stays while this lives, unless [`process_ends`]. Stays on its thread.
@@ -78,13 +85,24 @@ impl Inside {
     pub fn new() -> Inside {
         let count = count();
         count.fetch_add(1, SeqCst);
+        DEPTH.set(DEPTH.get() + 1);
         Inside { count, _here: PhantomData }
+    }
+
+    /// As [`Inside::new`], for whoever has no context yet that would refuse.
+    pub fn enter() -> Result<Inside, DeviceError> {
+        let inside = Inside::new();
+        if process_ends() {
+            return Err(DeviceError::Lost { reason: REASON, suspects: Vec::new() });
+        }
+        Ok(inside)
     }
 }
 
 impl Drop for Inside {
     #[inline]
     fn drop(&mut self) {
+        DEPTH.set(DEPTH.get() - 1);
         self.count.fetch_sub(1, Release); // pairs with the loads of the handler
     }
 }
@@ -102,8 +120,10 @@ extern "C" fn end() {
     }
     let own = count();
     let all = COUNTS.lock().unwrap_or_else(PoisonError::into_inner).0.clone();
-    for count in all.into_iter().filter(|count| !std::ptr::eq(*count, own)).chain([&LATE]) {
-        while count.load(SeqCst) != 0 {
+    for count in all.into_iter().chain([&LATE]) {
+        // Who calls `exit` from inside, as a signal handler may, doesn't wait for itself.
+        let depth = if std::ptr::eq(count, own) { DEPTH.get() } else { 0 };
+        while count.load(SeqCst) > depth {
             yield_now();
         }
     }

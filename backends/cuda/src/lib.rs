@@ -44,6 +44,7 @@ pub use stress::{Control, Spin};
 
 /// The GPUs that the driver shows; 0 if there is no driver. An error if there is one that doesn't work.
 pub fn device_count() -> Result<usize, DeviceError> {
+    let _inside = Inside::enter()?;
     if driver::open::is_present() { driver::open::device_count() } else { Ok(0) }
 }
 
@@ -182,6 +183,7 @@ impl Cuda {
     /// A GPU with choices.
     pub fn with_options(ordinal: usize, options: CudaOptions) -> Result<Cuda, DeviceError> {
         static NEXT_ID: global::AtomicU64 = global::AtomicU64::new(1);
+        let _inside = Inside::enter()?;
         let card = find(ordinal)?;
         let bounds = options.bounds;
         nvtx::attach();
@@ -244,7 +246,7 @@ impl Cuda {
     }
 }
 
-/// Pinned memory full of zeros that is never freed: where the host and where the device finds it.
+/// Pinned memory full of zeros that the driver frees at its end: where the host and where the device finds it.
 fn zeroed(driver: Driver<'_>, size_bytes: usize) -> Result<[u64; 2], DeviceError> {
     let address = driver.mem_host_alloc(size_bytes)?;
     // SAFETY: it was just allocated, so large.
@@ -509,25 +511,26 @@ impl Shared {
         let driver = self.context.enter()?;
         let queue = self.queue(id);
         let _range = nvtx::range(launch.name());
+        if !matches!(launch, Launch::Nothing) || !waits.is_empty() || self.options.spin.is_some() {
+            queue.begin_work(sequence);
+        }
         for wait in waits {
             self.queue(wait.queue).hold_up(driver, queue.stream(), wait.sequence)?;
         }
         self.perhaps_spin(id)?;
         let block = || prepared::with(|here| here?.take_block(self.id));
+        // The steps of a kernel that wasn't prepared.
+        let mut late = None;
         // SAFETY: by the contract.
         unsafe {
             match *launch {
                 Launch::Kernel { kernel, operands } => {
                     prepared::with(|here| match here.and_then(|here| here.take_steps(self.id)) {
-                        Some(steps) => {
-                            let launched = self.launch(driver, queue, sequence, kernel, operands, steps);
-                            steps.calls.clear();
-                            launched
-                        }
+                        Some(steps) => self.launch(driver, queue, sequence, kernel, operands, steps),
                         None => {
-                            let mut steps = Steps::default();
-                            self.plan(driver, None, kernel, operands, &mut steps)?;
-                            self.launch(driver, queue, sequence, kernel, operands, &mut steps)
+                            let steps = late.insert(Steps::default());
+                            self.plan(driver, None, kernel, operands, steps)?;
+                            self.launch(driver, queue, sequence, kernel, operands, steps)
                         }
                     })?;
                 }
@@ -563,8 +566,16 @@ impl Shared {
         }
         // The launch is on the stream; what comes after it can't undo that.
         _ = self.perhaps_spin(id);
-        let works = !matches!(launch, Launch::Nothing) || !waits.is_empty() || self.options.spin.is_some();
-        queue.publish(driver, sequence, works);
+        queue.publish(driver, sequence);
+        // Not before: who lets go of a kernel has published its launches.
+        drop(late);
+        if matches!(launch, Launch::Kernel { .. }) {
+            prepared::with(|here| {
+                if let Some(here) = here {
+                    here.steps.calls.clear();
+                }
+            });
+        }
         if sequence.is_power_of_two() {
             exit::watch();
         }

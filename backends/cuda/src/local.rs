@@ -55,14 +55,7 @@ impl Hasher for Mix {
     fn write(&mut self, bytes: &[u8]) {
         bytes.iter().for_each(|byte| self.write_u8(*byte));
     }
-    mixed!(
-        write_u8(u8),
-        write_u16(u16),
-        write_u32(u32),
-        write_u64(u64),
-        write_usize(usize),
-        write_isize(isize)
-    );
+    mixed!(write_u8(u8), write_u16(u16), write_u32(u32), write_u64(u64), write_usize(usize));
 }
 
 /// The values that a thread has used last.

@@ -18,16 +18,20 @@
 //!
 //! | field | stored by | loaded by |
 //! |---|---|---|
-//! | `stream` | who opens the queue, Release, while it is closed and complete | anybody; Acquire pairs with it. A queue that stands
-//! for a stream of other code and has been closed is complete or has an event, so that nobody puts anything there |
+//! | `stream` | who opens the queue, Release, while it is closed and complete | anybody; Acquire pairs with it (1) |
 //! | `submitted` | the submitter, Release | anybody; Acquire pairs with it: the launch is on the stream, its transfer listed |
 //! | `completed` | anybody, by maximum | anybody |
 //! | `word` | the device, at a mark | anybody |
-//! | `worked` | the submitter, Release, before `submitted` | anybody; Acquire: no work beyond it is on the stream up to a `submitted` that was loaded before |
+//! | `worked` | the submitter, Release, before anything is put on the stream | anybody; Acquire: no work beyond it is on the stream up to a `submitted` that was loaded before |
+//! | `is_foreign` | who gives the stream's handle to other code, before | the submitter |
 //! | `marked` | the submitter | anybody: a hint |
 //! | `marked_last`, `slept_last` | the submitter | the submitter |
 //! | `is_asked` | anybody; the submitter at a mark | the submitter: a hint |
+//! | `asked` | who asks | the same: a count of questions |
 //! | `asked_at` | who asks, under the lock of `events` | the same |
+//!
+//! (1) A queue that stands for a stream of other code and has been closed is complete or has an event, so that nobody puts
+//! anything there.
 
 use crate::{
     driver::{Driver, Event, Stream},
@@ -60,7 +64,7 @@ const POLL_COUNT: u32 = 64;
 pub struct Queue {
     stream: AtomicU64,
     pub submitted: Padded<AtomicU64>,
-    /// The last launch that put something on the stream.
+    /// The last launch that put something on the stream, or tried to.
     worked: AtomicU64,
     /// May other code put work on the stream?
     is_foreign: AtomicBool,
@@ -74,7 +78,7 @@ pub struct Queue {
     asked: AtomicU32,
     /// Since the last mark.
     is_asked: AtomicBool,
-    /// What was submitted when it was last asked in earnest.
+    /// What was worked on when it was last asked in earnest.
     asked_at: AtomicU64,
     events: Mutex<Events<Event>>,
     pub transfers: Transfers,
@@ -84,7 +88,7 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// `word` and `records` are memory that is never freed, by its address for the host and for the device.
+    /// `word` and `records` are memory that the driver frees at its end, by its address for the host and for the device.
     pub fn new(stream: Stream, word: [u64; 2], records: [u64; 2]) -> Queue {
         Queue {
             stream: AtomicU64::new(stream.handle()),
@@ -141,23 +145,36 @@ impl Queue {
             // whole. Acquire pairs with the device's fence before the mark: what was executed before is visible.
             executed = executed.max(unsafe { AtomicU64::from_ptr(self.word[0] as *mut u64) }.load(Acquire));
         }
-        if executed >= self.worked.load(Acquire) { submitted } else { executed.min(submitted) }
+        if executed < self.worked.load(Acquire) {
+            return executed.min(submitted);
+        }
+        // Kept, or it would fall when work follows.
+        if submitted > executed {
+            self.raise(submitted);
+        }
+        submitted
     }
 
     fn raise(&self, executed: u64) {
         raddle_sync::raise(&self.completed, executed); // pairs with the Acquire in `executed`
     }
 
-    /// Publishes a launch that is on the stream, and marks progress when it is time; `works` if it put something there. Only
-    /// for the submitter.
+    /// Says that a launch is about to put something on the stream, also if it will be refused halfway: then the empty one that
+    /// takes its number is behind what is there. Only for the submitter.
     #[inline]
-    pub fn publish(&self, driver: Driver<'_>, sequence: u64, works: bool) {
-        let works = works || self.is_foreign.load(Relaxed);
-        if works {
-            self.worked.store(sequence, Release); // pairs with the Acquire in `executed`
+    pub fn begin_work(&self, sequence: u64) {
+        self.worked.store(sequence, Release); // pairs with the Acquire in `executed`
+    }
+
+    /// Publishes a launch that is on the stream, and marks progress when it is time, if it put something there. Only for the
+    /// submitter.
+    #[inline]
+    pub fn publish(&self, driver: Driver<'_>, sequence: u64) {
+        if self.is_foreign.load(Relaxed) {
+            self.begin_work(sequence);
         }
         self.submitted.store(sequence, Release); // pairs with the Acquire in `executed` and `Events::record`
-        if works {
+        if self.worked.load(Relaxed) == sequence {
             let unmarked = sequence - self.marked_last.load(Relaxed);
             if unmarked >= MARK_EVERY_COUNT
                 || unmarked >= ASKED_MARK_EVERY_COUNT && self.is_asked.load(Relaxed)
@@ -186,7 +203,7 @@ impl Queue {
         self.is_asked.store(false, Relaxed);
         self.marked_last.store(sequence, Relaxed);
         if self.word[1] != 0 {
-            // SAFETY: a word of pinned memory that is never freed.
+            // SAFETY: a word of pinned memory that the driver frees at its end.
             if unsafe { driver.stream_write_value(self.stream(), self.word[1], sequence) }.is_ok() {
                 self.marked.store(sequence, Relaxed);
             }
@@ -268,8 +285,9 @@ impl Queue {
                 let executed = self.executed();
                 let is_covered = events.newest().max(self.marked.load(Relaxed)) > executed;
                 // A submitter that is at work will mark.
-                let is_at_work = self.asked_at.load(Relaxed) != submitted && self.word[1] != 0;
-                self.asked_at.store(submitted, Relaxed);
+                let worked = self.worked.load(Relaxed);
+                let is_at_work = self.asked_at.load(Relaxed) != worked && self.word[1] != 0;
+                self.asked_at.store(worked, Relaxed);
                 if executed < submitted && !is_covered && !is_at_work {
                     self.record(driver, &mut events, Kind::Stream)?;
                 }
@@ -332,7 +350,7 @@ impl Queue {
 
     /// A record of a launch that is complete.
     pub fn record_at(&self, record: usize) -> Record {
-        // SAFETY: inside the pinned memory of the ring, which is never freed; the device wrote it before the launch was
+        // SAFETY: inside the pinned memory of the ring, which the driver frees at its end, and we are inside; the device wrote it before the launch was
         // complete, and writes it again only for a later launch of the record, which isn't given out meanwhile.
         unsafe { ptr::read_volatile((self.records[1] as *const Record).add(record)) }
     }

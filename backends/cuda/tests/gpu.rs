@@ -115,9 +115,16 @@ fn completion_is_seen_without_waiting() {
         }
         assert!(back.iter().all(|byte| *byte == count as u8 - 1), "its bytes are there when it is complete");
     }
-    let sequence = gpu.submit(Q[1], &[], &Launch::Nothing);
+    let sequence = gpu.submit(Q[1], &[], &fill(slab, 0));
     gpu.cuda.flush(Q[1]);
     while gpu.cuda.completed(Q[1]) < sequence {}
+    // Launches of nothing are complete at once, and stay so when work follows.
+    (0..2).for_each(|_| _ = gpu.submit(Q[1], &[], &Launch::Nothing));
+    assert_eq!(gpu.cuda.completed(Q[1]), sequence + 2);
+    gpu.control.spin(Q[1], LONG_NS).unwrap();
+    let last = gpu.submit(Q[1], &[], &fill(slab, 1));
+    assert_eq!(gpu.cuda.completed(Q[1]), sequence + 2);
+    gpu.cuda.synchronize(Q[1], last).unwrap();
 }
 
 fn waits_order_queues() {

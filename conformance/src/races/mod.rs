@@ -1,6 +1,6 @@
 //! The race suite: what threads and streams may do to each other's memory, on any device, with every window stretched.
 //!
-//! - `scenes`, `threads`: the bodies. The table says which planted faults must show in each.
+//! - `scenes`, `streams`, `threads`: the bodies. The table says which planted faults must show in each.
 //! - [`Place`]: a device by name. The simulator reorders by itself; on a GPU kernels spin at random before and after
 //!   launches ([`raddle::cuda::Spin`]); the CPU runs most ops on the spot.
 //! - [`main`]: for each place every scene once as it is, `sim::allocator_race`, and once for each of its faults in a process

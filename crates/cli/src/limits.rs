@@ -13,13 +13,14 @@ use std::{fmt::Write, path::PathBuf};
 #[command(after_help = "\
 Exit codes: 0 good, 2 a variable that holds no value.
 
-Example: RADDLE_KERNEL_BYTES=64M raddle limits")]
+Example: raddle limits --json limits.json
+         RADDLE_KERNEL_BYTES=64M raddle limits")]
 pub struct Arguments {
     /// Writes the table as JSON (- for standard output).
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// Writes the page docs/limits.md (- for standard output).
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "json")]
     markdown: Option<PathBuf>,
 }
 

@@ -1,5 +1,6 @@
 //! What the commands share: failures with exit codes, and JSON that is written whole or not at all.
 
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 use std::{fmt, fs, io::Write, path::Path};
 
@@ -81,4 +82,13 @@ pub fn write_json(path: Option<&Path>, report: &impl Serialize) -> Outcome {
 /// Does the report go to standard output, so that nothing else may?
 pub fn is_stdout(path: Option<&Path>) -> bool {
     path == Some(Path::new("-"))
+}
+
+/// A bar on stderr, where that is a terminal.
+pub fn progress(count: u64, template: &str) -> ProgressBar {
+    let bar = ProgressBar::with_draw_target(Some(count), ProgressDrawTarget::stderr_with_hz(10));
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style);
+    }
+    bar
 }

@@ -2,7 +2,7 @@
 
 use crate::{
     bench::Encoder,
-    output::{Failure, Outcome},
+    output::{Failure, Outcome, check_writable},
     replay::write_trace,
 };
 use raddle::{
@@ -46,6 +46,7 @@ fn failure(error: impl std::fmt::Display) -> Failure {
 }
 
 pub fn run(arguments: &Arguments) -> Outcome {
+    check_writable(Some(&arguments.out))?;
     let device = Device::new(&arguments.device)?;
     let recording = device.record_memory().map_err(failure)?;
     match arguments.workload {

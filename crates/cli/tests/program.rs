@@ -191,6 +191,11 @@ fn every_command_has_an_example() {
         &["ops", "--help"],
         &["record", "--help"],
         &["replay", "--help"],
+        &["embed", "--help"],
+        &["memory", "--help"],
+        &["limits", "--help"],
+        &["doctor", "--help"],
+        &["verify", "--help"],
         &["--help"],
     ] {
         let output = raddle(arguments);

@@ -77,49 +77,53 @@ impl Drop for Silence {
     }
 }
 
-/// A place for a recorder. `filled` is looked at without the lock: whoever fills a slot and hands the tensor to another
-/// thread orders the two by the hand-over.
+/// A place for a recorder. Most have never held one, which a flag tells that is looked at first: whoever fills a slot and
+/// hands the tensor to another thread orders the two by the hand-over.
 ///
 /// Without a lock: a weight's slot is read by each op of each thread, and a forked child would wait for ever for a thread
 /// that was just reading it.
 pub(crate) struct Slot {
-    filled: AtomicBool,
+    /// Has it ever held one? Never taken back, so that it and the recorder can't contradict each other.
+    was_filled: AtomicBool,
     recorder: ArcSwapOption<Arc<dyn Recorder>>,
 }
 
 impl Slot {
     pub(crate) fn empty() -> Slot {
-        Slot { filled: AtomicBool::new(false), recorder: ArcSwapOption::const_empty() }
+        Slot { was_filled: AtomicBool::new(false), recorder: ArcSwapOption::const_empty() }
     }
     #[inline]
-    fn is_filled(&self) -> bool {
-        self.filled.load(Ordering::Relaxed)
+    fn get(&self) -> Option<Arc<dyn Recorder>> {
+        if self.was_filled() { self.recorder.load().as_deref().cloned() } else { None }
+    }
+    #[inline]
+    fn was_filled(&self) -> bool {
+        self.was_filled.load(Ordering::Relaxed)
     }
 }
 
 impl Tensor {
     /// What the slot holds.
     pub fn slot(&self) -> Option<Arc<dyn Recorder>> {
-        let slot = self.slot_cell();
-        if slot.is_filled() { slot.recorder.load().as_deref().cloned() } else { None }
+        self.slot_cell().get()
     }
 
     /// Fills or empties the slot; returns what it held. All clones of this handle see it.
     pub fn set_slot(&self, recorder: Option<Arc<dyn Recorder>>) -> Option<Arc<dyn Recorder>> {
         let slot = self.slot_cell();
-        let is_filled = recorder.is_some();
-        let held = slot.recorder.swap(recorder.map(Arc::new));
-        slot.filled.store(is_filled, Ordering::Relaxed);
-        held.as_deref().cloned()
+        if recorder.is_some() {
+            slot.was_filled.store(true, Ordering::Relaxed);
+        }
+        slot.recorder.swap(recorder.map(Arc::new)).as_deref().cloned()
     }
 }
 
 /// The recorder that is to be told of an op on these tensors, if any.
 #[inline]
 fn recorder(tensors: impl Iterator<Item = impl AsRef<Tensor>>) -> Option<Arc<dyn Recorder>> {
-    let mut tensors = tensors;
-    let found = tensors.find(|tensor| tensor.as_ref().slot_cell().is_filled())?;
-    if is_recording() { found.as_ref().slot() } else { None }
+    let mut filled = tensors.filter(|tensor| tensor.as_ref().slot_cell().was_filled());
+    let found = |tensor| if is_recording() { AsRef::<Tensor>::as_ref(&tensor).slot() } else { None };
+    filled.find_map(found)
 }
 
 impl AsRef<Tensor> for Tensor {

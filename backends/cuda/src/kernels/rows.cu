@@ -73,7 +73,7 @@ template <class T> INLINE void give_once(T* to, const ACC (&from)[V]) {
     __stcs((typename Raw<sizeof(T) * V>::type*)to, vector.raw);
 }
 
-// Visits a row: for (Walk w(count); w.next();) …, with w.at the first of V elements.
+// The chunks of a row that a thread has, and where each starts.
 #if CHUNKS > 0
 #define FOR_CHUNKS _Pragma("unroll") for (int c = 0; c < CHUNKS; c++)
 #define CHUNK_AT(c) ((long long)(c) * (LANES * V) + lane * V)

@@ -10,9 +10,8 @@ mod digits;
 mod serve;
 mod train;
 
-use crate::output::{Failure, Outcome, check_writable, is_stdout, write_json, write_whole};
+use crate::output::{Failure, Outcome, check_writable, is_stdout, progress, write_json, write_whole};
 use digits::{Digits, PIXEL_COUNT};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use raddle::{Device, Publisher, Tensor, trace};
 use serde::Serialize;
 use serve::{Answers, Server};
@@ -50,7 +49,7 @@ pub struct Arguments {
     /// Writes a trace for Chrome's or Perfetto's viewer: a track for each stream with its ops, waits and allocations.
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
-    /// Writes who held which memory when at the end of the training: a picture, or a snapshot if the name ends in .json.
+    /// Writes, when the training is over, who has held which memory and when: a picture, or a snapshot if the name ends in .json.
     #[arg(long, value_name = "FILE")]
     memory: Option<PathBuf>,
 }
@@ -126,7 +125,8 @@ pub fn run(arguments: &Arguments) -> Outcome {
     let publisher = Publisher::new(&trainer.published())?;
     let server = Server { images: &images, publisher: &publisher };
     let stop = AtomicBool::new(false);
-    let bar = progress(arguments);
+    let template = "training {bar:40} {pos}/{len} steps, {per_sec}, {eta} left";
+    let bar = progress(arguments.steps.into(), template);
     let served = Instant::now();
     let (versions, answers) = std::thread::scope(|scope| -> Outcome<(Vec<Version>, Vec<Answers>)> {
         let threads: Vec<_> = (0..arguments.threads)
@@ -188,16 +188,6 @@ pub fn run(arguments: &Arguments) -> Outcome {
         0 => Ok(()),
         wrong => Err(Failure::Other(format!("demo: {wrong} of {inferences} answers are wrong"))),
     }
-}
-
-fn progress(arguments: &Arguments) -> ProgressBar {
-    let target = ProgressDrawTarget::stderr_with_hz(10);
-    let bar = ProgressBar::with_draw_target(Some(u64::from(arguments.steps)), target);
-    let style = ProgressStyle::with_template("training {bar:40} {pos}/{len} steps, {per_sec}, {eta} left");
-    if let Ok(style) = style {
-        bar.set_style(style);
-    }
-    bar
 }
 
 fn print(report: &Report, answers: &[Answers], serve_seconds: f64) {

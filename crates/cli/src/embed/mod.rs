@@ -6,8 +6,7 @@
 mod input;
 mod vectors;
 
-use crate::output::{Failure, Outcome, check_writable, is_stdout, write_json};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use crate::output::{Failure, Outcome, check_writable, is_stdout, progress, write_json};
 use input::{Format, Lines};
 use raddle::{
     DType, Device,
@@ -174,11 +173,12 @@ fn compute(
     let batches = model.batches(&tokens, batch_tokens);
     let width = model.width();
     let mut rows = vec![f32::NAN; lines * width];
-    let bar = progress(texts.len());
+    let template = "embedding {bar:40} {pos}/{len} lines, {per_sec}, {eta} left";
+    let bar = progress(texts.len() as u64, template);
     // Only who has which batch; the rows come through the channel.
     let taken = AtomicUsize::new(0);
     let next = || batches.len().checked_sub(taken.fetch_add(1, Relaxed) + 1).map(|index| &batches[index]);
-    std::thread::scope(|scope| -> Outcome {
+    let embedded = std::thread::scope(|scope| -> Outcome {
         let (give, take) = mpsc::sync_channel(2 * usize::from(threads));
         for _ in 0..threads {
             let (give, next, tokens) = (give.clone(), &next, &tokens);
@@ -202,16 +202,7 @@ fn compute(
             bar.inc(batch.len() as u64);
         }
         Ok(())
-    })?;
+    });
     bar.finish_and_clear();
-    Ok(rows)
-}
-
-fn progress(lines: usize) -> ProgressBar {
-    let bar = ProgressBar::with_draw_target(Some(lines as u64), ProgressDrawTarget::stderr_with_hz(10));
-    let style = ProgressStyle::with_template("embedding {bar:40} {pos}/{len} lines, {per_sec}, {eta} left");
-    if let Ok(style) = style {
-        bar.set_style(style);
-    }
-    bar
+    embedded.map(|()| rows)
 }

@@ -16,7 +16,7 @@ mod tests;
 
 pub use file::write as write_trace;
 
-use crate::output::{Outcome, is_stdout, write_json};
+use crate::output::{Outcome, check_writable, is_stdout, write_json};
 use engine::{Pace, play};
 use policy::{Counts, Ours, Policy, Slabs};
 use pytorch::PyTorch;
@@ -114,6 +114,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
     let traces = arguments.traces.iter().map(|path| Ok((path.as_path(), file::read(path)?)));
     let traces = traces.collect::<Outcome<Vec<_>>>()?;
     let json = arguments.json.as_deref();
+    check_writable(json)?;
     if let Some(counts) = &arguments.check {
         return check::run(&traces, counts, json);
     }

@@ -42,8 +42,6 @@ pub struct Script {
     pub event_count: usize,
     /// One more than the highest stream.
     pub stream_count: usize,
-    /// Which thread plays an event, in the order of the trace.
-    pub order: Vec<u16>,
 }
 
 impl Script {
@@ -70,7 +68,6 @@ impl Script {
             shared_uses: Vec::new(),
             event_count: 0,
             stream_count: trace.events().iter().map(|event| event.stream as usize + 1).max().unwrap_or(1),
-            order: Vec::new(),
         };
         let mut unused: Vec<Vec<u32>> = vec![Vec::new(); thread_count];
         let mut streams = vec![None; thread_count];
@@ -113,7 +110,6 @@ impl Script {
                 }
                 TraceOp::Synchronize => Action::Synchronize(event.stream),
             });
-            script.order.push(event.thread);
             script.event_count += 1;
         }
         script

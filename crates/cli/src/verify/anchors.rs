@@ -7,7 +7,7 @@ use std::{
 use syn::{ImplItem, Item, Type};
 
 /// Finds the item that a path such as `raddle_runtime::marks::Marks::claim_write` names where it is defined, and returns its
-/// file. An error says how far the path leads.
+/// file.
 pub fn find(root: &Path, anchor: &str) -> Result<PathBuf, String> {
     let names: Vec<&str> = anchor.split("::").collect();
     let short = names[0].strip_prefix("raddle_").unwrap_or(names[0]);

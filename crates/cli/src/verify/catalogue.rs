@@ -284,7 +284,8 @@ rows! {
 "T3.6" "A kernel that is evicted is unloaded only when no launch of it is in flight."
     "raddle_sync::cache::Retired::collect"
     [test("raddle_sync::cache::tests::what_was_evicted_lives_until_nothing_uses_it"),
-     test("raddle_sync::cache::tests::the_least_recently_used_goes_unless_it_is_held")]
+     test("raddle_sync::cache::tests::the_least_recently_used_goes_unless_it_is_held"),
+     loom("raddle_sync::cache::models::model_evicted_while_running")]
     [unload_in_flight]
 "T3.7" "An upload's source may go as soon as the call returns."
     "raddle_runtime::device::Device::upload"
@@ -373,7 +374,8 @@ rows! {
     "raddle_sync::cache::Cache::get"
     [stress("raddle_sync::cache::tests::one_build_a_key_under_32_threads"),
      test("raddle_sync::cache::tests::a_build_holds_up_its_own_key_only"),
-     test("raddle_sync::cache::tests::a_build_that_fails_or_panics_can_be_tried_again")]
+     test("raddle_sync::cache::tests::a_build_that_fails_or_panics_can_be_tried_again"),
+     loom("raddle_sync::cache::models::model_two_keys")]
     [build_under_lock]
 "T5.8" "No two dedicated threads are on one stream."
     "raddle_runtime::dedicated::claim"
@@ -780,6 +782,32 @@ mod tests {
             .filter_map(|row| super::super::anchors::find(Path::new(ROOT), row.anchor).err())
             .collect();
         assert!(lost.is_empty(), "{}", lost.join("\n"));
+    }
+
+    /// A model that no row names would be run by nobody, and its faults would count as caught whatever it does.
+    #[test]
+    fn every_model_is_in_a_row() {
+        fn sources(folder: &Path, found: &mut Vec<String>) {
+            for entry in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+                if entry.is_dir() {
+                    sources(&entry, found);
+                } else if entry.extension().is_some_and(|extension| extension == "rs") {
+                    let text = fs::read_to_string(&entry).unwrap();
+                    let tests = text.split("#[test]").skip(1);
+                    let names =
+                        tests.filter_map(|test| test.trim().strip_prefix("fn model_")?.split('(').next());
+                    found.extend(names.map(|name| format!("::model_{name}")));
+                }
+            }
+        }
+        let mut models = Vec::new();
+        for folder in ["crates", "backends"] {
+            sources(&Path::new(ROOT).join(folder), &mut models);
+        }
+        let checks: Vec<_> = PROPERTIES.iter().flat_map(|row| row.checks).collect();
+        let is_named = |model: &String| checks.iter().any(|check| check.name.ends_with(model.as_str()));
+        let left: Vec<_> = models.iter().filter(|model| !is_named(model)).collect();
+        assert!(models.len() > 20 && left.is_empty(), "of {} no row names {left:?}", models.len());
     }
 
     #[test]

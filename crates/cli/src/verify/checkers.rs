@@ -153,7 +153,8 @@ impl Checkers {
         let mut command = Command::new(&program.path);
         command.args(["--first", &first.to_string(), "--count", &count.to_string()]);
         command.args(short.then_some("--short"));
-        let (ran, _) = self.run(command, &format!("programs-{first}"));
+        let kind = if short { "short" } else { "long" };
+        let (ran, _) = self.run(command, &format!("programs-{kind}-{first}"));
         Ran { count, unit: Unit::Schedules, ..ran }
     }
 

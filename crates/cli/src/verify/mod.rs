@@ -16,7 +16,7 @@ mod catalogue;
 mod checkers;
 mod report;
 
-use crate::output::{Failure, Outcome, is_stdout, write_json, write_whole};
+use crate::output::{Failure, Outcome, check_writable, is_stdout, write_json, write_whole};
 use catalogue::{Check, Kind, PROPERTIES, Property};
 use checkers::{Checkers, Ran, Unit, Verdict};
 use raddle_sync::faults::Fault;
@@ -77,11 +77,20 @@ pub fn run(arguments: &Arguments) -> Outcome {
     let is_wanted = |row: &&Property| {
         row.id == only || row.id.starts_with(only) && !row.id[only.len()..].starts_with(char::is_numeric)
     };
-    let rows: Vec<&Property> = PROPERTIES.iter().filter(|row| only.is_empty() || is_wanted(row)).collect();
+    let mut rows: Vec<&Property> =
+        PROPERTIES.iter().filter(|row| only.is_empty() || is_wanted(row)).collect();
     if rows.is_empty() {
         return Err(Failure::Input(format!(
             "--only: no id starts with {only:?}, expected T1 to T10 or such as T2.3"
         )));
+    }
+    check_writable(arguments.json.as_deref())?;
+    if arguments.faults {
+        // Of the others nothing would be seen.
+        rows.retain(|row| !row.faults.is_empty());
+        if rows.is_empty() {
+            return Err(Failure::Input(format!("--faults: no fault breaks {only}")));
+        }
     }
     let mut checks: Vec<Check> = Vec::new();
     let mut faults: Vec<Fault> = Vec::new();

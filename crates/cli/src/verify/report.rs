@@ -200,12 +200,17 @@ pub fn show(rows: &[&Property], results: &Results) {
         }
     }
     results.lost_anchors.iter().for_each(|lost| println!("anchor {lost}"));
-    let holding = rows.len() - results.broken(rows);
+    println!();
+    if !results.checks.is_empty() {
+        let (holding, schedules) = (rows.len() - results.broken(rows), results.counted(Unit::Schedules));
+        let executions = results.counted(Unit::Executions);
+        print!(
+            "{holding} of {} properties hold; {schedules} schedules, {executions} executions of models, ",
+            rows.len()
+        );
+    }
     println!(
-        "\n{holding} of {} properties hold; {} schedules, {} executions of models, {} of {} faults caught, {:.0} s",
-        rows.len(),
-        results.counted(Unit::Schedules),
-        results.counted(Unit::Executions),
+        "{} of {} faults caught, {:.0} s",
         results.caught_count(),
         results.caught.len(),
         results.seconds

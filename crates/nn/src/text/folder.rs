@@ -144,7 +144,10 @@ impl Weights {
         if !tensor.dtype().is_float() {
             return wrong("the dtype", "a float".into(), tensor.dtype().to_string());
         }
-        Ok(tensor.to_dtype(DType::F32)?)
+        let taken = tensor.to_dtype(DType::F32)?;
+        // Nobody asks twice; what was made of it is as large as itself.
+        self.tensors.remove(&name);
+        Ok(taken)
     }
 }
 
