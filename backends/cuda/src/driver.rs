@@ -525,6 +525,15 @@ impl Driver<'_> {
         }
     }
 
+    /// Is everything complete that is on the stream, whoever has put it there?
+    pub fn stream_query(self, stream: Stream) -> Result<bool, DeviceError> {
+        // SAFETY: the handle lives.
+        match unsafe { sys::cuStreamQuery(stream.0) } {
+            CUresult::CUDA_ERROR_NOT_READY => Ok(false),
+            code => self.check("cuStreamQuery", code).map(|()| true),
+        }
+    }
+
     /// Blocks until everything is complete that the event has recorded.
     pub fn event_synchronize(self, event: Event) -> Result<(), DeviceError> {
         // SAFETY: the handle lives.

@@ -762,6 +762,13 @@ impl Device for Cuda {
         Some(queue.stream().handle())
     }
 
+    fn is_idle(&self, queue: QueueId) -> Option<bool> {
+        let _inside = Inside::new();
+        let stream = self.0.queue(queue).stream();
+        // A failure is told to who waits.
+        self.0.context.enter().and_then(|driver| driver.stream_query(stream)).ok()
+    }
+
     fn make_stamp(&self) -> Result<Stamp, DeviceError> {
         let _inside = Inside::new();
         let made = self.0.context.enter().and_then(Driver::timing_event_create);

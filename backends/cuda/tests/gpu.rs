@@ -267,11 +267,13 @@ fn wrapped_streams_are_ordered_and_closed_in_flight() {
         let value = round * 3;
         // SAFETY: nobody else uses the slab before the download has waited.
         unsafe { gpu.control.fill_late(handle, LONG_NS, region, value) }.unwrap();
+        assert_eq!(gpu.cuda.is_idle(WRAPPED), Some(false), "others have work there");
         let sequence = gpu.submit(WRAPPED, &[], &Launch::Nothing);
         assert!(gpu.cuda.completed(WRAPPED) < sequence, "an empty op is behind what others have put there");
         read_behind(sequence, value);
         gpu.cuda.flush(WRAPPED);
         assert_eq!(gpu.cuda.completed(WRAPPED), sequence);
+        assert_eq!(gpu.cuda.is_idle(WRAPPED), Some(true));
         // Behind an op of ours, which the other stream waits for.
         let waits = [Wait { queue: Q[1], sequence: gpu.submit(Q[1], &[], &fill(slab, value + 1)) }];
         let sequence = gpu.submit(WRAPPED, &waits, &fill(slab, value + 2));

@@ -406,6 +406,13 @@ pub trait Device: Send + Sync {
         Err(DeviceError::Unsupported { what: "clock" })
     }
 
+    /// Is an open queue, which stands for a stream of other code, idle, with all that others have put there? None if only a
+    /// launch behind that can tell. Doesn't block.
+    fn is_idle(&self, queue: QueueId) -> Option<bool> {
+        _ = queue;
+        None
+    }
+
     /// Gives a stamp back.
     ///
     /// # Safety

@@ -97,6 +97,8 @@ pub(crate) struct Allocator {
     pub(crate) large: Mutex<Large>,
     pub(crate) watch: Watch,
     pub(crate) hooks: Hooks,
+    /// How often a hook or a resource of the user was called: it may have submitted anything.
+    pub(crate) user_calls: AtomicU64,
     pub(crate) limit_bytes: AtomicUsize,
     /// Held bytes past which what is unused is given back before more is asked for.
     pub(crate) low_bytes: AtomicUsize,
@@ -118,6 +120,7 @@ impl Allocator {
             large: Mutex::new(Rank::Slabs, Large::new(Grain::LARGE)),
             watch: Watch::new(),
             hooks: Hooks::new(),
+            user_calls: AtomicU64::new(0),
             limit_bytes: AtomicUsize::new(usize::MAX),
             low_bytes: AtomicUsize::new(usize::MAX),
             reserved_bytes: AtomicUsize::new(0),
@@ -290,13 +293,13 @@ impl DeviceInner {
                 Ok(block) => block,
                 Err(DeviceError::OutOfMemory { .. }) => {
                     self.put_centre(class, &mut batch);
-                    return self.allocate_scarce(asked_bytes, || {
+                    self.allocate_scarce(asked_bytes, || {
                         self.take_centre(class).or_else(|| {
                             let block = self.carve(class, &mut batch).ok()?;
                             self.put_centre(class, &mut batch);
                             Some(block)
                         })
-                    });
+                    })?
                 }
                 Err(error) => return Err(self.error(error)),
             },
@@ -507,6 +510,7 @@ impl DeviceInner {
                 }
                 keep
             });
+            drop(shelf); // to give a slab back may take the device long
             for slab in unused {
                 // SAFETY: every block of it was in the list, with all uses complete, and is gone.
                 unsafe { self.allocator.release(self, slab) };

@@ -64,12 +64,12 @@ impl Stream {
     /// error. Later work on the stream doesn't wait for it, nor does [`Stream::synchronize`]; [`Device::close`] does.
     ///
     /// Doesn't block, except that on a wrapped stream it takes a place and waits for one, and that it does the work here if
-    /// the system gives no thread. In a forked child everything is complete, so the closure is called here.
+    /// the system gives no thread. In a forked child the closure is called here.
     ///
     /// Errors: [`Error::TooManyCallbacks`], [`Error::StreamClosed`]; then it is not called.
     pub fn on_complete(self, closure: impl FnOnce(Result<()>) + Send + 'static) -> Result<()> {
         if fork::is_child(self.0.device) {
-            closure(Ok(()));
+            closure(fork::check(self.0.device));
             return Ok(());
         }
         self.check_open()?;

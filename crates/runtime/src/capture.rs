@@ -162,34 +162,38 @@ impl Drop for Capture {
         if is_on(self.device) {
             ON.set(ptr::null());
         }
-        drop(RECORDING.take());
+        drop(RECORDING.try_with(RefCell::take)); // none while the thread ends
     }
 }
 
 /// Memory for a region.
 #[cold]
 pub(crate) fn allocate(device: &'static DeviceInner, size_bytes: usize) -> Result<Buffer> {
-    with(|recording| {
-        let fits = |held: &&Buffer| {
-            let capacity_bytes = held.block().capacity_bytes;
-            held.handle_count() == 1
-                && capacity_bytes >= size_bytes
-                && capacity_bytes <= WASTE_MAX * size_bytes.max(ALIGNMENT_BYTES)
-        };
+    let fits = |held: &&Buffer| {
+        let capacity_bytes = held.block().capacity_bytes;
+        held.handle_count() == 1
+            && capacity_bytes >= size_bytes
+            && capacity_bytes <= WASTE_MAX * size_bytes.max(ALIGNMENT_BYTES)
+    };
+    let found = with(|recording| {
         let found = recording.held.iter().filter(fits).min_by_key(|held| held.block().capacity_bytes);
-        let buffer = match found {
-            Some(held) => held.give_again(size_bytes),
-            None => {
-                let buffer = device.allocate(size_bytes)?;
-                buffer.block().taint.store(CAPTURED, Relaxed); // it is ours alone
-                recording.held.push(buffer.clone());
-                buffer
-            }
-        };
+        found.map(|held| held.give_again(size_bytes))
+    });
+    let buffer = match found {
+        Some(buffer) => buffer,
+        None => {
+            // The recording isn't borrowed meanwhile: hooks and resources of the user may allocate and submit, too.
+            let buffer = device.allocate(size_bytes)?;
+            buffer.block().taint.store(CAPTURED, Relaxed); // it is ours alone
+            with(|recording| recording.held.push(buffer.clone()));
+            buffer
+        }
+    };
+    with(|recording| {
         recording.inside.insert(buffer.id(), recording.regions.len());
         recording.regions.push(Region { size_bytes, used: None });
-        Ok(buffer)
-    })
+    });
+    Ok(buffer)
 }
 
 /// Notes a kernel, after the device has prepared what it may have to.

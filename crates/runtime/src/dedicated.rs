@@ -110,7 +110,7 @@ impl Drop for DedicatedStream {
     fn drop(&mut self) {
         drop(self.guard.take()); // while it is current, it has a user
         if let Some(local) = local::get(self.stream.0.device) {
-            local.set_dedicated(None);
+            local.end_dedicated(self.hold);
         }
         release(self.stream.0, self.hold);
     }
@@ -200,8 +200,8 @@ pub(crate) fn users(stream: &StreamInner) -> u32 {
     stream.users.load(Relaxed) & !WANTED
 }
 
-/// The stream for a thread that has asked for none, which counts as its user from now on. Made ones first, as above; none
-/// that is dedicated, or that somebody waits for.
+/// The stream for a thread that has asked for none, which counts as its user from now on. None that is dedicated, or
+/// that somebody waits for.
 pub(crate) fn least_shared(device: &'static DeviceInner) -> Result<&'static StreamInner> {
     let pool = device.streams.pool.lock();
     let owner = |slot: usize| device.made(slot).map_or(0, |stream| stream.owner.load(Relaxed));

@@ -309,7 +309,15 @@ impl Stream {
         if scratch_bytes == 0 {
             return self.enqueue(op, launch, touches, &[]);
         }
+        let user_calls = || device.allocator.user_calls.load(Relaxed);
+        let calls_before = user_calls();
         let scratch = device.allocate(scratch_bytes)?;
+        if user_calls() != calls_before {
+            // A hook or a resource may have prepared something else on this thread.
+            // SAFETY: as above.
+            let again_bytes = unsafe { device.hal.prepare(launch) }.map_err(|error| device.error(error))?;
+            debug_assert_eq!(again_bytes, scratch_bytes, "{op}: it needs as much whenever it is asked");
+        }
         let block = scratch.block();
         let view = hal::View {
             address: block.address,

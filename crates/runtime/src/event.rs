@@ -67,11 +67,14 @@ impl DeviceInner {
         self.stamps.0.lock().len()
     }
 
-    /// Gives all stamps back that nobody holds. Everything is complete.
+    /// Gives all stamps back that nobody holds. Other threads may be recording.
     pub(crate) fn release_stamps(&self) {
         let spare = std::mem::take(&mut *self.stamps.0.lock());
+        let (over, in_flight): (VecDeque<_>, VecDeque<_>) =
+            spare.into_iter().partition(|(_, tick)| self.is_complete(*tick));
+        self.stamps.0.lock().extend(in_flight);
         // SAFETY: as above.
-        spare.into_iter().for_each(|(stamp, _)| unsafe { self.hal.release_stamp(stamp) });
+        over.into_iter().for_each(|(stamp, _)| unsafe { self.hal.release_stamp(stamp) });
     }
 }
 
@@ -93,6 +96,9 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
+        if fork::is_child(self.device) {
+            return; // the lock is the parent's
+        }
         self.device.stamps.0.lock().push_back((self.stamp, self.tick));
     }
 }
@@ -270,6 +276,9 @@ impl Future for EventFuture {
             drop(told);
             waker.into_iter().for_each(Waker::wake);
         };
+        if fork::is_child(device) {
+            return Poll::Ready(fork::check(device)); // the threads that call back are the parent's
+        }
         match callback::add(stream.handle(), tick.sequence(), Box::new(tell)) {
             Ok(()) => Poll::Pending,
             Err(error) => Poll::Ready(Err(error)),

@@ -4,7 +4,7 @@
 //! empty other caches, wait. A hook that runs into the same need isn't asked again from inside; one that panics counts as
 //! one that could do nothing. So a need ends after a bounded number of rounds, in memory or in an error (T10).
 
-use crate::{Device, device::DeviceInner};
+use crate::{Device, device::DeviceInner, fork};
 use raddle_sync::{
     Mutex, Rank,
     atomic::{AtomicU64, Ordering::*},
@@ -70,6 +70,9 @@ pub struct HookGuard {
 
 impl Drop for HookGuard {
     fn drop(&mut self) {
+        if fork::is_child(self.device) {
+            return; // the lock is the parent's
+        }
         let mut list = self.device.allocator.hooks.list.lock();
         let hook = list.iter().position(|(number, _)| *number == self.number).map(|at| list.remove(at));
         drop(list);
@@ -85,6 +88,7 @@ impl DeviceInner {
         if hooks.is_empty() || attempt >= OUT_OF_MEMORY_RETRY_COUNT_MAX || ASKING.replace(true) {
             return false;
         }
+        self.allocator.user_calls.fetch_add(1, Relaxed);
         let need = MemoryNeed { attempt, ..self.need(asked_bytes) };
         let _held = fault!(hook_under_lock).then(|| self.allocator.large.lock());
         let mut retry = false;

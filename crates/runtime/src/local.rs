@@ -70,6 +70,13 @@ impl Local {
         self.dedicated.set(dedicated);
     }
 
+    /// Ends a hold, unless it has ended and there is another.
+    pub(crate) fn end_dedicated(&self, hold: u64) {
+        if self.dedicated.get().is_some_and(|(_, current)| current == hold) {
+            self.dedicated.set(None);
+        }
+    }
+
     pub(crate) fn has_dedicated(&self) -> bool {
         self.dedicated.get().is_some()
     }

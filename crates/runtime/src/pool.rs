@@ -102,7 +102,8 @@ impl MemoryPool {
     /// Makes what this thread allocates on the pool's device come from the pool until the guard is dropped (also by a
     /// panic). Guards nest, the innermost counts.
     pub fn enter(&self) -> MemoryPoolGuard {
-        CURRENT.with_borrow_mut(|pools| pools.push(self.0));
+        // Where the thread is ending there is none to make current, and memory comes from the device's own.
+        _ = CURRENT.try_with(|pools| pools.borrow_mut().push(self.0));
         self.0.device.allocator.watch.add_reason();
         MemoryPoolGuard { pool: self.clone(), _here: PhantomData }
     }

@@ -1,7 +1,7 @@
 //! Snapshots of a device's memory, as JSON and as a picture.
 
 use crate::{
-    Device, Error, MemoryEvent, MemoryEventKind, MemoryStats, Result, SlabSnapshot, history::History,
+    Device, Error, MemoryEvent, MemoryEventKind, MemoryStats, Result, SlabSnapshot, fork, history::History,
 };
 use serde::{Deserialize, Serialize};
 
@@ -65,7 +65,10 @@ impl Device {
     /// What every piece of memory is used for. Takes the time of [`Device::memory_stats`].
     pub fn memory_snapshot(&self) -> MemorySnapshot {
         let slabs = self.0.survey();
-        let (events, events_dropped) = self.0.allocator.watch.events();
+        // In a forked child the history is behind a lock of the parent.
+        let is_child = fork::is_child(self.0);
+        let (events, events_dropped) =
+            if is_child { Default::default() } else { self.0.allocator.watch.events() };
         let stats = self.0.memory_stats(&slabs);
         MemorySnapshot { device: self.name().into(), stats, slabs, events, events_dropped }
     }

@@ -260,8 +260,27 @@ impl Stream {
             return true; // the slot was opened again, which is done when its work is complete
         }
         let is_complete = || self.0.query(self.0.latest().sequence());
-        // What others have put there has no tick, so it gets one, when that is all that can be missing.
-        is_complete() && (!self.0.is_external() || self.mark().is_err() || is_complete())
+        if !is_complete() {
+            return false;
+        }
+        if !self.0.is_external() {
+            return true;
+        }
+        match self.is_idle() {
+            Some(idle) => idle,
+            // What others have put there has no tick, so it gets one.
+            None => self.mark().is_err() || is_complete(),
+        }
+    }
+
+    /// What the device says of a wrapped stream, if it can and the stream is open.
+    fn is_idle(self) -> Option<bool> {
+        if fork::is_child(self.0.device) {
+            return None;
+        }
+        // Under the lock that closing takes, so that the stream lives.
+        let _state = self.0.state.lock();
+        self.check_open().ok().and_then(|()| self.0.device.hal.is_idle(self.0.queue()))
     }
 
     /// Blocks until everything that has been put on it is complete; waits for no other stream but for what that work

@@ -162,6 +162,7 @@ impl DeviceInner {
         let watch = &self.allocator.watch;
         let block = match watch.installed().filter(|_| !INSIDE.get()) {
             Some(Installed { number, resource }) => {
+                self.allocator.user_calls.fetch_add(1, Relaxed);
                 let block = inside(|| resource.allocate(size_bytes))?.into_block(self, size_bytes)?;
                 block.get().resource.store(number, Relaxed);
                 block

@@ -37,10 +37,17 @@ pub(crate) fn add(lock: &'static dyn Hold) {
 /// Takes all of them, in the order in which they nest. Blocks while other threads hold them. The list comes last: whoever
 /// holds it waits for nothing.
 pub fn take() {
-    let mut known = locks().clone();
-    known.sort_by_key(|lock| lock.rank());
-    let mut taken: Vec<Box<dyn Any>> = known.into_iter().map(Hold::hold).collect();
-    taken.push(Box::new(locks()));
+    let taken = loop {
+        let mut known = locks().clone();
+        known.sort_by_key(|lock| lock.rank());
+        let mut taken: Vec<Box<dyn Any>> = known.iter().map(|lock| lock.hold()).collect();
+        let list = locks();
+        if list.len() == known.len() {
+            taken.push(Box::new(list));
+            break taken;
+        }
+        // Another one was locked for the first time meanwhile.
+    };
     // Where the thread is ending they are let go at once: better than for ever.
     _ = TAKEN.try_with(|held| held.replace(taken));
 }

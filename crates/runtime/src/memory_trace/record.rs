@@ -20,7 +20,6 @@ use raddle_sync::{
     },
 };
 use std::{
-    cell::Cell,
     collections::{HashMap, HashSet},
     ptr,
     time::Instant,
@@ -60,19 +59,6 @@ fn now_us() -> u64 {
     ORIGIN.get_or_init(Instant::now).elapsed().as_micros() as u64
 }
 
-/// The number of this thread.
-fn thread_number() -> u32 {
-    static NEXT: AtomicU32 = AtomicU32::new(1);
-    thread_local! {
-        /// Without a destructor, so that it is there to the end.
-        static NUMBER: Cell<u32> = const { Cell::new(0) };
-    }
-    if NUMBER.get() == 0 {
-        NUMBER.set(NEXT.fetch_add(1, Relaxed));
-    }
-    NUMBER.get()
-}
-
 /// Is the device recorded? Acquire pairs with the Release in `end`: who sees that a recording is over, sees the counter
 /// closed, and so does everybody who comes after.
 #[inline]
@@ -88,7 +74,7 @@ fn record(
     stream: usize,
     op: impl FnOnce(u32) -> Option<TraceOp>,
 ) -> Option<u64> {
-    let thread = thread_number();
+    let thread = crate::history::thread_number() as u32;
     let mut shard = lock(&SHARDS[thread as usize % SHARD_COUNT]);
     if !is_on(device) {
         return None;

@@ -175,6 +175,7 @@ fn a_dedicated_stream_comes_back_however_its_thread_ends() {
             let again = take();
             drop(taken); // its hold is over, so this ends nothing
             assert_ne!(again.0.owner.load(Relaxed), 0);
+            assert!(Stream::dedicated(&device, Exhausted::Error).is_err(), "it has one");
         });
         assert!(panics.join().is_err());
         [leaks, keeps, releases].into_iter().for_each(|thread| thread.join().unwrap());
