@@ -62,7 +62,7 @@ pub fn run(mut options: Options) -> Outcome {
     if wanted("raddle") {
         let packages = ["-p", "raddle-cli", "-p", "raddle-benches"];
         let mut build = command::cargo();
-        build.args(["build", "--release", "--bin", "raddle", "--bin", "compare"]).args(packages);
+        build.args(["build", "--release", "--bin", "raddle", "--bin", "compare", "--bin", "sentences"]).args(packages);
         take(&mut build, &out)?;
     }
     if wanted("tests") {
