@@ -125,7 +125,17 @@ fn row(
         middle.latencies.get(index).map_or(f64::NAN, |latency| latency.as_secs_f64() * 1e3)
     };
     let (median, min, max) = (middle.rate, turns[0].rate, turns[2].rate);
-    let row = Row { name, threads, tokens, median, min, max, p50_ms: at(0.5), p99_ms: at(0.99), batch: middle.batch };
+    let row = Row {
+        name,
+        threads,
+        tokens,
+        median,
+        min,
+        max,
+        p50_ms: at(0.5),
+        p99_ms: at(0.99),
+        batch: middle.batch,
+    };
     eprintln!(
         "{name:<12} {threads:>3} threads {tokens:>4} tokens {median:>9.0} /s ({min:.0} to {max:.0}) p50 {:.3} p99 {:.3} ms, {:.1} together",
         row.p50_ms, row.p99_ms, row.batch
@@ -170,12 +180,18 @@ fn sentence(tokens: usize, seed: u32) -> Tokens {
 }
 
 /// Each thread makes a batch of `count` sentences, reads the vectors, and begins again.
-fn direct(model: &SentenceEncoder, threads: usize, tokens: usize, count: usize, seconds: f64) -> Outcome<Turn> {
+fn direct(
+    model: &SentenceEncoder,
+    threads: usize,
+    tokens: usize,
+    count: usize,
+    seconds: f64,
+) -> Outcome<Turn> {
     let turn = together(threads, seconds, |goes_on, latencies| {
         let batch: Vec<Tokens> = (0..count).map(|seed| sentence(tokens, seed as u32)).collect();
         while goes_on() {
             let start = Instant::now();
-            model.encode_tokens(&batch)?.to_vec::<f32>()?;
+            model.encode_tokens_to_vec(&batch)?;
             latencies.extend(std::iter::repeat_n(start.elapsed(), count));
         }
         Ok(())
@@ -184,7 +200,7 @@ fn direct(model: &SentenceEncoder, threads: usize, tokens: usize, count: usize, 
 }
 
 /// Requests that each thread has on their way.
-const AHEAD: usize = 8;
+const AHEAD: usize = 6;
 
 /// Threads submit single sentences to a batcher.
 fn batched(
@@ -196,9 +212,7 @@ fn batched(
 ) -> Outcome<Turn> {
     let own = model.clone();
     let handler = move |batch: Batch<Tokens>| -> Vec<Result<Vec<f32>, String>> {
-        let vectors = own.encode_tokens(&batch.items).map_err(|error| error.to_string());
-        let vectors = vectors.and_then(|vectors| vectors.to_vec::<f32>().map_err(|error| error.to_string()));
-        match vectors {
+        match own.encode_tokens_to_vec(&batch.items).map_err(|error| error.to_string()) {
             Ok(vectors) => vectors.chunks(own.width()).map(|vector| Ok(vector.to_vec())).collect(),
             Err(error) => vec![Err(error); batch.items.len()],
         }
@@ -243,7 +257,8 @@ fn run(options: &Options) -> Outcome {
         }
     };
     let dtype = options.dtype;
-    let model = SentenceEncoder::load_with(&folder, &device, &ModelOptions { dtype, ..ModelOptions::default() });
+    let model =
+        SentenceEncoder::load_with(&folder, &device, &ModelOptions { dtype, ..ModelOptions::default() });
     _ = std::fs::remove_dir_all(&scratch);
     let model = std::sync::Arc::new(model?);
     let seconds = options.seconds;
@@ -266,7 +281,11 @@ fn run(options: &Options) -> Outcome {
     }
     let report = serde_json::json!({ "device": options.device, "dtype": dtype.to_string(), "rows": rows });
     let text = format!("{report:#}\n");
-    if options.json.as_os_str() == "-" { print!("{text}") } else { std::fs::write(&options.json, text)? }
+    if options.json.as_os_str() == "-" {
+        print!("{text}")
+    } else {
+        std::fs::write(&options.json, text)?
+    }
     Ok(())
 }
 

@@ -28,6 +28,7 @@
 
 mod batch;
 mod bert;
+mod captured;
 mod encoder;
 mod folder;
 mod pooling;

@@ -56,12 +56,13 @@ impl CrossEncoder {
     /// Errors: besides, tokens that the model doesn't know, none or too many, with the index of the pair. Then nothing was
     /// computed.
     pub fn score_tokens<T: Borrow<Tokens>>(&self, pairs: &[T]) -> Result<Tensor> {
-        self.reader.rows(pairs, |batch, hidden| {
+        let scores = self.reader.rows(pairs, |batch, hidden| {
             let first = |group: &super::batch::Group| group.rows(hidden)?.select(1, 0);
             let first = batch.groups.iter().map(first).collect::<raddle_tensor::Result<Vec<_>>>()?;
             let pooled = self.pooler.forward(&join(&first)?)?.tanh()?;
             self.classifier.forward(&pooled)?.to_dtype(DType::F32)
-        })
+        })?;
+        self.reader.kept(scores)
     }
 
     /// What makes tokens of pairs.

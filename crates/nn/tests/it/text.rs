@@ -187,10 +187,10 @@ fn vectors_are_those_of_the_definition() {
         }
     };
     for pad_to in [None, Some(1), Some(8), Some(16), Some(64)] {
-        check(ModelOptions { dtype: DType::F32, pad_to }, 2e-6);
+        check(ModelOptions { dtype: DType::F32, pad_to, ..ModelOptions::default() }, 2e-6);
         // Of a few roundings of numbers near 1, in a vector of norm 1.
-        check(ModelOptions { dtype: DType::F16, pad_to }, 4e-3);
-        check(ModelOptions { dtype: DType::BF16, pad_to }, 3e-2);
+        check(ModelOptions { dtype: DType::F16, pad_to, ..ModelOptions::default() }, 4e-3);
+        check(ModelOptions { dtype: DType::BF16, pad_to, ..ModelOptions::default() }, 3e-2);
     }
 }
 
@@ -326,8 +326,14 @@ fn tokens_are_checked() {
 
 #[test]
 fn pairs_have_scores() {
-    let load =
-        |dtype, pad_to| CrossEncoder::load_with(folder(), device(), &ModelOptions { dtype, pad_to }).unwrap();
+    let load = |dtype, pad_to| {
+        CrossEncoder::load_with(
+            folder(),
+            device(),
+            &ModelOptions { dtype, pad_to, ..ModelOptions::default() },
+        )
+        .unwrap()
+    };
     let model = CrossEncoder::load(folder(), device()).unwrap();
     assert_eq!(model.labels(), 1);
     let long = text_of(30);
@@ -460,13 +466,16 @@ fn what_is_wrong_with_a_folder_is_said() {
     };
     let (dtype, pad_to) = (DType::F32, None);
     assert_eq!(
-        error(ModelOptions { dtype: DType::I32, pad_to }),
+        error(ModelOptions { dtype: DType::I32, pad_to, ..ModelOptions::default() }),
         "load a model: the model has the wrong dtype, expected f32, f16 or bf16, found i32"
     );
     for pad_to in [0, 65] {
         let expected =
             "load a model: pad_to is out of range, expected 1 to the model's number of positions, found ";
-        assert_eq!(error(ModelOptions { dtype, pad_to: Some(pad_to) }), format!("{expected}{pad_to}"));
+        assert_eq!(
+            error(ModelOptions { dtype, pad_to: Some(pad_to), ..ModelOptions::default() }),
+            format!("{expected}{pad_to}")
+        );
     }
 }
 
