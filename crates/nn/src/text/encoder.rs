@@ -8,7 +8,10 @@ use super::{
 };
 use crate::checkpoint::CheckpointError;
 use raddle_tensor::{DType, Device, Error, Scalar, Tensor};
-use std::{borrow::Borrow, path::Path};
+use std::{
+    borrow::Borrow,
+    path::{Component, Path},
+};
 
 /// How a model is loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -226,7 +229,13 @@ fn modules(folder: &Path) -> Result<(Pooling, bool)> {
         match kind.rsplit('.').next() {
             Some("Transformer") if index == 0 => {}
             Some("Pooling") if index == 1 => {
-                let settings = Settings::read(folder.join(module.text("path")?).join("config.json"))?;
+                let path = Path::new(module.text("path")?);
+                // Whoever made the folder says nothing of what lies beside it.
+                let inside = |part| matches!(part, Component::Normal(_) | Component::CurDir);
+                if !path.components().all(inside) {
+                    return Err(module.wrong("path", "a folder inside of the model's"));
+                }
+                let settings = Settings::read(folder.join(path).join("config.json"))?;
                 pooling = Some(Pooling::read(&settings)?);
             }
             Some("Normalize") if index == 2 => normalize = true,
