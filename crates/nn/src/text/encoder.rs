@@ -9,7 +9,11 @@ use super::{
 };
 use crate::checkpoint::CheckpointError;
 use raddle_tensor::{DType, Device, Error, Fused, Scalar, Tensor, fused};
-use std::{borrow::Borrow, path::Path, sync::LazyLock};
+use std::{
+    borrow::Borrow,
+    path::{Component, Path},
+    sync::LazyLock,
+};
 
 /// How a model is loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -265,7 +269,13 @@ fn modules(folder: &Path) -> Result<(Pooling, bool)> {
         match kind.rsplit('.').next() {
             Some("Transformer") if index == 0 => {}
             Some("Pooling") if index == 1 => {
-                let settings = Settings::read(folder.join(module.text("path")?).join("config.json"))?;
+                let path = Path::new(module.text("path")?);
+                // Whoever made the folder says nothing of what lies beside it.
+                let inside = |part| matches!(part, Component::Normal(_) | Component::CurDir);
+                if !path.components().all(inside) {
+                    return Err(module.wrong("path", "a folder inside of the model's"));
+                }
+                let settings = Settings::read(folder.join(path).join("config.json"))?;
                 pooling = Some(Pooling::read(&settings)?);
             }
             Some("Normalize") if index == 2 => normalize = true,

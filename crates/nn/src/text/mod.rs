@@ -33,6 +33,7 @@ mod encoder;
 mod folder;
 mod pooling;
 mod rerank;
+mod tokenizer_file;
 mod tokens;
 
 pub use bert::BertConfig;
