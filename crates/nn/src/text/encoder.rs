@@ -78,7 +78,7 @@ impl Reader {
         if texts.is_empty() {
             return Err(ModelError::NoTexts);
         }
-        texts.iter().enumerate().try_for_each(|(index, text)| self.check(index, text.borrow()))?;
+        self.check_all(texts)?;
         let order = self.order(texts, PASS_TOKENS_MAX);
         let (mut results, mut rest) = (Vec::with_capacity(order.passes.len()), &order.texts[..]);
         for &count in &order.passes {
@@ -93,6 +93,10 @@ impl Reader {
             Some(places) => rows.index_select(0, &Tensor::from_vec(places, [texts.len()], &self.device)?)?,
             None => rows,
         })
+    }
+
+    pub fn check_all<T: Borrow<Tokens>>(&self, texts: &[T]) -> Result<()> {
+        texts.iter().enumerate().try_for_each(|(index, text)| self.check(index, text.borrow()))
     }
 
     /// Tokens may come from anywhere.
@@ -178,12 +182,35 @@ impl SentenceEncoder {
     /// Errors: besides, tokens that the model doesn't know, none or too many, with the index of the text. Then nothing was
     /// computed.
     pub fn encode_tokens<T: Borrow<Tokens>>(&self, texts: &[T]) -> Result<Tensor> {
+        let pooled = self.pool_tokens(texts)?;
+        Ok(if self.normalize { normalise(&pooled)? } else { pooled })
+    }
+
+    /// [`encode_tokens`](SentenceEncoder::encode_tokens) before vectors are normalised, for those who want a part of each, or
+    /// the lengths.
+    pub fn pool_tokens<T: Borrow<Tokens>>(&self, texts: &[T]) -> Result<Tensor> {
         self.reader.rows(texts, |batch, hidden| {
             let pool = |group| self.pooling.pool(group, hidden);
             let pooled = batch.groups.iter().map(pool).collect::<raddle_tensor::Result<Vec<_>>>()?;
-            let vectors = join(&pooled)?;
-            if self.normalize { normalise(&vectors) } else { Ok(vectors) }
+            join(&pooled)
         })
+    }
+
+    /// Looks at what [`encode_tokens`](SentenceEncoder::encode_tokens) would refuse, and computes nothing.
+    ///
+    /// Errors: tokens that the model doesn't know, none or too many, with the index of the text.
+    pub fn check_tokens<T: Borrow<Tokens>>(&self, texts: &[T]) -> Result<()> {
+        self.reader.check_all(texts)
+    }
+
+    /// Does the model's folder say that vectors are normalised?
+    pub fn is_normalized(&self) -> bool {
+        self.normalize
+    }
+
+    /// How a text's vector is made of those of its tokens.
+    pub fn pooling(&self) -> Pooling {
+        self.pooling
     }
 
     /// Batches of at most so many padded tokens, or of one text, as indices into `texts`: texts of like lengths are together,

@@ -64,6 +64,13 @@ impl CrossEncoder {
         })
     }
 
+    /// Looks at what [`score_tokens`](CrossEncoder::score_tokens) would refuse, and computes nothing.
+    ///
+    /// Errors: tokens that the model doesn't know, none or too many, with the index of the pair.
+    pub fn check_tokens<T: Borrow<Tokens>>(&self, pairs: &[T]) -> Result<()> {
+        self.reader.check_all(pairs)
+    }
+
     /// What makes tokens of pairs.
     pub fn tokenizer(&self) -> &Tokenizer {
         &self.reader.tokenizer
