@@ -12,14 +12,14 @@
 //! So every request that was accepted, which is to say that its head was read, is answered in full, or the result says how
 //! many were given up.
 
-use super::{App, router, status};
+use super::{App, io::Paced, router, status};
 use hyper::server::conn::http1;
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
     server::graceful::{GracefulShutdown, Watcher},
     service::TowerToHyperService,
 };
-use raddle_sync::Arc;
+use raddle_sync::{Arc, atomic::Ordering::Relaxed};
 use std::{io, pin::pin, time::Duration};
 use tokio::{
     net::{TcpListener, TcpStream},
@@ -51,8 +51,9 @@ pub async fn serve(app: Arc<App>, listener: TcpListener, stop: impl Future<Outpu
     let mut tasks = JoinSet::new();
     let begin = |tasks: &mut JoinSet<()>, stream: TcpStream, permit: OwnedSemaphorePermit| {
         let (routes, watcher, app) = (routes.clone(), graceful.watcher(), app.clone());
+        let open = Open::begin(app);
         tasks.spawn(async move {
-            connection(&app, stream, routes, watcher).await;
+            connection(&open.0, stream, routes, watcher).await;
             drop(permit);
         });
     };
@@ -98,6 +99,22 @@ pub async fn serve(app: Arc<App>, listener: TcpListener, stop: impl Future<Outpu
     Drained { accepted, given_up: accepted - done }
 }
 
+/// Counts a connection while it is open, however it ends.
+struct Open(Arc<App>);
+
+impl Open {
+    fn begin(app: Arc<App>) -> Open {
+        app.metrics.connections.fetch_add(1, Relaxed);
+        Open(app)
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.metrics.connections.fetch_sub(1, Relaxed);
+    }
+}
+
 /// The next connection. What a client does wrong is no reason to stop, and nor is what the system lacks for now.
 async fn accept(listener: &TcpListener) -> TcpStream {
     loop {
@@ -128,8 +145,8 @@ async fn connection(
         .timer(TokioTimer::new())
         .header_read_timeout(app.options.head_within)
         .max_headers(HEADER_COUNT_MAX)
-        .max_buf_size(HEAD_BYTES_MAX)
-        .serve_connection(TokioIo::new(stream), routes);
+        .max_header_size(HEAD_BYTES_MAX)
+        .serve_connection(TokioIo::new(Paced::new(stream, app.options.send_within)), routes);
     if let Err(error) = watcher.watch(connection).await {
         tracing::debug!(%error, "a connection broke off");
     }

@@ -13,7 +13,7 @@ use axum::{
 };
 use raddle_sync::{
     Arc,
-    atomic::{AtomicU64, Ordering::Relaxed},
+    atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
 };
 use std::{fmt::Write, time::Duration};
 
@@ -22,6 +22,8 @@ use std::{fmt::Write, time::Duration};
 pub struct Metrics {
     /// Heads that were read.
     pub accepted: AtomicU64,
+    /// Connections that are open.
+    pub connections: AtomicUsize,
     /// Clients that went before their answer.
     pub cancelled: AtomicU64,
     answered: AtomicU64,
@@ -148,6 +150,7 @@ fn text(app: &App) -> String {
     text.histogram("te_request_input_length", "Tokens of a text.", &metrics.input_tokens, COUNTS, 1.0);
     text.histogram("te_batch_next_size", "Texts in a batch.", &batches.texts, COUNTS, 1.0);
     text.histogram("te_batch_next_tokens", "Tokens in a batch.", &batches.tokens, COUNTS, 1.0);
+    text.one("raddle_connections", "gauge", "Open connections.", metrics.connections.load(Relaxed));
     text.one("te_queue_size", "gauge", "Texts that wait.", counts.waiting_count);
     text.family("te_request_queue_duration", "summary", "Seconds that texts have waited.");
     text.value("te_request_queue_duration_sum", "", counts.waited_total.as_secs_f64());

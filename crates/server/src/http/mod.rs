@@ -19,6 +19,7 @@
 mod body;
 mod failure;
 mod guard;
+mod io;
 pub mod listen;
 mod metrics;
 mod openai;
@@ -78,6 +79,11 @@ impl App {
 
     fn is_stopping(&self) -> bool {
         self.is_stopping.load(Relaxed)
+    }
+
+    /// Connections that are open, of a server that [`listen`]s.
+    pub fn connection_count(&self) -> usize {
+        self.metrics.connections.load(Relaxed)
     }
 
     /// Requests that were accepted (their head was read), and those that were answered or whose client has gone. Equal if

@@ -19,14 +19,11 @@ use raddle_sync::{Arc, Mutex, Rank};
 use serde::Serialize;
 use std::{
     collections::VecDeque,
+    hash::{BuildHasher, RandomState},
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 const PAGE: &str = include_str!("status.html");
-/// Nothing but what is in the page itself, and this server's own answers.
-const POLICY: &str = "default-src 'none'; connect-src 'self'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; \
-                      base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
-
 pub const INTERVAL: Duration = Duration::from_secs(1);
 /// Over which rates are taken.
 const WINDOW: usize = 10;
@@ -222,12 +219,21 @@ fn json(app: &App) -> Vec<u8> {
     serde_json::to_vec(&status).expect("names are strings and numbers are finite")
 }
 
+/// Runs nothing but its own script, which it names by a number that nobody could have known, and asks nobody but this server.
 pub async fn page() -> Result<Response<Body>, Failure> {
-    let mut response = Response::new(Body::from(PAGE));
+    let random = || RandomState::new().hash_one(0);
+    let nonce = format!("{:016x}{:016x}", random(), random());
+    let policy = format!(
+        "default-src 'none'; connect-src 'self'; img-src data:; style-src 'nonce-{nonce}'; script-src 'nonce-{nonce}'; \
+         base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    );
+    let mut response = Response::new(Body::from(PAGE.replace("NONCE", &nonce)));
     let headers = response.headers_mut();
+    let policy = HeaderValue::from_str(&policy).expect("a policy is plain text");
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
-    headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
+    headers.insert(header::CONTENT_SECURITY_POLICY, policy);
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     Ok(response)
 }
