@@ -120,6 +120,8 @@ struct Report {
     /// From the start until it listened.
     seconds_to_listen: f64,
     accepted: u64,
+    /// Left by their clients before they were answered.
+    cancelled: u64,
     given_up: u64,
     texts: u64,
     tokens: u64,
@@ -135,6 +137,9 @@ pub fn run(arguments: &Arguments) -> Outcome {
     if let Some(workers) = arguments.tokenization_workers {
         builder.worker_threads(usize::from(workers));
     }
+    // For long texts. As many as tokenize on the others; more would only take turns.
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    builder.max_blocking_threads(arguments.tokenization_workers.map_or(cores, usize::from));
     let runtime = builder.thread_name("raddle-http").enable_all().build().map_err(|error| failed(&error))?;
     let socket = bind(SocketAddr::new(arguments.host, arguments.port))?;
     let device = Device::new(&arguments.device)?;
@@ -165,6 +170,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
         seconds: start.elapsed().as_secs_f64(),
         seconds_to_listen,
         accepted: drained.accepted,
+        cancelled: drained.cancelled,
         given_up: drained.given_up,
         texts: counts.run_count,
         tokens: counts.run_tokens,

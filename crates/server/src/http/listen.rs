@@ -39,6 +39,8 @@ const RETRY_AFTER: Duration = Duration::from_millis(50);
 pub struct Drained {
     /// Requests that were accepted in its life.
     pub accepted: u64,
+    /// Those that were left by their clients before they were answered.
+    pub cancelled: u64,
     /// Those that were neither answered nor left by their client when its time was over.
     pub given_up: u64,
 }
@@ -95,8 +97,9 @@ pub async fn serve(app: Arc<App>, listener: TcpListener, stop: impl Future<Outpu
     _ = timeout_at(deadline, graceful.shutdown()).await;
     // Before the tasks are ended: requests that are dropped with them count as left by their clients.
     let (accepted, done) = app.served();
+    let cancelled = app.metrics.cancelled.load(Relaxed);
     tasks.shutdown().await;
-    Drained { accepted, given_up: accepted - done }
+    Drained { accepted, cancelled, given_up: accepted - done }
 }
 
 /// Counts a connection while it is open, however it ends.
