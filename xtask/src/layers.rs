@@ -4,7 +4,7 @@ use crate::{command, failed};
 use serde_json::Value;
 
 /// The layers from the ground up, as in ARCHITECTURE.md. Crates of one layer don't know each other.
-const LAYERS: [&[&str]; 10] = [
+const LAYERS: [&[&str]; 11] = [
     &["raddle-base", "raddle-sync"],
     &["raddle-op"],
     &["raddle-hal"],
@@ -13,6 +13,7 @@ const LAYERS: [&[&str]; 10] = [
     &["raddle-grad"],
     &["raddle-nn", "raddle-optim"],
     &["raddle-serve", "raddle-transfer"],
+    &["raddle-server"],
     &["raddle"],
     &["raddle-cli", "raddle-conformance", "raddle-benches", "raddle-fuzz", "raddle-examples"],
 ];

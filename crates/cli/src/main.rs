@@ -13,6 +13,7 @@ mod ops;
 mod output;
 mod record;
 mod replay;
+mod serve;
 mod verify;
 
 use clap::{Parser, Subcommand};
@@ -39,6 +40,8 @@ enum Command {
     Demo(demo::Arguments),
     /// Makes a vector of each line of a file, with a sentence encoder.
     Embed(embed::Arguments),
+    /// Serves a sentence encoder or a reranker over HTTP, as OpenAI's and text-embeddings-inference's clients expect it.
+    Serve(serve::Arguments),
     /// Lists every op with its dtypes, backends and forms.
     Ops(ops::Arguments),
     /// Shows a snapshot of a device's memory: the figures, or a picture.
@@ -62,6 +65,7 @@ fn main() -> ExitCode {
     let result = match arguments.command {
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Embed(arguments) => embed::run(&arguments),
+        Command::Serve(arguments) => serve::run(&arguments),
         Command::Ops(arguments) => ops::run(&arguments),
         Command::Memory(arguments) => memory::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),

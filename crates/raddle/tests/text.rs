@@ -85,5 +85,8 @@ fn captured_passes_are_the_same() {
         let tokens = model.tokenizer().tokenize(&texts[..3], TooLong::Truncate).unwrap();
         let read = model.encode_tokens_to_vec(&tokens).unwrap();
         assert!(read.into_iter().map(f32::to_bits).eq(expected[..3 * 32].iter().copied()));
+        // Another end of the same passes.
+        let pooled = |model: &SentenceEncoder| bits(&model.pool_tokens(&tokens[..1]).unwrap());
+        assert!(pooled(&model) == pooled(&load(&cpu, 0)) && pooled(&model) != expected[..32]);
     }
 }

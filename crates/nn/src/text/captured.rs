@@ -33,9 +33,17 @@ struct Pass {
     inputs: Mutex<Vec<Input>>,
 }
 
+/// What a pass makes of its texts: graphs of different ends are different graphs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum What {
+    Pooled,
+    Vectors,
+    Scores,
+}
+
 /// The graphs of a model.
 pub struct Captured {
-    passes: Cache<Layout, Pass>,
+    passes: Cache<(What, Layout), Pass>,
     tokens_max: usize,
 }
 
@@ -49,6 +57,7 @@ impl Captured {
     /// them keeps that.
     pub fn run(
         &self,
+        what: What,
         layout: &Layout,
         texts: &[&Tokens],
         positions: usize,
@@ -60,9 +69,9 @@ impl Captured {
         if group.rows() > self.tokens_max {
             return None;
         }
-        let layout = Layout { groups: vec![group], ..*layout };
-        let build = || Pass::capture(&layout, device, body);
-        let (pass, _evicted) = self.passes.get(&layout, build).ok()?;
+        let key = (what, Layout { groups: vec![group], ..*layout });
+        let layout = &key.1;
+        let (pass, _evicted) = self.passes.get(&key, || Pass::capture(layout, device, body)).ok()?;
         Some(pass.replay(&layout.numbers(texts, positions), texts.len()))
     }
 }

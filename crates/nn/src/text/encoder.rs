@@ -4,7 +4,7 @@ use super::{
     BertConfig, ModelError, Pooling, Result, Tokenizer, Tokens, TooLong,
     batch::{self, Batch, Layout, Order},
     bert::Bert,
-    captured::Captured,
+    captured::{Captured, What},
     folder::{Settings, Weights},
 };
 use crate::checkpoint::CheckpointError;
@@ -81,23 +81,25 @@ impl Reader {
         batch::order(&texts.iter().map(length).collect::<Vec<_>>(), tokens_max)
     }
 
-    /// One row for each text, in their order: `finish` makes those of the texts of a pass, as they lie in it.
+    /// One row for each text, in their order: `finish` makes those of the texts of a pass, as they lie in it; for one `what`
+    /// it always does the same.
     pub fn rows<T: Borrow<Tokens>>(
         &self,
         texts: &[T],
+        what: What,
         finish: impl Fn(&Batch, &Tensor) -> raddle_tensor::Result<Tensor>,
     ) -> Result<Tensor> {
         if texts.is_empty() {
             return Err(ModelError::NoTexts);
         }
-        texts.iter().enumerate().try_for_each(|(index, text)| self.check(index, text.borrow()))?;
+        self.check_all(texts)?;
         let order = self.order(texts, PASS_TOKENS_MAX);
         let (mut results, mut rest) = (Vec::with_capacity(order.passes.len()), &order.texts[..]);
         for &count in &order.passes {
             let (now, later) = rest.split_at(count);
             rest = later;
             let now: Vec<&Tokens> = now.iter().map(|&text| texts[text].borrow()).collect();
-            results.push(self.pass(&now, &finish)?);
+            results.push(self.pass(&now, what, &finish)?);
         }
         let rows = join(&results)?;
         Ok(match order.places() {
@@ -110,12 +112,14 @@ impl Reader {
     fn pass(
         &self,
         texts: &[&Tokens],
+        what: What,
         finish: impl Fn(&Batch, &Tensor) -> raddle_tensor::Result<Tensor>,
     ) -> raddle_tensor::Result<Tensor> {
         let run = |batch: &Batch| finish(batch, &self.bert.forward(batch)?);
         let (layout, positions) = (Layout::new(texts, self.pad_to), self.bert.config.positions);
         let captured = self.captured.as_ref();
-        if let Some(rows) = captured.and_then(|all| all.run(&layout, texts, positions, &self.device, run)) {
+        let captured = captured.and_then(|all| all.run(what, &layout, texts, positions, &self.device, run));
+        if let Some(rows) = captured {
             return rows;
         }
         let numbers = layout.numbers(texts, positions);
@@ -125,6 +129,10 @@ impl Reader {
     /// Rows for a caller who may keep them: what was captured lies in its graph's memory, which has to be free for the next.
     pub fn kept(&self, rows: Tensor) -> Result<Tensor> {
         Ok(if self.captured.is_some() { rows.copy()? } else { rows })
+    }
+
+    pub fn check_all<T: Borrow<Tokens>>(&self, texts: &[T]) -> Result<()> {
+        texts.iter().enumerate().try_for_each(|(index, text)| self.check(index, text.borrow()))
     }
 
     /// Tokens may come from anywhere.
@@ -211,22 +219,46 @@ impl SentenceEncoder {
     /// Errors: besides, tokens that the model doesn't know, none or too many, with the index of the text. Then nothing was
     /// computed.
     pub fn encode_tokens<T: Borrow<Tokens>>(&self, texts: &[T]) -> Result<Tensor> {
-        self.reader.kept(self.vectors(texts)?)
+        self.reader.kept(self.vectors(texts, self.normalize)?)
     }
 
     /// [`encode_tokens`](SentenceEncoder::encode_tokens), on the host: one vector after the other. Waits for them; on a GPU this
     /// saves a launch.
     pub fn encode_tokens_to_vec<T: Borrow<Tokens>>(&self, texts: &[T]) -> Result<Vec<f32>> {
-        Ok(self.vectors(texts)?.to_vec()?)
+        Ok(self.vectors(texts, self.normalize)?.to_vec()?)
     }
 
-    fn vectors<T: Borrow<Tokens>>(&self, texts: &[T]) -> Result<Tensor> {
-        self.reader.rows(texts, |batch, hidden| {
+    /// [`encode_tokens`](SentenceEncoder::encode_tokens) before vectors are normalised, for those who want a part of each, or
+    /// the lengths.
+    pub fn pool_tokens<T: Borrow<Tokens>>(&self, texts: &[T]) -> Result<Tensor> {
+        self.reader.kept(self.vectors(texts, false)?)
+    }
+
+    fn vectors<T: Borrow<Tokens>>(&self, texts: &[T], is_normalised: bool) -> Result<Tensor> {
+        let what = if is_normalised { What::Vectors } else { What::Pooled };
+        self.reader.rows(texts, what, |batch, hidden| {
             let pool = |group| self.pooling.pool(group, hidden);
             let pooled = batch.groups.iter().map(pool).collect::<raddle_tensor::Result<Vec<_>>>()?;
             let vectors = join(&pooled)?;
-            if self.normalize { normalise(&vectors) } else { Ok(vectors) }
+            if is_normalised { normalise(&vectors) } else { Ok(vectors) }
         })
+    }
+
+    /// Looks at what [`encode_tokens`](SentenceEncoder::encode_tokens) would refuse, and computes nothing.
+    ///
+    /// Errors: tokens that the model doesn't know, none or too many, with the index of the text.
+    pub fn check_tokens<T: Borrow<Tokens>>(&self, texts: &[T]) -> Result<()> {
+        self.reader.check_all(texts)
+    }
+
+    /// Does the model's folder say that vectors are normalised?
+    pub fn is_normalized(&self) -> bool {
+        self.normalize
+    }
+
+    /// How a text's vector is made of those of its tokens.
+    pub fn pooling(&self) -> Pooling {
+        self.pooling
     }
 
     /// Batches of at most so many padded tokens, or of one text, as indices into `texts`: texts of like lengths are together,

@@ -33,6 +33,7 @@ mod encoder;
 mod folder;
 mod pooling;
 mod rerank;
+mod spell;
 mod tokenizer_file;
 mod tokens;
 
@@ -41,6 +42,7 @@ pub use encoder::{ModelOptions, SentenceEncoder};
 pub use folder::write_random_model;
 pub use pooling::Pooling;
 pub use rerank::CrossEncoder;
+pub use spell::Piece;
 pub use tokens::{Tokenizer, Tokens, TooLong};
 
 use crate::checkpoint::CheckpointError;
@@ -78,6 +80,18 @@ pub enum ModelError {
     /// An op failed: out of memory, a lost device.
     #[error(transparent)]
     Tensor(#[from] raddle_tensor::Error),
+}
+
+impl ModelError {
+    /// The same about the text of another index, for those who ask for one text of many at a time.
+    pub fn at(self, index: usize) -> ModelError {
+        match self {
+            ModelError::Text { what, expected, found, .. } => {
+                ModelError::Text { index, what, expected, found }
+            }
+            error => error,
+        }
+    }
 }
 
 /// What functions of this module return.

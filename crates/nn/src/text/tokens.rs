@@ -33,8 +33,8 @@ pub enum TooLong {
 /// The tokenizer of a model. It may be used by any number of threads at once; nothing blocks.
 pub struct Tokenizer {
     file: PathBuf,
-    tokenizer: tokenizers::Tokenizer,
-    lower_case: bool,
+    pub(super) tokenizer: tokenizers::Tokenizer,
+    pub(super) lower_case: bool,
     tokens_max: usize,
 }
 
@@ -107,7 +107,7 @@ impl Tokenizer {
         encoding.map_err(|error| self.failed(error))
     }
 
-    fn failed(&self, error: tokenizers::Error) -> ModelError {
+    pub(super) fn failed(&self, error: tokenizers::Error) -> ModelError {
         ModelError::Tokenizer { file: self.file.clone(), reason: error.to_string() }
     }
 

@@ -1,0 +1,148 @@
+"""The status page in headless Chromium: it shows the numbers of /status, and asks nobody but the server.
+
+Chromium is driven through chromedriver's own protocol (WebDriver, JSON over HTTP), for which Python needs no package.
+"""
+
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import tempfile
+import time
+import urllib.error
+import urllib.request
+
+import golden
+from server import serving
+
+ARGUMENTS = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
+             "--disable-component-update", "--disable-sync", "--disable-default-apps", "--disable-dev-shm-usage", "about:blank"]
+# Stays in front of the page's own script: what it fetched last, as text.
+SPY = """
+const ask = window.fetch;
+window.answers = [];
+window.fetch = async (...given) => {
+  const answer = await ask(...given);
+  window.answers.push(await answer.clone().text());
+  return answer;
+};
+"""
+# In one go, so that nothing is shown in between. The first that it was shown is the answer before the last two are.
+READ = """
+const shown = {};
+for (const place of document.querySelectorAll("[data-field]")) shown[place.dataset.field] = place.textContent;
+const strips = [...document.querySelectorAll(".strip")].map(strip => [...strip.children].map(bar => bar.style.height));
+return { answers: window.answers, shown, strips, problem: document.getElementById("problem").textContent };
+"""
+
+
+def post(url, body=None, method="POST"):
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(url, data, {"Content-Type": "application/json"}, method=method)
+    with urllib.request.urlopen(request, timeout=120) as answer:
+        return json.load(answer)
+
+
+class Browser:
+    def __init__(self, folder):
+        port = None
+        for name in ("chromedriver", "chromium"):
+            assert shutil.which(name), f"{name} is missing: install the packages chromium and chromium-driver"
+        self.driver = subprocess.Popen(["chromedriver", "--port=0"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        for line in self.driver.stdout:
+            if b"started successfully on port" in line:
+                port = int(line.split()[-1].rstrip(b"."))
+                break
+        assert port, "chromedriver says no port"
+        options = {"args": [*ARGUMENTS, f"--user-data-dir={folder}"], "binary": shutil.which("chromium")}
+        capabilities = {"browserName": "chrome", "goog:chromeOptions": options,
+                        "goog:loggingPrefs": {"performance": "ALL", "browser": "ALL"}}
+        made = post(f"http://127.0.0.1:{port}/session", {"capabilities": {"alwaysMatch": capabilities}})
+        self.session = f"http://127.0.0.1:{port}/session/{made['value']['sessionId']}"
+
+    def command(self, path, **body):
+        return post(f"{self.session}/{path}", body)["value"]
+
+    def run(self, script):
+        return self.command("execute/sync", script=script, args=[])
+
+    def close(self):
+        try:
+            post(self.session, method="DELETE")
+        except (OSError, urllib.error.URLError):
+            pass
+        self.driver.terminate()
+        self.driver.wait()
+
+
+def field(status, name):
+    for part in name.split("."):
+        status = status[part]
+    # As JavaScript writes numbers.
+    if isinstance(status, float) and status.is_integer():
+        status = int(status)
+    return "–" if status is None else str(status)
+
+
+def check(raddle):
+    sentences, _ = golden.read()
+    with serving(raddle) as server, tempfile.TemporaryDirectory() as folder:
+        browser = Browser(folder)
+        try:
+            browser.command("goog/cdp/execute", cmd="Page.addScriptToEvaluateOnNewDocument", params={"source": SPY})
+            browser.command("url", url=f"{server.url}/")
+            requests = 0
+            deadline = time.monotonic() + 60
+            # Until rates and strips have something to show.
+            while True:
+                for start in range(0, 40, 4):
+                    post(f"{server.url}/embed", {"inputs": sentences[start : start + 4]})
+                    requests += 1
+                seen = browser.run(READ)
+                status = json.loads(seen["answers"][-1]) if seen["answers"] else None
+                if status and status["requests"]["per_s"] > 0 and len(seen["strips"]) > 0 and len(seen["strips"][0]) > 2:
+                    break
+                assert time.monotonic() < deadline, seen
+            # What is shown is the latest answer, or the one before if it is being shown just now.
+            candidates = [json.loads(text) for text in seen["answers"][-2:]]
+            wrong = [{name: (text, field(status, name)) for name, text in seen["shown"].items() if text != field(status, name)}
+                     for status in candidates]
+            assert any(not found for found in wrong), wrong
+            status = candidates[wrong.index({})]
+            assert len(seen["shown"]) >= 19 and not seen["problem"], seen
+            assert 0 < status["requests"]["succeeded"] <= requests and status["requests"]["texts_per_s"] > 0
+            assert 0 < status["latency_ms"]["p50"] <= status["latency_ms"]["p99"], status
+            bars = [[float(height.rstrip("%")) for height in strip] for strip in seen["strips"]]
+            expected = [[100 * busy for busy in stream["busy"]] for stream in status["streams"]]
+            assert [len(strip) for strip in bars] == [len(strip) for strip in expected]
+            for found, wanted in zip(sum(bars, []), sum(expected, [])):
+                assert abs(found - wanted) < 0.01, (found, wanted)
+            assert max(max(strip) for strip in bars) > 0, "no stream was busy"
+            # Nothing was asked of others, and the policy stopped nothing of ours.
+            asked = []
+            for entry in browser.command("se/log", type="performance"):
+                message = json.loads(entry["message"])["message"]
+                if message["method"] == "Network.requestWillBeSent":
+                    asked.append(message["params"]["request"]["url"])
+            ours = [url for url in asked if url.startswith(f"{server.url}/")]
+            # What the browser has in itself, before the page was opened, is no request.
+            others = [url for url in asked if url not in ours and not url.startswith(("data:", "chrome"))]
+            assert not others and f"{server.url}/status" in ours, (others, ours)
+            complaints = browser.command("se/log", type="browser")
+            assert not complaints, complaints
+            # It says so when the server has gone.
+            server.terminate()
+            server.end()
+            while "doesn't answer" not in browser.run(READ)["problem"]:
+                assert time.monotonic() < deadline + 60
+                time.sleep(0.1)
+        finally:
+            browser.close()
+    return {"numbers": len(seen["shown"]), "strips": len(bars), "answers": len(seen["answers"])}
+
+
+if __name__ == "__main__":
+    import sys
+    os.chdir(pathlib.Path(__file__).parent)
+    print(check(sys.argv[1]))

@@ -1,0 +1,178 @@
+//! What an engine runs, as its folder says.
+
+use super::{EngineOptions, Model, model::Inner};
+use raddle_nn::text::{ModelError, Pooling, Tokens, TooLong};
+use raddle_tensor::DType;
+use serde_json::Value;
+use std::{collections::BTreeMap, fs};
+
+/// What an engine runs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct About {
+    /// The name of the model: that of its folder.
+    pub name: String,
+    /// Vectors or scores.
+    pub kind: Kind,
+    /// What it computes in.
+    pub dtype: DType,
+    /// The device as the user names it.
+    pub device: String,
+    /// The most tokens of a text, special ones included.
+    pub tokens_max: usize,
+    /// Tokens in a batch.
+    pub batch_tokens_max: usize,
+    /// Texts in a batch.
+    pub batch_count_max: usize,
+    /// Batches that run at once.
+    pub running_count_max: usize,
+    /// Texts that wait.
+    pub waiting_count_max: usize,
+    /// What may be put in front of texts.
+    pub prompts: Prompts,
+    pub(super) special: Special,
+}
+
+/// What a row is.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Kind {
+    /// A vector.
+    Encoder {
+        /// Its elements.
+        width: usize,
+        /// How it is made of those of tokens.
+        pooling: Pooling,
+        /// Whether the model's folder says that it is normalised.
+        normalize: bool,
+    },
+    /// A number for each label.
+    Reranker {
+        /// Their names, in order.
+        labels: Vec<String>,
+    },
+}
+
+/// Texts that may be put in front of others, of `config_sentence_transformers.json`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Prompts {
+    /// By name.
+    pub by_name: BTreeMap<String, String>,
+    /// What is put in front of texts if nothing is said.
+    pub default_name: Option<String>,
+}
+
+impl About {
+    pub(super) fn of(model: &Model, options: &EngineOptions) -> About {
+        let batcher = options.batcher(model);
+        let kind = match model.inner() {
+            Inner::Encoder(encoder) => Kind::Encoder {
+                width: encoder.width(),
+                pooling: encoder.pooling(),
+                normalize: encoder.is_normalized(),
+            },
+            Inner::Reranker(reranker) => {
+                let name = |index: usize| match &model.config["id2label"][index.to_string()] {
+                    Value::String(name) => name.clone(),
+                    _ => format!("LABEL_{index}"),
+                };
+                Kind::Reranker { labels: (0..reranker.labels()).map(name).collect() }
+            }
+        };
+        let folder = model.folder.canonicalize().unwrap_or_else(|_| model.folder.clone());
+        About {
+            name: folder.file_name().map_or("model".into(), |name| name.to_string_lossy().into_owned()),
+            kind,
+            dtype: model.dtype,
+            device: model.device().name().into(),
+            tokens_max: model.tokenizer().tokens_max(),
+            batch_tokens_max: batcher.batch_tokens_max,
+            batch_count_max: batcher.batch_count_max,
+            running_count_max: batcher.running_count_max,
+            waiting_count_max: batcher.waiting_count_max,
+            prompts: Prompts::of(model),
+            special: Special::of(model),
+        }
+    }
+}
+
+impl Prompts {
+    /// A file that is missing or says something else has none: it isn't needed to compute.
+    fn of(model: &Model) -> Prompts {
+        let text = fs::read(model.folder.join("config_sentence_transformers.json")).unwrap_or_default();
+        let file: Value = serde_json::from_slice(&text).unwrap_or_default();
+        let text = |(name, text): (&String, &Value)| Some((name.clone(), text.as_str()?.to_string()));
+        let by_name: BTreeMap<_, _> =
+            file["prompts"].as_object().into_iter().flatten().filter_map(text).collect();
+        let default_name = file["default_prompt_name"].as_str().map(str::to_string);
+        Prompts { default_name: default_name.filter(|name| by_name.contains_key(name)), by_name }
+    }
+
+    /// The text of a name, or of the one that is used if none is given; `None` if there is no such name.
+    pub fn get(&self, name: Option<&str>) -> Option<&str> {
+        match name.or(self.default_name.as_deref()) {
+            Some(name) => self.by_name.get(name).map(String::as_str),
+            None => Some(""),
+        }
+    }
+}
+
+/// The special tokens around a text.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Special(Vec<u32>);
+
+impl Special {
+    /// Those of an empty text.
+    fn of(model: &Model) -> Special {
+        let tokens = model.tokenizer().tokenize(&[""], TooLong::Truncate).unwrap_or_default();
+        Special(tokens.into_iter().next().unwrap_or_default().ids)
+    }
+
+    /// Puts them around numbers that lack them, if there is one in front and one behind, as BERT has it. What is too long
+    /// loses its end, but not the last special token.
+    pub(super) fn complete(
+        &self,
+        mut ids: Vec<u32>,
+        tokens_max: usize,
+        too_long: TooLong,
+    ) -> Result<Tokens, ModelError> {
+        if let [first, last] = self.0[..] {
+            if ids.first() != Some(&first) {
+                ids.insert(0, first);
+            }
+            if ids.last() != Some(&last) {
+                ids.push(last);
+            }
+        }
+        let count = ids.len();
+        if count > tokens_max {
+            if too_long == TooLong::Refuse {
+                let (what, index) = ("the number of tokens", 0);
+                let (expected, found) = (format!("at most {tokens_max}"), count.to_string());
+                return Err(ModelError::Text { index, what, expected, found });
+            }
+            let last = ids[count - 1];
+            ids.truncate(tokens_max);
+            if let Some(end) = ids.last_mut() {
+                *end = last;
+            }
+        }
+        Ok(ids.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn special_tokens_are_put_where_they_lack() {
+        let special = Special(vec![101, 102]);
+        let complete = |ids: &[u32]| special.complete(ids.to_vec(), 6, TooLong::Truncate).unwrap().ids;
+        assert_eq!(complete(&[7, 8]), [101, 7, 8, 102]);
+        assert_eq!(complete(&[101, 7, 8, 102]), [101, 7, 8, 102]);
+        assert_eq!(complete(&[]), [101, 102]);
+        assert_eq!(complete(&[1, 2, 3, 4, 5, 6]), [101, 1, 2, 3, 4, 102]);
+        let error = special.complete(vec![7; 5], 6, TooLong::Refuse).unwrap_err().to_string();
+        assert_eq!(error, "text 0: the number of tokens is wrong, expected at most 6, found 7");
+        assert_eq!(Special(vec![]).complete(vec![7], 6, TooLong::Refuse).unwrap().ids, [7]);
+    }
+}

@@ -1,0 +1,200 @@
+//! A model behind the batcher: tokens in, rows of numbers out, from any number of threads.
+//!
+//! - **One request harms no other.** Tokens are checked before they are put into the queue, so that what one caller asks for
+//!   can't fail the batch of others.
+//! - **The same answers.** On the CPU a text's row doesn't depend on the batch, the thread or the texts beside it, to the last bit:
+//!   nothing is padded, and only attention looks across rows (see [`raddle_nn::text`]). A device whose launches cost much
+//!   (CUDA) pads texts to multiples of 16 tokens and may sum in another order for another number of rows: rows of norm 1 then
+//!   differ by at most 1e-5 in f32, 5e-3 in f16 and 3e-2 in bf16 (guesses, above what was seen). With
+//!   [`EngineOptions::deterministic`] each text runs alone there, and its row is the same to the last bit as well.
+//! - **No answer is lost**: see [`raddle_serve`].
+
+mod about;
+mod error;
+mod model;
+mod options;
+mod streams;
+
+pub use about::{About, Kind, Prompts};
+pub use error::EngineError;
+pub use model::Model;
+pub use options::EngineOptions;
+pub use streams::StreamUse;
+
+use crate::histogram::Histogram;
+use raddle_nn::text::{ModelError, Tokenizer, Tokens, TooLong};
+use raddle_serve::{Answer, Batch, Batcher, Counts, Request, StartError};
+use raddle_sync::Arc;
+use std::{fmt, time::Instant};
+use streams::Streams;
+
+/// Numbers made of one text, or of one pair: of an encoder the pooled vector, not normalised; of a reranker one a label.
+pub type Row = Vec<f32>;
+/// A row to come.
+pub type Pending = Answer<Tokens, Row, ModelError>;
+/// What a batch is computed by.
+type Compute = dyn Fn(&Model, &[Tokens]) -> Result<Vec<Row>, ModelError> + Send + Sync;
+
+struct Shared {
+    model: Model,
+    streams: Streams,
+    batches: Batches,
+}
+
+/// What batches were like.
+#[derive(Default)]
+pub struct Batches {
+    /// Texts in each.
+    pub texts: Histogram,
+    /// Tokens in each.
+    pub tokens: Histogram,
+    /// How long each took, in µs.
+    pub micros: Histogram,
+}
+
+/// See the [module](self). Dropping it answers what waits, and so blocks.
+pub struct Engine {
+    shared: Arc<Shared>,
+    about: About,
+    batcher: Batcher<Tokens, Row, ModelError>,
+}
+
+impl Engine {
+    /// Starts threads that run the model.
+    ///
+    /// Errors: options with which nothing can run; no threads.
+    pub fn start(model: Model, options: EngineOptions) -> Result<Engine, StartError> {
+        Engine::start_with(model, options, Model::rows)
+    }
+
+    /// [`start`](Engine::start) with something else that makes rows: for tests, and measurements without the model. It must
+    /// make a row for each text.
+    pub fn start_with(
+        model: Model,
+        options: EngineOptions,
+        compute: impl Fn(&Model, &[Tokens]) -> Result<Vec<Row>, ModelError> + Send + Sync + 'static,
+    ) -> Result<Engine, StartError> {
+        let about = About::of(&model, &options);
+        let batcher = options.batcher(&model);
+        let shared = Arc::new(Shared { model, streams: Streams::new(), batches: Batches::default() });
+        let compute: Box<Compute> = Box::new(compute);
+        let running = shared.clone();
+        let handler = move |batch: Batch<Tokens>| running.run(&*compute, batch);
+        Ok(Engine { shared, about, batcher: Batcher::start(batcher, handler)? })
+    }
+
+    /// What it runs.
+    pub fn about(&self) -> &About {
+        &self.about
+    }
+
+    /// What makes tokens of texts.
+    pub fn tokenizer(&self) -> &Tokenizer {
+        self.shared.model.tokenizer()
+    }
+
+    /// Tokens of texts as [`submit`](Engine::submit) takes them; of numbers that may lack the special tokens, with those.
+    ///
+    /// Errors: too many tokens, if such texts are refused.
+    pub fn complete(&self, ids: Vec<u32>, too_long: TooLong) -> Result<Tokens, ModelError> {
+        self.about.special.complete(ids, self.tokenizer().tokens_max(), too_long)
+    }
+
+    /// Puts tokens of a text or pair into the queue. Doesn't block. Dropping the answer takes it back.
+    ///
+    /// Errors: tokens that the model doesn't know, none or too many; a full queue; an engine that has been stopped.
+    pub fn submit(&self, tokens: Tokens, request: Request) -> Result<Pending, EngineError> {
+        self.shared.model.check(std::slice::from_ref(&tokens))?;
+        let length_tokens = tokens.ids.len();
+        Ok(self.batcher.submit(tokens, Request { length_tokens, ..request })?)
+    }
+
+    /// The vectors of texts, normalised if the model's folder says so; what is too long is cut off. Blocks until all have
+    /// been run. For many threads with a text or a few each: what they ask for is run together.
+    ///
+    /// Errors: a model that makes no vectors, a full queue, and those of the device.
+    pub fn embed<S: AsRef<str>>(&self, texts: &[S]) -> Result<Vec<Row>, EngineError> {
+        let Kind::Encoder { normalize, .. } = self.about.kind else { return Err(EngineError::NoEncoder) };
+        let mut rows = self.wait(self.tokenizer().tokenize(texts, TooLong::Truncate)?)?;
+        if normalize {
+            rows.iter_mut().for_each(|row| normalise(row));
+        }
+        Ok(rows)
+    }
+
+    /// How well texts answer a query, a row for each: what the model's head says, before any sigmoid. As
+    /// [`embed`](Engine::embed).
+    pub fn score<S: AsRef<str>>(&self, query: &str, texts: &[S]) -> Result<Vec<Row>, EngineError> {
+        let Kind::Reranker { .. } = self.about.kind else { return Err(EngineError::NoReranker) };
+        self.wait(self.tokenizer().tokenize_pairs(query, texts, TooLong::Truncate)?)
+    }
+
+    fn wait(&self, texts: Vec<Tokens>) -> Result<Vec<Row>, EngineError> {
+        let submit = |tokens| self.submit(tokens, Request::default());
+        let answers = texts.into_iter().map(submit).collect::<Result<Vec<_>, _>>()?;
+        answers.into_iter().map(|answer| Ok(answer.wait()?)).collect()
+    }
+
+    /// What the batcher holds and has done. Doesn't block.
+    pub fn counts(&self) -> Counts {
+        self.batcher.counts()
+    }
+
+    /// How long each stream has been in use. Doesn't block.
+    pub fn streams(&self) -> Vec<StreamUse> {
+        self.shared.streams.get()
+    }
+
+    /// What batches were like.
+    pub fn batches(&self) -> &Batches {
+        &self.shared.batches
+    }
+
+    /// Accepts no more, runs what waits, and blocks until all of it is answered.
+    pub fn stop(&self) {
+        self.batcher.stop();
+    }
+
+    /// As [`stop`](Engine::stop), but what waits isn't run: its answers are errors.
+    pub fn stop_at_once(&self) {
+        self.batcher.stop_at_once();
+    }
+
+    /// Lets no batch begin until [`resume`](Engine::resume) or [`stop`](Engine::stop).
+    pub fn pause(&self) {
+        self.batcher.pause();
+    }
+
+    /// Ends a pause.
+    pub fn resume(&self) {
+        self.batcher.resume();
+    }
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine").field("about", &self.about).field("batcher", &self.batcher).finish()
+    }
+}
+
+impl Shared {
+    fn run(&self, compute: &Compute, batch: Batch<Tokens>) -> Vec<Result<Row, ModelError>> {
+        self.batches.texts.record(batch.items.len() as u64);
+        self.batches.tokens.record(batch.items.iter().map(|text| text.ids.len() as u64).sum());
+        let start = Instant::now();
+        let running = self.streams.begin(&self.model.device());
+        let rows = compute(&self.model, &batch.items);
+        drop(running);
+        self.batches.micros.record(start.elapsed().as_micros() as u64);
+        match rows {
+            Ok(rows) => rows.into_iter().map(Ok).collect(),
+            Err(error) => batch.items.iter().map(|_| Err(error.clone())).collect(),
+        }
+    }
+}
+
+/// Makes the norm 1, as PyTorch's `normalize`: what is almost 0 isn't blown up.
+pub fn normalise(row: &mut [f32]) {
+    let norm = row.iter().map(|element| f64::from(*element).powi(2)).sum::<f64>().sqrt().max(1e-12);
+    row.iter_mut().for_each(|element| *element = (f64::from(*element) / norm) as f32);
+}

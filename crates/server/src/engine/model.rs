@@ -1,0 +1,92 @@
+//! The two kinds of models, told by the folder.
+
+use super::Row;
+use raddle_nn::text::{CrossEncoder, ModelError, ModelOptions, SentenceEncoder, Tokenizer, Tokens};
+use raddle_tensor::{DType, Device, Tensor};
+use serde_json::Value;
+use std::{
+    fmt, fs,
+    path::{Path, PathBuf},
+};
+
+/// A model that reads text, and what its folder says of it.
+pub struct Model {
+    inner: Inner,
+    pub(super) folder: PathBuf,
+    pub(super) dtype: DType,
+    /// `config.json`, which the loader has read without complaint.
+    pub(super) config: Value,
+}
+
+pub(super) enum Inner {
+    Encoder(SentenceEncoder),
+    Reranker(CrossEncoder),
+}
+
+impl Model {
+    /// Loads the model of a folder: a reranker if `architectures` in its `config.json` is `BertForSequenceClassification`,
+    /// else a sentence encoder.
+    ///
+    /// Errors: those of [`SentenceEncoder::load_with`].
+    pub fn load(
+        folder: impl AsRef<Path>,
+        device: &Device,
+        options: &ModelOptions,
+    ) -> Result<Model, ModelError> {
+        let folder = folder.as_ref();
+        // What can't be read here is an error of the loader, which says where and what.
+        let text = fs::read(folder.join("config.json")).unwrap_or_default();
+        let config: Value = serde_json::from_slice(&text).unwrap_or_default();
+        let inner = match &config["architectures"][0] {
+            Value::String(name) if name.ends_with("ForSequenceClassification") => {
+                Inner::Reranker(CrossEncoder::load_with(folder, device, options)?)
+            }
+            _ => Inner::Encoder(SentenceEncoder::load_with(folder, device, options)?),
+        };
+        Ok(Model { inner, folder: folder.into(), dtype: options.dtype, config })
+    }
+
+    pub(super) fn inner(&self) -> &Inner {
+        &self.inner
+    }
+
+    /// What makes tokens of texts.
+    pub fn tokenizer(&self) -> &Tokenizer {
+        match &self.inner {
+            Inner::Encoder(model) => model.tokenizer(),
+            Inner::Reranker(model) => model.tokenizer(),
+        }
+    }
+
+    /// The device that it is on.
+    pub fn device(&self) -> Device {
+        match &self.inner {
+            Inner::Encoder(model) => model.device(),
+            Inner::Reranker(model) => model.device(),
+        }
+    }
+
+    /// Errors: tokens that it doesn't know, none or too many.
+    pub fn check(&self, texts: &[Tokens]) -> Result<(), ModelError> {
+        match &self.inner {
+            Inner::Encoder(model) => model.check_tokens(texts),
+            Inner::Reranker(model) => model.check_tokens(texts),
+        }
+    }
+
+    /// A row for each text or pair. Waits for the device.
+    pub fn rows(&self, texts: &[Tokens]) -> Result<Vec<Row>, ModelError> {
+        let rows: Tensor = match &self.inner {
+            Inner::Encoder(model) => model.pool_tokens(texts)?,
+            Inner::Reranker(model) => model.score_tokens(texts)?,
+        };
+        let width = rows.shape()[1].max(1);
+        Ok(rows.to_vec::<f32>()?.chunks(width).map(<[f32]>::to_vec).collect())
+    }
+}
+
+impl fmt::Debug for Model {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Model({})", self.folder.display())
+    }
+}

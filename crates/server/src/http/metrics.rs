@@ -1,0 +1,180 @@
+//! Counts of a server, in the text form of Prometheus, with the names of text-embeddings-inference where it has them.
+
+use super::{
+    App,
+    failure::{Failure, Kind},
+    work::Cost,
+};
+use crate::histogram::{Bins, Histogram, at_most};
+use axum::{
+    body::Body,
+    extract::State,
+    http::{HeaderValue, Response, header},
+};
+use raddle_sync::{
+    Arc,
+    atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
+};
+use std::{fmt::Write, time::Duration};
+
+/// What the guard and the routes count. Relaxed throughout: nothing is read because of these numbers.
+#[derive(Default)]
+pub struct Metrics {
+    /// Heads that were read.
+    pub accepted: AtomicU64,
+    /// Connections that are open.
+    pub connections: AtomicUsize,
+    /// Clients that went before their answer.
+    pub cancelled: AtomicU64,
+    answered: AtomicU64,
+    /// Requests that were computed: of one text, of several.
+    computed: [AtomicU64; 2],
+    failures: [AtomicU64; Kind::ALL.len()],
+    /// From the head to the answer, of what was computed.
+    pub request_micros: Histogram,
+    /// Of reading a body and making tokens of it.
+    pub tokenization_micros: Histogram,
+    /// Tokens of each text.
+    pub input_tokens: Histogram,
+}
+
+impl Metrics {
+    /// Counts an answer.
+    pub fn answered(&self, cost: Option<Cost>, failure: Option<Kind>, elapsed: Duration) {
+        if let Some(kind) = failure {
+            let index = Kind::ALL.iter().position(|known| *known == kind).expect("all kinds are listed");
+            self.failures[index].fetch_add(1, Relaxed);
+        }
+        if let Some(cost) = cost {
+            self.computed[usize::from(cost.texts > 1)].fetch_add(1, Relaxed);
+            self.request_micros.record(elapsed.as_micros() as u64);
+        }
+        // Last: who sees that all are answered sees the rest.
+        self.answered.fetch_add(1, Relaxed);
+    }
+
+    /// Accepted, and done with.
+    pub fn served(&self) -> (u64, u64) {
+        let done = self.answered.load(Relaxed) + self.cancelled.load(Relaxed);
+        (self.accepted.load(Relaxed), done)
+    }
+
+    /// Computed.
+    pub fn succeeded(&self) -> u64 {
+        self.computed.iter().map(|count| count.load(Relaxed)).sum()
+    }
+
+    /// Answered with an error.
+    pub fn failed(&self) -> u64 {
+        self.failures.iter().map(|count| count.load(Relaxed)).sum()
+    }
+}
+
+/// The text, line by line.
+struct Text(String);
+
+impl Text {
+    fn family(&mut self, name: &str, kind: &str, help: &str) {
+        _ = write!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
+    }
+
+    fn value(&mut self, name: &str, labels: &str, value: impl std::fmt::Display) {
+        _ = writeln!(self.0, "{name}{labels} {value}");
+    }
+
+    fn one(&mut self, name: &str, kind: &str, help: &str, value: impl std::fmt::Display) {
+        self.family(name, kind, help);
+        self.value(name, "", value);
+    }
+
+    /// Bounds are powers of two of the unit in which values were recorded.
+    fn histogram(
+        &mut self,
+        name: &str,
+        help: &str,
+        histogram: &Histogram,
+        exponents: std::ops::Range<u32>,
+        unit: f64,
+    ) {
+        self.family(name, "histogram", help);
+        let bins: Bins = histogram.bins();
+        for exponent in exponents {
+            let bound = ((1u64 << exponent) - 1) as f64 * unit;
+            self.value(&format!("{name}_bucket"), &format!("{{le=\"{bound}\"}}"), at_most(&bins, exponent));
+        }
+        let count: u64 = bins.iter().sum();
+        self.value(&format!("{name}_bucket"), "{le=\"+Inf\"}", count);
+        self.value(&format!("{name}_sum"), "", histogram.sum() as f64 * unit);
+        self.value(&format!("{name}_count"), "", count);
+    }
+}
+
+const MICROS: f64 = 1e-6;
+/// From 255 µs to 67 s.
+const TIMES: std::ops::Range<u32> = 8..27;
+const COUNTS: std::ops::Range<u32> = 1..16;
+
+pub async fn metrics(State(app): State<Arc<App>>) -> Result<Response<Body>, Failure> {
+    let mut response = Response::new(Body::from(text(&app)));
+    let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+    response.headers_mut().insert(header::CONTENT_TYPE, kind);
+    Ok(response)
+}
+
+fn text(app: &App) -> String {
+    let (metrics, counts, batches) = (&app.metrics, app.engine.counts(), app.engine.batches());
+    let load = |count: &AtomicU64| count.load(Relaxed);
+    let mut text = Text(String::with_capacity(8192));
+    text.one("te_request_count", "counter", "Requests whose head was read.", load(&metrics.accepted));
+    text.family("te_request_success", "counter", "Requests that were computed.");
+    for (method, count) in ["single", "batch"].iter().zip(&metrics.computed) {
+        text.value("te_request_success", &format!("{{method=\"{method}\"}}"), load(count));
+    }
+    text.family("te_request_failure", "counter", "Requests that were answered with an error.");
+    for (kind, count) in Kind::ALL.iter().zip(&metrics.failures) {
+        text.value("te_request_failure", &format!("{{err=\"{}\"}}", kind.name()), load(count));
+    }
+    text.one("raddle_request_cancelled", "counter", "Requests whose client went.", load(&metrics.cancelled));
+    let times: [(&str, &str, &Histogram); 3] = [
+        ("te_request_duration", "Seconds from the head to the answer.", &metrics.request_micros),
+        (
+            "te_request_tokenization_duration",
+            "Seconds to read a body and make tokens of it.",
+            &metrics.tokenization_micros,
+        ),
+        ("te_batch_inference_duration", "Seconds that a batch took.", &batches.micros),
+    ];
+    for (name, help, histogram) in times {
+        text.histogram(name, help, histogram, TIMES, MICROS);
+    }
+    text.histogram("te_request_input_length", "Tokens of a text.", &metrics.input_tokens, COUNTS, 1.0);
+    text.histogram("te_batch_next_size", "Texts in a batch.", &batches.texts, COUNTS, 1.0);
+    text.histogram("te_batch_next_tokens", "Tokens in a batch.", &batches.tokens, COUNTS, 1.0);
+    text.one("raddle_connections", "gauge", "Open connections.", metrics.connections.load(Relaxed));
+    text.one("te_queue_size", "gauge", "Texts that wait.", counts.waiting_count);
+    text.family("te_request_queue_duration", "summary", "Seconds that texts have waited.");
+    text.value("te_request_queue_duration_sum", "", counts.waited_total.as_secs_f64());
+    text.value("te_request_queue_duration_count", "", counts.run_count);
+    text.one("raddle_batches_running", "gauge", "Batches that run.", counts.running_count);
+    text.one(
+        "raddle_texts_rejected",
+        "counter",
+        "Texts for which the queue was full.",
+        counts.rejected_count,
+    );
+    text.one(
+        "raddle_texts_cancelled",
+        "counter",
+        "Texts taken back before they ran.",
+        counts.cancelled_count,
+    );
+    text.one("raddle_texts_expired", "counter", "Texts whose time was over.", counts.expired_count);
+    text.one("raddle_tokens", "counter", "Tokens that were computed.", counts.run_tokens);
+    text.one("raddle_tokens_padded", "counter", "The same with padding.", counts.padded_tokens);
+    text.family("raddle_stream_busy_seconds", "counter", "Seconds that a stream was in use.");
+    for (index, stream) in app.engine.streams().iter().enumerate() {
+        let labels = format!("{{stream=\"{index}\"}}");
+        text.value("raddle_stream_busy_seconds", &labels, stream.busy.as_secs_f64());
+    }
+    text.0
+}

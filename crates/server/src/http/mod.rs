@@ -1,0 +1,119 @@
+//! The routes of OpenAI's and of text-embeddings-inference's servers over an [`Engine`].
+//!
+//! | route | as |
+//! |---|---|
+//! | `POST /v1/embeddings`, `GET /v1/models` | OpenAI |
+//! | `POST /embed`, `/rerank`, `/similarity`, `/tokenize`, `/decode`, `GET /info`, `/health`, `/metrics` | text-embeddings-inference |
+//! | `POST /` | `/embed` of an encoder, `/rerank` of a reranker |
+//! | `GET /`, `/status` | a page with the state of the server, and that state as JSON |
+//!
+//! - **Every answer is JSON**, but for the page and `/metrics`: also of a wrong path or method, of bytes that are no JSON, and
+//!   after a panic. Errors under `/v1/` are OpenAI's, others text-embeddings-inference's.
+//! - **What a client can hold is bounded**: bytes of a body and the time that it takes to come, inputs of a request, requests at
+//!   once, texts that wait, connections, and the time for a head ([`Options`], [`listen`]).
+//! - **Who goes frees what he held.** A connection that ends drops its request, and what of it waits in the batcher is taken
+//!   back.
+//! - **Logs hold no text of users**: a line a request, with its id, route, status, time and counts.
+//! - There is no TLS: put a proxy in front for it.
+
+mod body;
+mod failure;
+mod guard;
+mod io;
+pub mod listen;
+mod metrics;
+mod openai;
+mod options;
+mod rerank;
+mod status;
+mod tei;
+mod work;
+
+pub use options::Options;
+
+use crate::engine::Engine;
+use axum::{
+    Router,
+    extract::DefaultBodyLimit,
+    middleware,
+    routing::{get, post},
+};
+use metrics::Metrics;
+use raddle_sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering::Relaxed},
+};
+use status::Samples;
+use tokio::sync::Semaphore;
+
+/// A server's state: an engine, limits, and what has been counted.
+pub struct App {
+    engine: Engine,
+    options: Options,
+    metrics: Metrics,
+    samples: Samples,
+    /// One for each request that may be computed at once.
+    permits: Semaphore,
+    /// Set once: each answer then ends its connection.
+    is_stopping: AtomicBool,
+}
+
+impl App {
+    /// The state of a server that begins.
+    pub fn new(engine: Engine, options: Options) -> Arc<App> {
+        let permits = Semaphore::new(options.concurrent_request_count_max.min(Semaphore::MAX_PERMITS));
+        let (metrics, samples) = (Metrics::default(), Samples::new());
+        Arc::new(App { engine, options, metrics, samples, permits, is_stopping: AtomicBool::new(false) })
+    }
+
+    /// The engine.
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// From now on answers end their connections, and `/health` says that this server is none to be sent requests.
+    pub fn begin_stop(&self) {
+        // Relaxed: it is only a hint to clients. Nothing that is accepted depends on it.
+        self.is_stopping.store(true, Relaxed);
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.is_stopping.load(Relaxed)
+    }
+
+    /// Connections that are open, of a server that [`listen`]s.
+    pub fn connection_count(&self) -> usize {
+        self.metrics.connections.load(Relaxed)
+    }
+
+    /// Requests that were accepted (their head was read), and those that were answered or whose client has gone. Equal if
+    /// nothing is being served.
+    pub fn served(&self) -> (u64, u64) {
+        self.metrics.served()
+    }
+}
+
+/// The routes, with all that is around them: keys, ids, logs, panics. For those who have a listener of their own.
+pub fn router(app: Arc<App>) -> Router {
+    let routes = Router::new()
+        .route("/", get(status::page).post(tei::root))
+        .route("/status", get(status::status))
+        .route("/embed", post(tei::embed))
+        .route("/rerank", post(rerank::rerank))
+        .route("/similarity", post(tei::similarity))
+        .route("/tokenize", post(tei::tokenize))
+        .route("/decode", post(tei::decode))
+        .route("/info", get(tei::info))
+        .route("/health", get(tei::health))
+        .route("/ping", get(tei::health))
+        .route("/metrics", get(metrics::metrics))
+        .route("/v1/embeddings", post(openai::embeddings))
+        .route("/v1/models", get(openai::models))
+        .fallback(guard::no_such_path)
+        .method_not_allowed_fallback(guard::no_such_method);
+    routes
+        // Ours comes first, and reads no more than it allows.
+        .layer(DefaultBodyLimit::disable())
+        .layer(middleware::from_fn_with_state(app.clone(), guard::guard))
+        .with_state(app)
+}

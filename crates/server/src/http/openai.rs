@@ -1,0 +1,82 @@
+//! The routes of OpenAI.
+
+use super::{
+    App, body,
+    tei::{Answer, answer, answer_of, check_dimensions, name, shape, width},
+    work,
+};
+use crate::request::{self, Embeddings, EncodingFormat};
+use axum::extract::{Request, State};
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use raddle_sync::Arc;
+use serde::Serialize;
+use serde_json::json;
+
+#[derive(Serialize)]
+struct List<'a> {
+    object: &'static str,
+    data: Vec<Embedding>,
+    model: &'a str,
+    usage: Usage,
+}
+
+#[derive(Serialize)]
+struct Embedding {
+    object: &'static str,
+    index: usize,
+    embedding: Vector,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Vector {
+    Float(Vec<f32>),
+    Base64(String),
+}
+
+#[derive(Serialize)]
+struct Usage {
+    prompt_tokens: usize,
+    total_tokens: usize,
+}
+
+/// Vectors are of norm 1, a part of one too.
+pub async fn embeddings(State(app): State<Arc<App>>, request: Request) -> Answer {
+    let width = width(app.engine.about())?;
+    let _permit = work::permit(&app)?;
+    let batching = work::request(&app, request.headers())?;
+    let bytes = body::read(&app, request).await?;
+    let prepared = work::prepare(&app, bytes, move |app, bytes| {
+        let body: Embeddings<'_> = request::read(bytes)?;
+        check_dimensions(body.dimensions, width)?;
+        let too_long = work::too_long(body.truncate, None)?;
+        let tokens = work::tokens(app, body.input, None, too_long)?;
+        Ok((tokens, body.dimensions, body.encoding_format.unwrap_or_default()))
+    });
+    let (tokens, dimensions, format) = prepared.await?;
+    let (rows, cost) = work::rows(&app, tokens, batching).await?;
+    let numbers = rows.len() * dimensions.unwrap_or(width);
+    let embedding = |(index, mut row): (usize, Vec<f32>)| {
+        shape(&mut row, dimensions, true);
+        let embedding = match format {
+            EncodingFormat::Float => Vector::Float(row),
+            EncodingFormat::Base64 => {
+                let bytes: Vec<u8> = row.iter().flat_map(|element| element.to_le_bytes()).collect();
+                Vector::Base64(STANDARD.encode(bytes))
+            }
+        };
+        Embedding { object: "embedding", index, embedding }
+    };
+    let list = List {
+        object: "list",
+        data: rows.into_iter().enumerate().map(embedding).collect(),
+        model: name(&app),
+        usage: Usage { prompt_tokens: cost.tokens, total_tokens: cost.tokens },
+    };
+    answer_of(cost, &list, numbers)
+}
+
+pub async fn models(State(app): State<Arc<App>>) -> Answer {
+    let model = json!({ "id": name(&app), "object": "model", "created": app.samples.started_at(), "owned_by": "raddle" });
+    answer(&json!({ "object": "list", "data": [model] }), 256)
+}

@@ -1,0 +1,231 @@
+//! The routes of text-embeddings-inference, but for reranking.
+
+use super::{
+    App, body,
+    failure::{Failure, Kind as FailureKind},
+    rerank, work,
+};
+use crate::{
+    engine::{About, EngineError, Kind, Row, normalise},
+    request::{self, Decode, Embed, Input, Similarity, SimilarityParameters, Tokenize},
+};
+use axum::{
+    body::Body,
+    extract::{Request, State},
+    http::{HeaderValue, Response, StatusCode, header},
+};
+use raddle_nn::text::Pooling;
+use raddle_sync::Arc;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+/// What handlers give.
+pub type Answer = Result<Response<Body>, Failure>;
+
+/// An answer in JSON. `capacity` is a guess of its length.
+pub fn answer(value: &impl Serialize, capacity: usize) -> Answer {
+    let mut bytes = Vec::with_capacity(capacity);
+    serde_json::to_writer(&mut bytes, value).map_err(|error| {
+        Failure::new(StatusCode::INTERNAL_SERVER_ERROR, FailureKind::Backend, format!("answer: {error}"))
+    })?;
+    let mut response = Response::new(Body::from(bytes));
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    Ok(response)
+}
+
+/// Bytes of a number in JSON.
+const NUMBER_BYTES: usize = 14;
+
+/// An answer, and what it has cost.
+pub fn answer_of(cost: work::Cost, value: &impl Serialize, numbers: usize) -> Answer {
+    let mut response = answer(value, 64 + numbers * NUMBER_BYTES)?;
+    response.extensions_mut().insert(cost);
+    Ok(response)
+}
+
+/// The width of vectors; a reranker has none.
+pub fn width(about: &About) -> Result<usize, Failure> {
+    match about.kind {
+        Kind::Encoder { width, .. } => Ok(width),
+        Kind::Reranker { .. } => Err(EngineError::NoEncoder.into()),
+    }
+}
+
+/// A part of a vector as it is asked for. The part is normalised, not the whole: as those who train such models compare them.
+pub fn shape(row: &mut Row, dimensions: Option<usize>, normalize: bool) {
+    row.truncate(dimensions.unwrap_or(row.len()));
+    if normalize {
+        normalise(row);
+    }
+}
+
+/// Errors: a part that is none.
+pub fn check_dimensions(dimensions: Option<usize>, width: usize) -> Result<(), Failure> {
+    match dimensions {
+        Some(found) if !(1..=width).contains(&found) => {
+            Err(Failure::form(format!("dimensions is wrong, expected 1 to {width}, found {found}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+pub async fn root(state: State<Arc<App>>, request: Request) -> Answer {
+    match state.engine.about().kind {
+        Kind::Encoder { .. } => embed(state, request).await,
+        Kind::Reranker { .. } => rerank::rerank(state, request).await,
+    }
+}
+
+pub async fn embed(State(app): State<Arc<App>>, request: Request) -> Answer {
+    let width = width(app.engine.about())?;
+    let _permit = work::permit(&app)?;
+    let batching = work::request(&app, request.headers())?;
+    let bytes = body::read(&app, request).await?;
+    let prepared = work::prepare(&app, bytes, move |app, bytes| {
+        let body: Embed<'_> = request::read(bytes)?;
+        check_dimensions(body.dimensions, width)?;
+        let too_long = work::too_long(body.truncate, body.truncation_direction)?;
+        let tokens = work::tokens(app, body.inputs, body.prompt_name.as_deref(), too_long)?;
+        Ok((tokens, body.dimensions, body.normalize.unwrap_or(true)))
+    });
+    let (tokens, dimensions, normalize) = prepared.await?;
+    let (mut rows, cost) = work::rows(&app, tokens, batching).await?;
+    rows.iter_mut().for_each(|row| shape(row, dimensions, normalize));
+    answer_of(cost, &rows, rows.len() * dimensions.unwrap_or(width))
+}
+
+pub async fn similarity(State(app): State<Arc<App>>, request: Request) -> Answer {
+    width(app.engine.about())?;
+    let _permit = work::permit(&app)?;
+    let batching = work::request(&app, request.headers())?;
+    let bytes = body::read(&app, request).await?;
+    let prepared = work::prepare(&app, bytes, |app, bytes| {
+        let Similarity { inputs, parameters } = request::read(bytes)?;
+        let SimilarityParameters { truncate, truncation_direction, prompt_name } =
+            parameters.unwrap_or_default();
+        let too_long = work::too_long(truncate, truncation_direction)?;
+        work::count(app, &inputs.sentences)?;
+        let mut all = inputs.sentences;
+        // The others are counted, not this one.
+        let mut one = all.clone();
+        one.items = vec![Input::Text(inputs.source_sentence)];
+        let mut tokens = work::tokens(app, one, prompt_name.as_deref(), too_long)?;
+        all.is_list = true;
+        tokens.extend(work::tokens(app, all, prompt_name.as_deref(), too_long)?);
+        Ok(tokens)
+    });
+    let (mut rows, cost) = work::rows(&app, prepared.await?, batching).await?;
+    rows.iter_mut().for_each(|row| normalise(row));
+    let (one, others) = rows.split_first().expect("there is a row for the source and each sentence");
+    let dot = |row: &Row| row.iter().zip(one).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>() as f32;
+    let scores: Vec<f32> = others.iter().map(dot).collect();
+    answer_of(cost, &scores, scores.len())
+}
+
+#[derive(Serialize)]
+struct Spelled {
+    id: u32,
+    text: String,
+    special: bool,
+    start: Option<usize>,
+    stop: Option<usize>,
+}
+
+pub async fn tokenize(State(app): State<Arc<App>>, request: Request) -> Answer {
+    let _permit = work::permit(&app)?;
+    let bytes = body::read(&app, request).await?;
+    let spelled = work::prepare(&app, bytes, |app, bytes| {
+        let body: Tokenize<'_> = request::read(bytes)?;
+        work::count(app, &body.inputs)?;
+        let prompt = work::prompt(app, body.prompt_name.as_deref())?;
+        let spell = |text: &&str| {
+            let pieces = app
+                .engine
+                .tokenizer()
+                .spell(&format!("{prompt}{text}"), body.add_special_tokens.unwrap_or(true))?;
+            let spelled = |piece: raddle_nn::text::Piece| Spelled {
+                id: piece.id,
+                text: piece.text,
+                special: piece.special,
+                start: piece.place.as_ref().map(|place| place.start),
+                stop: piece.place.as_ref().map(|place| place.end),
+            };
+            Ok(pieces.into_iter().map(spelled).collect::<Vec<_>>())
+        };
+        work::texts(&body.inputs)?.iter().map(spell).collect::<Result<Vec<_>, Failure>>()
+    });
+    let spelled = spelled.await?;
+    answer(&spelled, 64 * spelled.iter().map(Vec::len).sum::<usize>())
+}
+
+pub async fn decode(State(app): State<Arc<App>>, request: Request) -> Answer {
+    let _permit = work::permit(&app)?;
+    let bytes = body::read(&app, request).await?;
+    let texts = work::prepare(&app, bytes, |app, bytes| {
+        let Decode { ids, skip_special_tokens } = request::read(bytes)?;
+        work::count(app, &ids)?;
+        let decode = |input: &Input<'_>| match input {
+            Input::Tokens(ids) => {
+                Ok(app.engine.tokenizer().unspell(ids, skip_special_tokens.unwrap_or(true))?)
+            }
+            Input::Text(_) => Err(Failure::form("ids: expected token numbers, found a string")),
+        };
+        ids.items.iter().map(decode).collect::<Result<Vec<_>, Failure>>()
+    });
+    answer(&texts.await?, 256)
+}
+
+pub async fn health(State(app): State<Arc<App>>) -> Answer {
+    if app.is_stopping() {
+        let message = "the server has been told to stop";
+        return Err(Failure::new(StatusCode::SERVICE_UNAVAILABLE, FailureKind::Unhealthy, message));
+    }
+    answer(&json!({ "status": "ok" }), 32)
+}
+
+pub async fn info(State(app): State<Arc<App>>) -> Answer {
+    let about = app.engine.about();
+    let model_type = match &about.kind {
+        Kind::Encoder { pooling, .. } => json!({ "embedding": { "pooling": match pooling {
+            Pooling::Cls => "cls",
+            Pooling::Mean => "mean",
+            Pooling::MeanSqrtLength => "mean_sqrt_len",
+            Pooling::Max => "max",
+        } } }),
+        Kind::Reranker { labels } => {
+            let by_id: serde_json::Map<String, Value> =
+                labels.iter().enumerate().map(|(id, label)| (id.to_string(), json!(label))).collect();
+            let by_label: serde_json::Map<String, Value> =
+                labels.iter().enumerate().map(|(id, label)| (label.clone(), json!(id))).collect();
+            json!({ "reranker": { "id2label": by_id, "label2id": by_label } })
+        }
+    };
+    let info = json!({
+        "model_id": name(&app),
+        "model_sha": null,
+        "model_dtype": match about.dtype.to_string().as_str() {
+            "f32" => "float32".to_string(),
+            "f16" => "float16".to_string(),
+            "bf16" => "bfloat16".to_string(),
+            other => other.to_string(),
+        },
+        "model_type": model_type,
+        "max_concurrent_requests": app.options.concurrent_request_count_max,
+        "max_input_length": about.tokens_max,
+        "max_batch_tokens": about.batch_tokens_max,
+        "max_batch_requests": about.batch_count_max,
+        "max_client_batch_size": app.options.input_count_max,
+        "auto_truncate": true,
+        "tokenization_workers": std::thread::available_parallelism().map_or(1, usize::from),
+        "version": env!("CARGO_PKG_VERSION"),
+        "sha": null,
+        "docker_label": null,
+        "device": about.device,
+    });
+    answer(&info, 512)
+}
+
+/// The name of the model.
+pub fn name(app: &App) -> &str {
+    app.options.name.as_deref().unwrap_or(&app.engine.about().name)
+}

@@ -1,0 +1,173 @@
+//! From bytes to rows: what all routes that compute have in common.
+
+use super::{
+    App,
+    failure::{Failure, Kind},
+};
+use crate::{
+    engine::{EngineError, Row},
+    request::{Direction, Input, Inputs},
+};
+use axum::http::{HeaderMap, StatusCode};
+use bytes::Bytes;
+use raddle_nn::text::{Tokens, TooLong};
+use raddle_serve::{Priority, Request};
+use raddle_sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::SemaphorePermit;
+
+/// Larger bodies are read and tokenized on a thread that may take its time (a guess: MiniLM's tokenizer takes about 1 ms).
+const INLINE_BYTES_MAX: usize = 4096;
+
+/// What a request has cost, for its line in the log and the counts.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Cost {
+    pub texts: usize,
+    pub tokens: usize,
+}
+
+/// Room for one request; dropping it gives it back.
+pub fn permit(app: &App) -> Result<SemaphorePermit<'_>, Failure> {
+    app.permits.try_acquire().map_err(|_| {
+        let most = app.options.concurrent_request_count_max;
+        Failure::overloaded(format!("the server is busy, expected less than {most} requests at once"))
+    })
+}
+
+/// Reads a body and makes tokens of it: here if that is quick, else where it holds up nobody.
+pub async fn prepare<T: Send + 'static>(
+    app: &Arc<App>,
+    bytes: Bytes,
+    body: impl FnOnce(&App, &[u8]) -> Result<T, Failure> + Send + 'static,
+) -> Result<T, Failure> {
+    let start = Instant::now();
+    let prepared = if bytes.len() <= INLINE_BYTES_MAX {
+        body(app, &bytes)
+    } else {
+        let own = app.clone();
+        match tokio::task::spawn_blocking(move || body(&own, &bytes)).await {
+            Ok(prepared) => prepared,
+            Err(error) => match error.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                // The executor ends.
+                Err(_) => {
+                    let message = "the server has been stopped";
+                    Err(Failure::new(StatusCode::SERVICE_UNAVAILABLE, Kind::Unhealthy, message))
+                }
+            },
+        }
+    };
+    app.metrics.tokenization_micros.record(start.elapsed().as_micros() as u64);
+    prepared
+}
+
+/// What is done with texts that are too long.
+pub fn too_long(truncate: Option<bool>, direction: Option<Direction>) -> Result<TooLong, Failure> {
+    match (truncate.unwrap_or(true), direction) {
+        (true, Some(Direction::Left)) => {
+            Err(Failure::form("truncation_direction is wrong, expected right, found left"))
+        }
+        (true, _) => Ok(TooLong::Truncate),
+        (false, _) => Ok(TooLong::Refuse),
+    }
+}
+
+/// Errors: none of them, or too many.
+pub fn count(app: &App, inputs: &Inputs<'_>) -> Result<(), Failure> {
+    let (found, most) = (inputs.items.len(), app.options.input_count_max);
+    match found {
+        0 => Err(Failure::new(StatusCode::BAD_REQUEST, Kind::Empty, "inputs: the list is empty")),
+        found if found > most => Err(Failure::too_large(format!(
+            "inputs: too many of them, expected at most {most}, found {found}"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// Only strings.
+pub fn texts<'a>(inputs: &'a Inputs<'_>) -> Result<Vec<&'a str>, Failure> {
+    inputs.texts().ok_or_else(|| Failure::form("inputs: expected strings, found token numbers"))
+}
+
+/// What is put in front of texts; empty if nothing is.
+pub fn prompt<'a>(app: &'a App, name: Option<&str>) -> Result<&'a str, Failure> {
+    let prompts = &app.engine.about().prompts;
+    prompts.get(name).ok_or_else(|| {
+        let known: Vec<_> = prompts.by_name.keys().map(String::as_str).collect();
+        Failure::form(format!("prompt_name is wrong, expected one of [{}]", known.join(", ")))
+    })
+}
+
+/// The tokens of each input.
+pub fn tokens(
+    app: &App,
+    inputs: Inputs<'_>,
+    prompt_name: Option<&str>,
+    too_long: TooLong,
+) -> Result<Vec<Tokens>, Failure> {
+    count(app, &inputs)?;
+    let engine = &app.engine;
+    let prompt = prompt(app, prompt_name)?;
+    let one = |index: usize, input: Input<'_>| -> Result<Tokens, raddle_nn::text::ModelError> {
+        let made = match input {
+            Input::Tokens(ids) => engine.complete(ids, too_long),
+            Input::Text(text) if prompt.is_empty() => {
+                engine.tokenizer().tokenize(&[text], too_long).map(only)
+            }
+            Input::Text(text) => {
+                engine.tokenizer().tokenize(&[format!("{prompt}{text}")], too_long).map(only)
+            }
+        };
+        made.map_err(|error| error.at(index))
+    };
+    Ok(inputs
+        .items
+        .into_iter()
+        .enumerate()
+        .map(|(index, input)| one(index, input))
+        .collect::<Result<_, _>>()?)
+}
+
+fn only(mut tokens: Vec<Tokens>) -> Tokens {
+    tokens.pop().unwrap_or_default()
+}
+
+/// How a request is to be batched, from its headers: `x-priority: low | normal | high`, `x-begin-within-ms: N`.
+pub fn request(app: &App, headers: &HeaderMap) -> Result<Request, Failure> {
+    let priority = match headers.get("x-priority").map(|value| value.as_bytes()) {
+        None | Some(b"normal") => Priority::Normal,
+        Some(b"low") => Priority::Low,
+        Some(b"high") => Priority::High,
+        Some(_) => return Err(Failure::form("x-priority is wrong, expected low, normal or high")),
+    };
+    let begin_within = match headers.get("x-begin-within-ms") {
+        None => app.options.begin_within,
+        Some(value) => {
+            let millis =
+                value.to_str().ok().and_then(|value| value.parse().ok()).filter(|millis| *millis > 0);
+            let wrong = || Failure::form("x-begin-within-ms is wrong, expected a whole number above 0");
+            Some(Duration::from_millis(millis.ok_or_else(wrong)?))
+        }
+    };
+    Ok(Request { length_tokens: 0, priority, begin_within })
+}
+
+/// Rows of tokens. If one fails, or the caller goes, the others are taken back.
+pub async fn rows(app: &App, tokens: Vec<Tokens>, request: Request) -> Result<(Vec<Row>, Cost), Failure> {
+    let mut cost = Cost { texts: tokens.len(), tokens: 0 };
+    let mut pending = Vec::with_capacity(tokens.len());
+    for (index, tokens) in tokens.into_iter().enumerate() {
+        cost.tokens += tokens.ids.len();
+        app.metrics.input_tokens.record(tokens.ids.len() as u64);
+        let answer = app.engine.submit(tokens, request).map_err(|error| match error {
+            EngineError::Model(error) => EngineError::Model(error.at(index)),
+            error => error,
+        })?;
+        pending.push(answer);
+    }
+    let mut rows = Vec::with_capacity(pending.len());
+    for answer in pending {
+        rows.push(answer.await.map_err(EngineError::from)?);
+    }
+    Ok((rows, cost))
+}

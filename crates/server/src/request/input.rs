@@ -1,0 +1,183 @@
+//! What texts come as: one or a list of them, as strings or as numbers of tokens.
+
+use serde::{
+    Deserialize, Deserializer,
+    de::{Error, SeqAccess, Visitor},
+};
+use std::{borrow::Cow, fmt};
+
+/// Items of a list (a guess: far above what any server takes at once).
+pub const ITEM_COUNT_MAX: usize = 1 << 16;
+
+/// A text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Input<'a> {
+    /// As a string.
+    Text(Cow<'a, str>),
+    /// As numbers of tokens.
+    Tokens(Vec<u32>),
+}
+
+/// One text or a list of them. A list of numbers is one text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Inputs<'a> {
+    /// The texts.
+    pub items: Vec<Input<'a>>,
+    /// Did they come as a list?
+    pub is_list: bool,
+}
+
+impl Inputs<'_> {
+    /// If all are strings: these.
+    pub fn texts(&self) -> Option<Vec<&str>> {
+        self.items.iter().map(Input::text).collect()
+    }
+}
+
+impl Input<'_> {
+    /// If it is a string.
+    pub fn text(&self) -> Option<&str> {
+        match self {
+            Input::Text(text) => Some(text),
+            Input::Tokens(_) => None,
+        }
+    }
+}
+
+/// One item of a list, which may be a number.
+enum Item<'a> {
+    Input(Input<'a>),
+    Token(u32),
+}
+
+struct InputsVisitor;
+struct ItemVisitor;
+
+const EXPECTED: &str = "a string, a list of strings, a list of token numbers, or a list of these";
+
+fn token<E: Error>(number: u64) -> Result<u32, E> {
+    u32::try_from(number).map_err(|_| E::custom(format!("a token number is too large, {number}")))
+}
+
+/// Pushes, unless the list is as long as a list may be.
+fn push<T, E: Error>(list: &mut Vec<T>, item: T) -> Result<(), E> {
+    if list.len() >= ITEM_COUNT_MAX {
+        return Err(E::custom(format!("a list is too long, expected at most {ITEM_COUNT_MAX} items")));
+    }
+    list.push(item);
+    Ok(())
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Inputs<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Inputs<'a>, D::Error> {
+        deserializer.deserialize_any(InputsVisitor)
+    }
+}
+
+impl<'de> Visitor<'de> for InputsVisitor {
+    type Value = Inputs<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(EXPECTED)
+    }
+
+    fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<Inputs<'de>, E> {
+        Ok(Inputs { items: vec![Input::Text(Cow::Borrowed(text))], is_list: false })
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Inputs<'de>, E> {
+        Ok(Inputs { items: vec![Input::Text(Cow::Owned(text.into()))], is_list: false })
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Inputs<'de>, A::Error> {
+        let (mut items, mut tokens) = (Vec::new(), Vec::new());
+        while let Some(item) = list.next_element::<Item<'de>>()? {
+            match item {
+                Item::Input(item) => push(&mut items, item)?,
+                Item::Token(token) => push(&mut tokens, token)?,
+            }
+        }
+        match (items.is_empty(), tokens.is_empty()) {
+            (false, false) => {
+                Err(A::Error::custom(format!("token numbers beside texts, expected {EXPECTED}")))
+            }
+            (true, false) => Ok(Inputs { items: vec![Input::Tokens(tokens)], is_list: false }),
+            _ => Ok(Inputs { items, is_list: true }),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Item<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Item<'de>, D::Error> {
+        deserializer.deserialize_any(ItemVisitor)
+    }
+}
+
+impl<'de> Visitor<'de> for ItemVisitor {
+    type Value = Item<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string, a token number or a list of token numbers")
+    }
+
+    fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<Item<'de>, E> {
+        Ok(Item::Input(Input::Text(Cow::Borrowed(text))))
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Item<'de>, E> {
+        Ok(Item::Input(Input::Text(Cow::Owned(text.into()))))
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<Item<'de>, E> {
+        token(number).map(Item::Token)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Item<'de>, A::Error> {
+        let mut tokens = Vec::new();
+        while let Some(number) = list.next_element::<u64>()? {
+            push(&mut tokens, token(number)?)?;
+        }
+        Ok(Item::Input(Input::Tokens(tokens)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Inputs<'_>, String> {
+        serde_json::from_str(text).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn all_forms_are_read() {
+        let text = |text: &'static str| Input::Text(text.into());
+        let expected = |items, is_list| Ok(Inputs { items, is_list });
+        assert_eq!(read("\"a\""), expected(vec![text("a")], false));
+        assert_eq!(read("\"\\u00e9\""), expected(vec![text("é")], false));
+        assert_eq!(read("[\"a\", \"\"]"), expected(vec![text("a"), text("")], true));
+        assert_eq!(read("[1, 2]"), expected(vec![Input::Tokens(vec![1, 2])], false));
+        let lists = vec![Input::Tokens(vec![1]), Input::Tokens(vec![]), text("b")];
+        assert_eq!(read("[[1], [], \"b\"]"), expected(lists, true));
+        assert_eq!(read("[]"), expected(vec![], true));
+    }
+
+    #[test]
+    fn anything_else_is_refused() {
+        for (json, reason) in [
+            ("[1, \"a\"]", "token numbers beside texts"),
+            ("[4294967296]", "a token number is too large, 4294967296"),
+            ("[-1]", "invalid type: integer `-1`, expected a string, a token number"),
+            ("[1.5]", "invalid type: floating point `1.5`"),
+            ("[[[1]]]", "invalid type: sequence, expected u64"),
+            ("{}", "invalid type: map, expected a string, a list of strings"),
+            ("null", "invalid type: null"),
+        ] {
+            let error = read(json).unwrap_err();
+            assert!(error.starts_with(reason), "{json}: {error}");
+        }
+        let long = |count: usize| format!("[{}\"\"]", "\"\",".repeat(count - 1));
+        assert_eq!(read(&long(ITEM_COUNT_MAX)).unwrap().items.len(), ITEM_COUNT_MAX);
+        assert!(read(&long(ITEM_COUNT_MAX + 1)).unwrap_err().starts_with("a list is too long"));
+    }
+}

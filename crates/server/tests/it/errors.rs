@@ -1,0 +1,202 @@
+//! Every error is JSON, in the words of its path's protocol.
+
+use crate::server::{Client, Server, engine_of, model};
+use raddle_server::{
+    engine::{Engine, EngineOptions, Model},
+    http::Options,
+};
+use serde_json::{Value, json};
+
+const JSON: (&str, &str) = ("content-type", "application/json");
+
+/// Status, type, and how the message begins.
+fn assert_error(found: (u16, String, String), status: u16, kind: &str, message: &str) {
+    assert_eq!((found.0, &found.1[..]), (status, kind), "{}", found.2);
+    assert!(found.2.starts_with(message), "{}", found.2);
+}
+
+#[test]
+fn wrong_requests_are_told_what_is_wrong() {
+    let server = Server::encoder();
+    let embed = |body: Value| server.post("/embed", &body).error();
+    for (body, status, kind, message) in [
+        (json!({}), 422, "validation", "body: missing field `inputs`"),
+        (json!({ "inputs": 7 }), 422, "validation", "body: invalid type: integer `7`, expected a string"),
+        (json!([]), 422, "validation", "body: invalid length 0"),
+        (json!({ "inputs": [] }), 400, "empty", "inputs: the list is empty"),
+        (
+            json!({ "inputs": vec!["a"; 33] }),
+            413,
+            "validation",
+            "inputs: too many of them, expected at most 32, found 33",
+        ),
+        (
+            json!({ "inputs": "a", "dimensions": 0 }),
+            422,
+            "validation",
+            "dimensions is wrong, expected 1 to 32, found 0",
+        ),
+        (
+            json!({ "inputs": "a", "dimensions": 33 }),
+            422,
+            "validation",
+            "dimensions is wrong, expected 1 to 32, found 33",
+        ),
+        (
+            json!({ "inputs": "a", "prompt_name": "none" }),
+            422,
+            "validation",
+            "prompt_name is wrong, expected one of [query]",
+        ),
+        (
+            json!({ "inputs": "a", "truncation_direction": "left" }),
+            422,
+            "validation",
+            "truncation_direction is wrong",
+        ),
+        (
+            json!({ "inputs": [[5], [12]] }),
+            422,
+            "tokenizer",
+            "text 1: a token is wrong, expected below 12, found 12",
+        ),
+        (
+            json!({ "inputs": ["a", "a ".repeat(20)], "truncate": false }),
+            413,
+            "validation",
+            "text 1: the number of tokens is wrong, expected at most 16, found 22",
+        ),
+        (
+            json!({ "inputs": [[4], vec![4; 15]], "truncate": false }),
+            413,
+            "validation",
+            "text 1: the number of tokens is wrong, expected at most 16, found 17",
+        ),
+    ] {
+        assert_error(embed(body), status, kind, message);
+    }
+    assert_error(
+        server.post("/tokenize", &json!({ "inputs": [[5]] })).error(),
+        422,
+        "validation",
+        "inputs: expected strings",
+    );
+    assert_error(
+        server.post("/decode", &json!({ "ids": "a" })).error(),
+        422,
+        "validation",
+        "ids: expected token",
+    );
+    let message = "rerank: the model is a sentence encoder, expected a reranker";
+    let body = json!({ "query": "a", "texts": ["a"] });
+    assert_error(server.post("/rerank", &body).error(), 424, "backend", message);
+    assert_error(server.get("/nowhere").error(), 404, "validation", "there is no such path");
+    assert_error(server.get("/embed").error(), 405, "validation", "the path has no such method");
+
+    let raw =
+        |headers: &[(&str, &str)], body: &[u8]| server.client().call("POST", "/embed", headers, body).error();
+    let no_json = "body: expected JSON, found something else";
+    assert_error(raw(&[JSON], b"{\"inputs\""), 400, "validation", no_json);
+    assert_error(raw(&[JSON], b""), 400, "validation", no_json);
+    assert_error(raw(&[JSON], b"{\"inputs\": \"\xff\"}"), 400, "validation", no_json);
+    assert_error(
+        raw(&[JSON], format!("{{\"x\": {}", "[".repeat(100_000)).as_bytes()),
+        400,
+        "validation",
+        no_json,
+    );
+    for headers in [&[][..], &[("content-type", "text/plain")]] {
+        assert_error(raw(headers, b"{}"), 415, "validation", "body: expected the header Content-Type");
+    }
+    let priority = |name, value| raw(&[JSON, (name, value)], b"{\"inputs\": \"a\"}");
+    assert_error(priority("x-priority", "highest"), 422, "validation", "x-priority is wrong");
+    assert_error(priority("x-begin-within-ms", "0"), 422, "validation", "x-begin-within-ms is wrong");
+}
+
+#[test]
+fn openais_errors_are_of_its_form() {
+    let server = Server::encoder();
+    let error = |body: Value| {
+        let reply = server.post("/v1/embeddings", &body);
+        let json = reply.json();
+        let names: Vec<_> = json["error"].as_object().unwrap().keys().cloned().collect();
+        assert_eq!(names, ["code", "message", "param", "type"]);
+        (reply.status, json["error"]["type"].as_str().unwrap().to_string())
+    };
+    let wrong = || "invalid_request_error".to_string();
+    assert_eq!(error(json!({ "input": 7 })), (400, wrong()));
+    assert_eq!(error(json!({ "input": [] })), (400, wrong()));
+    assert_eq!(error(json!({ "input": "a", "dimensions": 99 })), (400, wrong()));
+    assert_eq!(error(json!({ "input": "a", "encoding_format": "hex" })), (400, wrong()));
+    assert_eq!(error(json!({ "input": vec!["a"; 33] })), (413, wrong()));
+    assert_eq!(error(json!({ "input": "a ".repeat(20), "truncate": false })), (413, wrong()));
+    let lost = server.get("/v1/nowhere");
+    assert_eq!((lost.status, &lost.json()["error"]["message"]), (404, &json!("there is no such path")));
+}
+
+#[test]
+fn keys_are_asked_for() {
+    let key = "a-key-of-some-length";
+    let options = Options { key: Some(key.into()), ..Options::default() };
+    let server = Server::start(engine_of(false, EngineOptions::default()), options);
+    let call = |path: &str, headers: &[(&str, &str)]| {
+        let body = if path == "/embed" { &b"{\"inputs\": \"a\"}"[..] } else { b"" };
+        let method = if path == "/embed" { "POST" } else { "GET" };
+        server.client().call(method, path, &[&[JSON], headers].concat(), body)
+    };
+    let right = format!("Bearer {key}");
+    for path in ["/embed", "/info", "/status", "/v1/models"] {
+        for wrong in [
+            "",
+            "Bearer",
+            "Bearer ",
+            "Bearer a-key-of-some-lengti",
+            "Bearer a-key",
+            "Basic a-key-of-some-length",
+        ] {
+            let headers = [("authorization", wrong)];
+            let reply = call(path, if wrong.is_empty() { &[] } else { &headers });
+            assert_eq!(
+                (reply.status, &reply.headers["www-authenticate"][..]),
+                (401, "Bearer"),
+                "{path} {wrong}"
+            );
+            reply.json();
+        }
+        assert_eq!(call(path, &[("authorization", &right)]).status, 200, "{path}");
+    }
+    for path in ["/health", "/ping", "/metrics", "/"] {
+        assert_eq!(call(path, &[]).status, 200, "{path}");
+    }
+    // What isn't there isn't told to those without a key.
+    assert_eq!(call("/nowhere", &[]).status, 401);
+    assert_eq!(server.client().call("POST", "/", &[JSON], b"{\"inputs\": \"a\"}").status, 401);
+}
+
+#[test]
+fn a_model_that_panics_costs_its_own_batch() {
+    let compute = |model: &Model, texts: &[raddle_nn::text::Tokens]| {
+        assert!(texts.iter().all(|text| text.ids.len() != 5), "three words at once");
+        model.rows(texts)
+    };
+    let engine = Engine::start_with(model(false), EngineOptions::default(), compute).unwrap();
+    let server = Server::start(engine, Options::default());
+    let mut client: Client = server.client();
+    for _ in 0..3 {
+        let failed = client.post("/embed", &json!({ "inputs": "a thread waits" })).error();
+        assert_eq!(failed, (500, "backend".into(), "the model failed".into()));
+        client.post("/embed", &json!({ "inputs": "a thread" })).good();
+    }
+    let failed = client.post("/v1/embeddings", &json!({ "input": "a thread waits" }));
+    assert_eq!((failed.status, &failed.json()["error"]["type"]), (500, &json!("server_error")));
+}
+
+/// The same through the guard: the tokenizer's thread, and the handler itself.
+#[test]
+fn rows_that_are_no_rows_are_an_error() {
+    let compute = |_: &Model, _: &[raddle_nn::text::Tokens]| Ok(Vec::new());
+    let engine = Engine::start_with(model(false), EngineOptions::default(), compute).unwrap();
+    let server = Server::start(engine, Options::default());
+    let failed = server.post("/embed", &json!({ "inputs": "a thread" })).error();
+    assert_eq!(failed, (500, "backend".into(), "the model failed".into()));
+}

@@ -1,0 +1,8 @@
+//! Servers and engines over tiny models of random weights: no network, no files but their own.
+
+mod engine;
+mod errors;
+mod limits;
+mod routes;
+mod server;
+mod stopping;
