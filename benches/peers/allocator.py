@@ -209,11 +209,50 @@ def python_rate(events, allocate, free):
     return {"median": statistics.median(rates), "min": min(rates), "max": max(rates), "loop_seconds": own}
 
 
-NATIVE = r"""
-#include <torch/extension.h>
+# What a library's allocator is for `NATIVE`: by stream, from the trace's numbers of streams.
+PYTORCH = r"""
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
+
+struct Allocator {
+  c10::cuda::CUDACachingAllocator::CUDAAllocator* all = c10::cuda::CUDACachingAllocator::get();
+  c10::DeviceIndex device = c10::cuda::current_device();
+  std::vector<c10::cuda::CUDAStream> streams{c10::cuda::getDefaultCUDAStream()};
+  Allocator() { for (int i = 1; i < 128; i++) streams.push_back(c10::cuda::getStreamFromPool()); }
+  void begin() { c10::cuda::set_device(device); }
+  void* allocate(size_t bytes, int stream) { return all->raw_alloc_with_stream(bytes, streams[stream]); }
+  void use(void* pointer, int stream) {
+    c10::DataPtr data(pointer, pointer, all->raw_deleter(), c10::Device(c10::kCUDA, device));
+    all->recordStream(data, streams[stream]);
+    data.release_context();
+  }
+  void free(void* pointer, size_t, int) { all->raw_delete(pointer); }
+};
+"""
+RMM = r"""
+#include <rmm/mr/cuda_memory_resource.hpp>
+#include <rmm/mr/pool_memory_resource.hpp>
+#include <cuda_runtime_api.h>
+
+struct Allocator {
+  rmm::mr::pool_memory_resource pool{rmm::mr::cuda_memory_resource{}, 0};
+  int device = 0;
+  std::vector<cudaStream_t> streams;
+  Allocator() : streams(128) {
+    cudaGetDevice(&device);
+    for (auto& stream : streams) cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
+  }
+  void begin() { cudaSetDevice(device); }
+  void* allocate(size_t bytes, int stream) { return pool.allocate(cuda::stream_ref{streams[stream]}, bytes, 256); }
+  void use(void*, int) {}
+  void free(void* pointer, size_t bytes, int stream) {
+    pool.deallocate(cuda::stream_ref{streams[stream]}, pointer, bytes, 256);
+  }
+};
+"""
+NATIVE = r"""
+#include <torch/extension.h>
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -225,13 +264,14 @@ NATIVE = r"""
 // than `ahead` events. Seconds from the first start to the last end.
 double play(torch::Tensor steps, std::vector<int64_t> starts, std::vector<int64_t> uses, int64_t ahead) {
   using Clock = std::chrono::steady_clock;
-  struct Place { std::atomic<void*> pointer{nullptr}; std::atomic<int64_t> uses{0}; };
+  struct Place {
+    std::atomic<void*> pointer{nullptr};
+    std::atomic<int64_t> uses{0};
+    int64_t bytes = 0, stream = 0;
+  };
   struct alignas(128) Progress { std::atomic<int64_t> event{0}; };
-  auto* allocator = c10::cuda::CUDACachingAllocator::get();
-  const auto device = c10::cuda::current_device();
+  static Allocator& allocator = *new Allocator;  // it stays as it has become, from run to run
   const int64_t thread_count = starts.size() - 1;
-  std::vector<c10::cuda::CUDAStream> streams{c10::cuda::getDefaultCUDAStream()};
-  for (int i = 1; i < 128; i++) streams.push_back(c10::cuda::getStreamFromPool());
   std::unique_ptr<Place[]> places(new Place[uses.size()]);
   for (size_t i = 0; i < uses.size(); i++) places[i].uses = uses[i];
   std::unique_ptr<Progress[]> progress(new Progress[thread_count]);
@@ -240,14 +280,13 @@ double play(torch::Tensor steps, std::vector<int64_t> starts, std::vector<int64_
   const int64_t* rows = steps.data_ptr<int64_t>();
   auto wait = [](auto done) { for (int turns = 0; !done(); turns++) if (turns > 64) std::this_thread::yield(); };
   auto run = [&](int64_t thread) {
-    c10::cuda::CUDAGuard guard(device);
+    allocator.begin();
     ready++;
     wait([&] { return ready.load() == thread_count; });
     begin[thread] = Clock::now();
     for (int64_t row = starts[thread]; row < starts[thread + 1]; row++) {
       const int64_t* step = rows + 6 * row;
       auto& place = places[step[2]];
-      auto& stream = streams[step[4]];
       if ((row - starts[thread]) % 64 == 0 && thread_count > 1) {
         progress[thread].event = step[0];
         wait([&] {
@@ -261,19 +300,18 @@ double play(torch::Tensor steps, std::vector<int64_t> starts, std::vector<int64_
         wait([&] { return place.pointer.load() != nullptr; });
       }
       if (step[1] == 0) {
-        place.pointer = allocator->raw_alloc_with_stream(step[3], stream);
+        place.bytes = step[3];
+        place.stream = step[4];
+        place.pointer = allocator.allocate(step[3], step[4]);
       } else if (step[1] == 1) {
-        void* pointer = place.pointer.load();
-        c10::DataPtr data(pointer, pointer, allocator->raw_deleter(), c10::Device(c10::kCUDA, device));
-        allocator->recordStream(data, stream);
-        data.release_context();
+        allocator.use(place.pointer.load(), step[4]);
         place.uses--;
       } else {
         if (step[5] && place.uses.load() > 0) {
           progress[thread].event = step[0];
           wait([&] { return place.uses.load() == 0; });
         }
-        allocator->raw_delete(place.pointer.exchange(nullptr));
+        allocator.free(place.pointer.exchange(nullptr), place.bytes, place.stream);
       }
     }
     end[thread] = Clock::now();
@@ -285,7 +323,8 @@ double play(torch::Tensor steps, std::vector<int64_t> starts, std::vector<int64_
     for (int64_t i = 0; i < thread_count; i++) threads.emplace_back(run, i);
     for (auto& thread : threads) thread.join();
   }
-  for (size_t i = 0; i < uses.size(); i++) if (void* left = places[i].pointer.load()) allocator->raw_delete(left);
+  for (size_t i = 0; i < uses.size(); i++)
+    if (void* left = places[i].pointer.load()) allocator.free(left, places[i].bytes, places[i].stream);
   return std::chrono::duration<double>(*std::max_element(end.begin(), end.end())
                                        - *std::min_element(begin.begin(), begin.end())).count();
 }
@@ -293,7 +332,7 @@ double play(torch::Tensor steps, std::vector<int64_t> starts, std::vector<int64_
 
 
 def native_rate(events, module, with_uses):
-    """Events a second of PyTorch's allocator called from C++, on the trace's threads; work is what the GPU does with none."""
+    """Events a second of an allocator called from C++, on the trace's threads; work is what the GPU does with none."""
     owner, own_stream, shared, uses = [], [], set(), []
     events = [event for event in events if event[0] in ((ALLOCATE, USE, FREE) if with_uses else (ALLOCATE, FREE))]
     for op, thread, stream, value in events:
@@ -322,14 +361,38 @@ def native_rate(events, module, with_uses):
     return {"median": statistics.median(rates), "min": min(rates), "max": max(rates)}
 
 
-def native_module():
+def native_module(name, allocator, **options):
     """The C++ part, or why it isn't there."""
     try:
         from torch.utils.cpp_extension import load_inline
 
-        return load_inline("raddle_allocator_peer", [NATIVE], functions=["play"], with_cuda=True), None
+        source = allocator + NATIVE
+        return load_inline(f"raddle_{name}_peer", [source], functions=["play"], with_cuda=True, **options), None
     except Exception as error:  # whatever a compiler that isn't there, or another version, leads to
         return None, str(error).strip().splitlines()[-1][:300]
+
+
+def rmm_module():
+    import librmm
+    import rapids_logger
+
+    folders = [pathlib.Path(package.__file__).parent for package in (librmm, rapids_logger)]
+    libraries = [folders[0] / "lib64/librmm.so", folders[1] / "lib64/librapids_logger.so"]
+    return native_module(
+        "rmm",
+        RMM,
+        extra_include_paths=[str(folders[0] / "include/rapids"), *(str(folder / "include") for folder in folders)],
+        extra_cflags=["-std=c++20", "-DLIBCUDACXX_ENABLE_EXPERIMENTAL_MEMORY_RESOURCE"],
+        extra_ldflags=[part for file in libraries for part in (str(file), f"-Wl,-rpath,{file.parent}")],
+    )
+
+
+def add_native(rates, events, module, missing):
+    if module:
+        rates["events_per_s_native"] = native_rate(events, module, True)
+        rates["calls_per_s_native"] = native_rate(events, module, False)
+    else:
+        rates["no_native"] = missing
 
 
 def main():
@@ -351,7 +414,9 @@ def main():
         rmm = None
         print(f"allocator: without RMM: {error}", file=sys.stderr)
     torch.cuda.init()
-    module, no_module = (None, "not asked for") if arguments.no_rates else native_module()
+    none = (None, "not asked for")
+    pytorch_native = none if arguments.no_rates else native_module("pytorch", PYTORCH)
+    rmm_native = none if arguments.no_rates or not rmm else rmm_module()
     traces = []
     for path in arguments.traces:
         events = read_trace(path)
@@ -380,11 +445,7 @@ def main():
                 lambda size, stream: raw_allocate(size, handles[stream]),
                 lambda pointer, size, stream: raw_delete(pointer),
             )
-            if module:
-                rates["events_per_s_native"] = native_rate(events, module, True)
-                rates["calls_per_s_native"] = native_rate(events, module, False)
-            else:
-                rates["no_native"] = no_module
+            add_native(rates, events, *pytorch_native)
         add("pytorch", f"PyTorch {torch.__version__}", counts, rates)
         empty_pytorch()
         if rmm:
@@ -397,6 +458,7 @@ def main():
                     lambda size, stream: pool.allocate(size, streams[stream]),
                     lambda pointer, size, stream: pool.deallocate(pointer, size, streams[stream]),
                 )
+                add_native(rates, events, *rmm_native)
             add("rmm", f"RMM {rmm.__version__}", counts, rates)
         traces.append({"trace": path.name, "events": len(events), "libraries": libraries})
         print(f"{path.name}: {', '.join(library['library'] for library in libraries)}", file=sys.stderr, flush=True)

@@ -2,7 +2,8 @@
 //! them. Each is checked for its whole kind (other ops, layouts, sizes), not only for the numbers of the report.
 //!
 //! Elsewhere: D-17 (a forked child) with the runtime and, with all that a program does, in `lives`; B-06 waits for an op that
-//! resizes. C-11 and C-14 stand with the runtime too, without data, and F-25 with `nn`, with more ways to break a file.
+//! resizes. C-11 and C-14 stand with the runtime too, without data, those of kind f with
+//! `nn` (F-22, F-23, F-25, F-26) and `serve` (F-21, F-24, F-26).
 
 use raddle::{
     DType, Device, Error, Event, Generator, Pointwise, Priority, Result, SimOptions, Stream, Tensor, fused,

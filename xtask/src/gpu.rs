@@ -26,7 +26,7 @@ Example: cargo xtask gpu && target/gpu/run.sh --help
 ";
 
 /// Test targets that are carried: of conformance, and the backend's own.
-const TESTS: [&str; 6] = ["cuda", "failures", "gpu", "large", "lives", "race_suite"];
+const TESTS: [&str; 7] = ["cuda", "failures", "gpu", "large", "lives", "minilm", "race_suite"];
 /// Programs of conformance that are carried.
 const PROGRAMS: [&str; 1] = ["soak"];
 /// Benchmarks on other libraries, and what they replay.
@@ -62,7 +62,9 @@ pub fn run(mut options: Options) -> Outcome {
     if wanted("raddle") {
         let packages = ["-p", "raddle-cli", "-p", "raddle-benches"];
         let mut build = command::cargo();
-        build.args(["build", "--release", "--bin", "raddle", "--bin", "compare"]).args(packages);
+        build
+            .args(["build", "--release", "--bin", "raddle", "--bin", "compare", "--bin", "sentences"])
+            .args(packages);
         take(&mut build, &out)?;
     }
     if wanted("tests") {

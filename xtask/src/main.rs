@@ -9,6 +9,7 @@
 //! | `tsan` | `tsan` |
 //! | `soak` | `soak` |
 //! | `faults` | `faults`, `faults demo` |
+//! | `fuzz` | `fuzz` |
 //! | `kernels` | `kernels` |
 //! | `gpu` | `gpu` |
 //!
@@ -20,6 +21,7 @@ mod check;
 mod checkers;
 mod command;
 mod faults;
+mod fuzz;
 mod gpu;
 mod kernels;
 mod layers;
@@ -43,6 +45,7 @@ Usage: cargo xtask COMMAND [OPTIONS]
   soak            random programs, or many threads on a device, until the time is up
   faults          plants every fault and shows that a check catches it
   faults demo     the demo with a planted fault: wrong answers are expected
+  fuzz            mutates files and texts of others until the time is up
   kernels         compiles the CUDA kernels, without a GPU
   gpu             gathers in one folder what a machine with a GPU is to run
 
@@ -107,6 +110,14 @@ impl Options {
         }
     }
 
+    /// What is left: words that are no options.
+    pub fn words(&mut self) -> Result<Vec<String>, Failure> {
+        match self.words.iter().find(|word| word.starts_with('-')) {
+            None => Ok(std::mem::take(&mut self.words)),
+            Some(word) => Err(Failure::Usage(format!("expected an option, found {word:?}"))),
+        }
+    }
+
     /// Nothing may be left.
     pub fn finish(&self) -> Outcome {
         match self.words.first() {
@@ -127,7 +138,7 @@ fn run(mut words: Vec<String>) -> Outcome {
         name = "faults demo".into();
     }
     type Command = (&'static str, &'static str, fn(Options) -> Outcome);
-    let commands: [Command; 9] = [
+    let commands: [Command; 10] = [
         ("check", check::HELP, check::run),
         ("checkers", checkers::HELP, checkers::run),
         ("loom", models::HELP, models::run),
@@ -135,6 +146,7 @@ fn run(mut words: Vec<String>) -> Outcome {
         ("soak", soak::HELP, soak::run),
         ("faults", faults::HELP, faults::run),
         ("faults demo", faults::HELP_DEMO, faults::demo),
+        ("fuzz", fuzz::HELP, fuzz::run),
         ("kernels", kernels::HELP, kernels::run),
         ("gpu", gpu::HELP, gpu::run),
     ];

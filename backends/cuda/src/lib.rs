@@ -5,7 +5,7 @@
 //! - [`kernels`] plans a launch as steps, [`plan`], and writes their source; `compile` and `disk` make what is
 //!   launched, a `Cache` and each thread (`local`) keep it; `matmul` asks cuBLASLt.
 //! - `graph`: recorded kernels as executable graphs.
-//! - `nvtx`: names of ops for a profiler.
+//! - `nvtx`: names of ops for a profiler. `device`: the hal's methods; `launch`, `caches`: what they do.
 //! - `prepared`: what a thread does before it takes a lock, so that `submit` never waits for a compiler, an allocation or
 //!   the device.
 //!
@@ -18,7 +18,9 @@
 //! A device lives as long as the process: dropping one gives nothing back but slabs that were released before, and there
 //! is no call of the driver from any destructor (trap 16).
 
+mod caches;
 mod compile;
+mod device;
 mod disk;
 mod doctor;
 mod driver;
@@ -27,6 +29,7 @@ mod events;
 mod exit;
 mod graph;
 pub mod kernels;
+mod launch;
 mod local;
 mod matmul;
 mod nvtx;
@@ -50,19 +53,15 @@ pub fn device_count() -> Result<usize, DeviceError> {
 
 use compile::Compiler;
 use disk::Disk;
-use driver::{Context, Driver, Event};
+use driver::{Context, Driver};
 use errors::{RECORD_BYTES, RECORD_COUNT};
 use exit::Inside;
 use kernels::Key;
-use local::Held;
 use matmul::{Algorithm, Shape};
-use plan::{Place, Step};
-use prepared::{Call, Here, Loaded, Steps, Used};
+use prepared::Loaded;
 use queue::Queue;
 use raddle_hal::{
-    Address, Bounds, CacheStats, Device, DeviceError, Fixed, Info, Kernel, KernelError, Launch, Operand,
-    Priority, QUEUE_COUNT_MAX, QueueId, Slab, Stamp, Submitted, Wait,
-    trace::{self, Source},
+    Address, Bounds, DeviceError, Fixed, Info, Priority, QUEUE_COUNT_MAX, QueueId, Slab, Wait, trace::Source,
 };
 use raddle_sync::{
     Arc, Cache, Mutex, Rank, Retired,
@@ -70,7 +69,7 @@ use raddle_sync::{
     global,
 };
 use staging::{Block, Staging};
-use std::{ffi::CString, path::PathBuf, ptr, sync::OnceLock};
+use std::{path::PathBuf, ptr, sync::OnceLock};
 
 /// Launches that a queue holds. The driver blocks when about a thousand are pending, and a launch may be several (guess).
 const IN_FLIGHT_COUNT_MAX: u64 = 256;
@@ -258,19 +257,6 @@ fn address(at: &Address) -> u64 {
     at.handle + at.offset_bytes as u64
 }
 
-/// Where the steps of a plan find their scratch memory: in the last operand, if there is some.
-fn scratch_of(plan: &plan::Plan, operands: &[Operand]) -> u64 {
-    match operands.last() {
-        Some(Operand::Out(view)) if plan.scratch_bytes > 0 => address(&view.address),
-        _ => 0,
-    }
-}
-
-/// Can one of the steps fail on the device?
-fn wants_record(plan: &plan::Plan) -> bool {
-    plan.steps.iter().any(|step| matches!(step, Step::Kernel(step) if step.args.has_error_record()))
-}
-
 impl Shared {
     fn queue(&self, queue: QueueId) -> &Queue {
         self.queues[queue.0 as usize].get().expect("a queue is open before it is used")
@@ -307,128 +293,6 @@ impl Shared {
         self.queue(wait.queue).executed() >= wait.sequence
     }
 
-    /// A loaded kernel. Compiles and loads it if need be.
-    fn kernel(&self, driver: Driver<'_>, key: &Key) -> Result<Arc<Loaded>, DeviceError> {
-        let (loaded, evicted) = self.kernels.get(key, || {
-            let start_ns = trace::start();
-            let image = self.compiler.image(key.entry(), &key.source())?;
-            let entry = CString::new(key.entry()).expect("names have no zeros");
-            let (module, function) = driver.module_load(&image, &entry)?;
-            exit::watch();
-            if let Some(start_ns) = start_ns {
-                trace::here("compile and load", start_ns);
-            }
-            Ok((Loaded { module, function }, image.len()))
-        })?;
-        evicted.into_iter().for_each(|evicted| self.retired_kernels.add(evicted));
-        self.unload_unused(driver)?;
-        Ok(loaded)
-    }
-
-    fn unload_unused(&self, driver: Driver<'_>) -> Result<(), DeviceError> {
-        for unused in self.retired_kernels.collect(|| self.in_flight(), |wait| self.is_executed(wait)) {
-            // SAFETY: it was evicted, no thread holds it, and all launches of it are over.
-            unsafe { driver.module_unload(unused.module) }?;
-        }
-        Ok(())
-    }
-
-    fn clear_caches(&self) -> Result<(), DeviceError> {
-        let driver = self.context.enter()?;
-        self.kernels.clear().into_iter().for_each(|kernel| self.retired_kernels.add(kernel));
-        self.algorithms.clear().into_iter().for_each(|algorithm| self.retired_algorithms.add(algorithm));
-        self.clear_thread_caches();
-        self.destroy_unused(driver)?;
-        self.unload_unused(driver)?;
-        self.retired_algorithms.collect(|| self.in_flight(), |wait| self.is_executed(wait));
-        self.open_queues().for_each(|(_, queue)| queue.transfers.free_uploads(queue.executed()));
-        for address in self.staging.take_free() {
-            // SAFETY: it was free, and is known to nobody any more.
-            unsafe { driver.mem_free_host(address) }?;
-        }
-        Ok(())
-    }
-
-    fn clear_thread_caches(&self) {
-        prepared::with(|here| {
-            if let Some(Here { used, .. }) = here {
-                used.kernels.clear(self.id);
-                used.algorithms.clear(self.id);
-            }
-        });
-    }
-
-    fn cache_stats(&self) -> CacheStats {
-        let compiled = self.compiler.counts();
-        let thread_count = prepared::with(|here| {
-            here.map_or(0, |here| here.used.kernels.count(self.id) + here.used.algorithms.count(self.id))
-        });
-        CacheStats {
-            kernels: self.kernels.counts(),
-            algorithms: self.algorithms.counts(),
-            retired_count: (self.retired_kernels.count() + self.retired_algorithms.count()) as u64,
-            executable_count: self.executables.count() as u64,
-            pinned_bytes: self.staging.total_bytes() as u64,
-            thread_count: thread_count as u64,
-            ..compiled
-        }
-    }
-
-    fn matmul(&self) -> Result<&matmul::Handle, DeviceError> {
-        self.matmul
-            .get_or_init(|| matmul::Handle::new(self.options.tf32))
-            .as_ref()
-            .map_err(DeviceError::clone)
-    }
-
-    fn algorithm(&self, shape: &Shape) -> Result<Arc<Algorithm>, DeviceError> {
-        let (algorithm, evicted) = self.algorithms.get(shape, || {
-            Ok((self.matmul()?.choose(shape).inspect(|_| exit::watch())?, size_of::<Algorithm>()))
-        })?;
-        evicted.into_iter().for_each(|evicted| self.retired_algorithms.add(evicted));
-        self.retired_algorithms.collect(|| self.in_flight(), |wait| self.is_executed(wait));
-        Ok(algorithm)
-    }
-
-    /// Plans a kernel and finds what its steps call: what this thread keeps, if it keeps things. What was in `steps` is gone
-    /// in any case.
-    fn plan(
-        &self,
-        driver: Driver<'_>,
-        mut used: Option<&mut Used>,
-        kernel: &Kernel,
-        operands: &[Operand],
-        steps: &mut Steps,
-    ) -> Result<(), DeviceError> {
-        kernels::plan_over(&mut steps.plan, kernel, operands);
-        steps.calls.clear();
-        for step in &steps.plan.steps {
-            steps.calls.push(match step {
-                Step::Kernel(step) => {
-                    let find = || self.kernel(driver, &step.key);
-                    Call::Kernel(match &mut used {
-                        Some(used) => {
-                            used.kernels.get(self.id, self.kernels.generation(), &step.key, find)?
-                        }
-                        None => Held(find()?).into(),
-                    })
-                }
-                Step::MatMul(step) => {
-                    let shape = Shape::of(step);
-                    let find = || self.algorithm(&shape);
-                    Call::MatMul(match &mut used {
-                        Some(used) => {
-                            used.algorithms.get(self.id, self.algorithms.generation(), &shape, find)?
-                        }
-                        None => Held(find()?).into(),
-                    })
-                }
-                Step::Fill { .. } => Call::Fill,
-            });
-        }
-        Ok(())
-    }
-
     /// A pinned block; none if there is no room for it.
     fn stage(&self, driver: Driver<'_>, size_bytes: usize) -> Result<Option<Block>, DeviceError> {
         if let Some(block) = self.staging.find(size_bytes) {
@@ -451,210 +315,6 @@ impl Shared {
                 if self.context.is_lost() { Err(error) } else { Ok(None) }
             }
         }
-    }
-
-    /// # Safety
-    /// - As `Device::prepare`.
-    unsafe fn prepare(&self, launch: &Launch<'_>) -> Result<usize, DeviceError> {
-        let driver = self.context.enter()?;
-        let block = match *launch {
-            Launch::Kernel { kernel, operands } => {
-                return prepared::with(|here| {
-                    let Some(here) = here else {
-                        // For the caches, so that `submit` finds all that takes long.
-                        let mut steps = Steps::default();
-                        self.plan(driver, None, kernel, operands, &mut steps)?;
-                        return Ok(steps.plan.scratch_bytes);
-                    };
-                    // Until it is whole there is nothing.
-                    here.take_steps(self.id);
-                    self.plan(driver, Some(&mut here.used), kernel, operands, &mut here.steps)?;
-                    here.put_steps(self.id);
-                    Ok(here.steps.plan.scratch_bytes)
-                });
-            }
-            Launch::Upload { from, .. } => {
-                let block = self.stage(driver, from.size_bytes)?;
-                if let Some(block) = &block {
-                    // SAFETY: by contract the source can be read; the block is so large and ours alone.
-                    unsafe {
-                        ptr::copy_nonoverlapping(
-                            from.address as *const u8,
-                            block.address as *mut u8,
-                            from.size_bytes,
-                        );
-                    }
-                }
-                block
-            }
-            Launch::Download { to, .. } => self.stage(driver, to.size_bytes)?,
-            Launch::Graph { graph, draws } => self.prepare_graph(driver, graph, draws)?,
-            Launch::FillBytes { .. } | Launch::Stamp(_) | Launch::Nothing => return Ok(0),
-        };
-        prepared::with(|here| {
-            if let Some(here) = here {
-                here.put_block(self.id, block);
-            }
-        });
-        Ok(0)
-    }
-
-    /// # Safety
-    /// - As `Device::submit`.
-    unsafe fn submit(
-        &self,
-        id: QueueId,
-        sequence: u64,
-        waits: &[Wait],
-        launch: &Launch<'_>,
-    ) -> Result<Submitted, DeviceError> {
-        let driver = self.context.enter()?;
-        let queue = self.queue(id);
-        let _range = nvtx::range(launch.name());
-        if !matches!(launch, Launch::Nothing) || !waits.is_empty() || self.options.spin.is_some() {
-            queue.begin_work(sequence);
-        }
-        for wait in waits {
-            self.queue(wait.queue).hold_up(driver, queue.stream(), wait.sequence)?;
-        }
-        self.perhaps_spin(id)?;
-        let block = || prepared::with(|here| here?.take_block(self.id));
-        // The steps of a kernel that wasn't prepared.
-        let mut late = None;
-        // SAFETY: by the contract.
-        unsafe {
-            match *launch {
-                Launch::Kernel { kernel, operands } => {
-                    prepared::with(|here| match here.and_then(|here| here.take_steps(self.id)) {
-                        Some(steps) => self.launch(driver, queue, sequence, kernel, operands, steps),
-                        None => {
-                            let steps = late.insert(Steps::default());
-                            self.plan(driver, None, kernel, operands, steps)?;
-                            self.launch(driver, queue, sequence, kernel, operands, steps)
-                        }
-                    })?;
-                }
-                Launch::Upload { from, to } => {
-                    let (size_bytes, to) = (from.size_bytes, address(&to));
-                    match block() {
-                        Some(block) => {
-                            driver.memcpy_htod(to, block.address, size_bytes, queue.stream())?;
-                            queue.transfers.add(sequence, block, None);
-                            // The block is wanted back.
-                            queue.ask_for_mark();
-                        }
-                        None => driver.memcpy_htod(to, from.address, size_bytes, queue.stream())?,
-                    }
-                }
-                Launch::Download { from, to } => {
-                    let (size_bytes, from) = (to.size_bytes, address(&from));
-                    match block() {
-                        Some(block) => {
-                            driver.memcpy_dtoh(block.address, from, size_bytes, queue.stream())?;
-                            queue.transfers.add(sequence, block, Some(to));
-                        }
-                        None => driver.memcpy_dtoh(to.address, from, size_bytes, queue.stream())?,
-                    }
-                }
-                Launch::Graph { graph, .. } => self.launch_graph(driver, queue, sequence, graph, block())?,
-                Launch::Stamp(stamp) => driver.event_record(Event::from_handle(stamp.0), queue.stream())?,
-                Launch::FillBytes { size_bytes: 0, .. } | Launch::Nothing => {}
-                Launch::FillBytes { to, size_bytes, value } => {
-                    driver.memset(address(&to), value, size_bytes, queue.stream())?;
-                }
-            }
-        }
-        // The launch is on the stream; what comes after it can't undo that.
-        _ = self.perhaps_spin(id);
-        queue.publish(driver, sequence);
-        // Not before: who lets go of a kernel has published its launches.
-        drop(late);
-        if matches!(launch, Launch::Kernel { .. }) {
-            prepared::with(|here| {
-                if let Some(here) = here {
-                    here.steps.calls.clear();
-                }
-            });
-        }
-        if sequence.is_power_of_two() {
-            exit::watch();
-        }
-        Ok(Submitted::Queued)
-    }
-
-    /// Puts the steps of a kernel on a queue, with an error record around them if one of them wants it.
-    ///
-    /// # Safety
-    /// - As `Device::submit`; what is prepared is of this kernel with these operands.
-    unsafe fn launch(
-        &self,
-        driver: Driver<'_>,
-        queue: &Queue,
-        sequence: u64,
-        kernel: &Kernel,
-        operands: &[Operand],
-        steps: &mut Steps,
-    ) -> Result<(), DeviceError> {
-        let scratch = scratch_of(&steps.plan, operands);
-        if !wants_record(&steps.plan) {
-            // SAFETY: by the contract.
-            return unsafe { self.steps(driver, queue.stream(), steps, scratch, 0) };
-        }
-        let axis_size = errors::axis_size(kernel, operands);
-        let read = |record| queue.record_at(record);
-        let given = queue.errors.lock().give(sequence, axis_size, queue.executed(), read);
-        let given = given.expect("the caller keeps below `in_flight_count_max`");
-        let offset = given.record * RECORD_BYTES;
-        let (record, copy) = (queue.records[0] + offset as u64, queue.records[1] as usize + offset);
-        // SAFETY: the record is inside the ring, and no other launch in flight uses it; the rest is by the contract.
-        let result = unsafe {
-            let cleared =
-                if given.is_dirty { driver.memset(record, 0, RECORD_BYTES, queue.stream()) } else { Ok(()) };
-            cleared
-                .and_then(|()| self.steps(driver, queue.stream(), steps, scratch, record))
-                .and_then(|()| driver.memcpy_dtoh(copy, record, RECORD_BYTES, queue.stream()))
-        };
-        result.inspect_err(|_| queue.errors.lock().give_back())
-    }
-
-    /// # Safety
-    /// - As `Shared::launch`; `scratch` and `record` are the addresses that the arguments point to, if they do.
-    unsafe fn steps(
-        &self,
-        driver: Driver<'_>,
-        stream: driver::Stream,
-        steps: &mut Steps,
-        scratch: u64,
-        record: u64,
-    ) -> Result<(), DeviceError> {
-        let at = |place: Place| match place {
-            Place::At(address) => address,
-            Place::Scratch(offset) => scratch + offset as u64,
-        };
-        for (step, call) in steps.plan.steps.iter_mut().zip(&steps.calls) {
-            // SAFETY: by the contract the operands are as the kernel's doc says, and the plan was made for them; functions
-            // and algorithms are held by `calls`.
-            unsafe {
-                match (step, call) {
-                    (Step::Kernel(step), Call::Kernel(loaded)) => driver.launch_kernel(
-                        loaded.function,
-                        [step.grid, step.block],
-                        step.shared_bytes,
-                        stream,
-                        step.args.resolve(scratch, record),
-                    )?,
-                    (Step::MatMul(step), Call::MatMul(algorithm)) => {
-                        self.matmul()?.launch(algorithm, step, at, stream)?;
-                    }
-                    (Step::Fill { size_bytes: 0, .. }, _) => {}
-                    (Step::Fill { at: place, size_bytes, value }, _) => {
-                        driver.memset(at(*place), *value, *size_bytes, stream)?;
-                    }
-                    _ => unreachable!("calls are those of the steps"),
-                }
-            }
-        }
-        Ok(())
     }
 
     fn open_queue(&self, id: QueueId, priority: Priority) -> Result<(), DeviceError> {
@@ -716,165 +376,5 @@ impl Shared {
         allocated.map(|handle| Slab { handle, size_bytes }).inspect_err(|_| {
             self.allocated_bytes.fetch_sub(size_bytes, Relaxed);
         })
-    }
-}
-
-impl Device for Cuda {
-    fn info(&self) -> &Info {
-        &self.0.info
-    }
-
-    fn allocate_slab(&self, size_bytes: usize) -> Result<Slab, DeviceError> {
-        let _inside = Inside::new();
-        self.0.allocate_slab(size_bytes).map_err(|error| self.0.told(error))
-    }
-
-    unsafe fn release_slab(&self, slab: Slab) {
-        let _inside = Inside::new();
-        self.0.allocated_bytes.fetch_sub(slab.size_bytes, Relaxed);
-        if let Ok(driver) = self.0.context.enter() {
-            // SAFETY: by contract it came from `allocate_slab`, is given back once, and no launch names it. Of a failure
-            // there is nobody to tell; a loss is seen by the next call.
-            _ = unsafe { driver.mem_free(slab.handle) };
-        }
-    }
-
-    fn open_queue(&self, queue: QueueId, priority: Priority) -> Result<(), DeviceError> {
-        let _inside = Inside::new();
-        self.0.open_queue(queue, priority).map_err(|error| self.0.told(error))
-    }
-
-    unsafe fn open_external(&self, queue: QueueId, handle: u64) -> Result<(), DeviceError> {
-        let _inside = Inside::new();
-        // SAFETY: the contract is the same.
-        unsafe { self.0.open_external(queue, handle) }.map_err(|error| self.0.told(error))
-    }
-
-    fn close_external(&self, queue: QueueId) {
-        let _inside = Inside::new();
-        // On a lost device nothing is left to wait for. No other failure can be met with a stream that lives.
-        _ = self.0.context.enter().and_then(|driver| self.0.queue(queue).close(driver));
-    }
-
-    fn raw_queue(&self, queue: QueueId) -> Option<u64> {
-        let queue = self.0.queue(queue);
-        queue.expose();
-        Some(queue.stream().handle())
-    }
-
-    fn is_idle(&self, queue: QueueId) -> Option<bool> {
-        let _inside = Inside::new();
-        let stream = self.0.queue(queue).stream();
-        // A failure is told to who waits.
-        self.0.context.enter().and_then(|driver| driver.stream_query(stream)).ok()
-    }
-
-    fn make_stamp(&self) -> Result<Stamp, DeviceError> {
-        let _inside = Inside::new();
-        let made = self.0.context.enter().and_then(Driver::timing_event_create);
-        made.map(|event| Stamp(event.handle())).map_err(|error| self.0.told(error))
-    }
-
-    unsafe fn release_stamp(&self, stamp: Stamp) {
-        let _inside = Inside::new();
-        if let Ok(driver) = self.0.context.enter() {
-            // SAFETY: by contract it came from `make_stamp`, is given back once, and no launch names it.
-            _ = unsafe { driver.event_destroy(Event::from_handle(stamp.0)) };
-        }
-    }
-
-    unsafe fn is_noted(&self, stamp: Stamp) -> bool {
-        let _inside = Inside::new();
-        // SAFETY: by contract it came from `make_stamp` and lives.
-        let event = unsafe { Event::from_handle(stamp.0) };
-        self.0.context.enter().and_then(|driver| driver.event_query(event)).unwrap_or(false)
-    }
-
-    unsafe fn elapsed_ms(&self, start: Stamp, end: Stamp) -> Result<f64, DeviceError> {
-        let _inside = Inside::new();
-        // SAFETY: by contract both came from `make_stamp` and live.
-        let [start, end] = [start, end].map(|stamp| unsafe { Event::from_handle(stamp.0) });
-        let elapsed = self.0.context.enter().and_then(|driver| driver.event_elapsed_ms(start, end));
-        elapsed.map(f64::from).map_err(|error| self.0.told(error))
-    }
-
-    unsafe fn prepare(&self, launch: &Launch<'_>) -> Result<usize, DeviceError> {
-        let _inside = Inside::new();
-        // SAFETY: the contract is the same.
-        unsafe { self.0.prepare(launch) }.map_err(|error| self.0.told(error))
-    }
-
-    #[inline]
-    unsafe fn submit(
-        &self,
-        queue: QueueId,
-        sequence: u64,
-        waits: &[Wait],
-        launch: &Launch<'_>,
-    ) -> Result<Submitted, DeviceError> {
-        let _inside = Inside::new();
-        // SAFETY: the contract is the same.
-        unsafe { self.0.submit(queue, sequence, waits, launch) }.map_err(|error| self.0.told(error))
-    }
-
-    unsafe fn run(&self, _queue: QueueId, _sequence: u64, _launch: &Launch<'_>) -> Result<(), KernelError> {
-        unreachable!("cuda: nothing is inline")
-    }
-
-    #[inline]
-    fn completed(&self, queue: QueueId) -> u64 {
-        let _inside = Inside::new();
-        let shared = &*self.0;
-        let state = shared.queue(queue);
-        match shared.context.enter().and_then(|driver| state.poll(driver)) {
-            Ok(completed) => completed,
-            Err(error) if matches!(error, DeviceError::Lost { .. }) => {
-                shared.told(error);
-                state.transfers.abandon();
-                state.submitted.load(Acquire)
-            }
-            // It will be asked again.
-            Err(_) => state.transfers.complete(state.executed(), false),
-        }
-    }
-
-    fn flush(&self, queue: QueueId) {
-        let _inside = Inside::new();
-        if let Ok(driver) = self.0.context.enter() {
-            // What fails here fails again where it can be told.
-            _ = self.0.queue(queue).flush(driver);
-        }
-    }
-
-    fn synchronize(&self, queue: QueueId, sequence: u64) -> Result<(), DeviceError> {
-        let _inside = Inside::new();
-        let state = self.0.queue(queue);
-        let result = self.0.context.enter().and_then(|driver| state.synchronize(driver, sequence));
-        result.map_err(|error| {
-            if self.0.context.is_lost() {
-                state.transfers.abandon();
-            }
-            self.0.told(error)
-        })
-    }
-
-    fn take_kernel_error(&self, queue: QueueId, sequence: u64) -> Option<KernelError> {
-        let _inside = Inside::new();
-        // Of a lost device no record can be trusted.
-        if self.0.context.is_lost() { None } else { self.0.queue(queue).take_error(sequence) }
-    }
-
-    fn cache_stats(&self) -> CacheStats {
-        let _inside = Inside::new();
-        self.0.cache_stats()
-    }
-
-    fn clear_caches(&self) -> Result<(), DeviceError> {
-        let _inside = Inside::new();
-        self.0.clear_caches().map_err(|error| self.0.told(error))
-    }
-
-    fn clear_thread_caches(&self) {
-        self.0.clear_thread_caches();
     }
 }

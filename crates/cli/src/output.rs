@@ -33,6 +33,24 @@ impl From<raddle::Error> for Failure {
     }
 }
 
+/// Any error of a step of training, whose parts have errors of several kinds.
+pub struct StepError(String);
+
+impl fmt::Display for StepError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+macro_rules! step_error {
+    ($($error:ty),*) => { $(
+        impl From<$error> for StepError {
+            fn from(error: $error) -> StepError { StepError(error.to_string()) }
+        }
+    )* };
+}
+step_error!(raddle::Error, raddle::grad::Error, raddle::optim::Error);
+
 /// How commands end.
 pub type Outcome<T = ()> = Result<T, Failure>;
 

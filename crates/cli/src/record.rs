@@ -2,7 +2,7 @@
 
 use crate::{
     bench::Encoder,
-    output::{Failure, Outcome, check_writable},
+    output::{Failure, Outcome, StepError, check_writable},
     replay::write_trace,
 };
 use raddle::{
@@ -74,19 +74,10 @@ fn training(device: &Device, steps: u32) -> Outcome {
     let batch = vec![0.5f32; BATCH * INPUTS];
     for _ in 0..steps {
         let x = Tensor::from_slice(&batch, [BATCH, INPUTS], device)?;
-        let loss = model.train_step(&x, || adam.step().map_err(|error| Stopped(failure(error))));
-        loss.map_err(|stopped| stopped.0)?.item::<f32>()?;
+        let loss = model.train_step(&x, || adam.step().map_err(StepError::from));
+        loss.map_err(failure)?.item::<f32>()?;
     }
     Ok(())
-}
-
-/// Carries a failure of the optimizer through a step.
-struct Stopped(Failure);
-
-impl From<raddle::grad::Error> for Stopped {
-    fn from(error: raddle::grad::Error) -> Stopped {
-        Stopped(failure(error))
-    }
 }
 
 type Thread<'a> = Box<dyn FnOnce() -> Result<()> + Send + 'a>;

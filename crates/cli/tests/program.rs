@@ -75,6 +75,18 @@ fn demo_reports_what_it_promises() {
 }
 
 #[test]
+fn demo_writes_one_file_to_standard_output() {
+    let demo = ["demo", "--steps", "2", "--threads", "1"];
+    let output = raddle(&[&demo[..], &["--trace", "-"]].concat());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let trace: Value = serde_json::from_slice(&output.stdout).expect("a trace and nothing else");
+    assert!(!trace["traceEvents"].as_array().unwrap().is_empty());
+    let picture = raddle(&[&demo[..], &["--memory", "-"]].concat()).stdout;
+    assert!(picture.starts_with(b"<!") && picture.trim_ascii_end().ends_with(b"</html>"));
+    assert_refused(&[&demo[..], &["--trace", "-", "--json", "-"]].concat(), "expected - for one of");
+}
+
+#[test]
 fn bench_reports_what_it_promises() {
     let row = json!({ "name": "", "threads": 0, "unit": "", "median": 0.5, "min": 0.5, "max": 0.5 });
     let form = json!({ "machine": "", "device": "", "commit": "", "rows": [row] });

@@ -1,8 +1,9 @@
 //! A record of what was submitted and what ran when, for the viewers of traces. The runtime writes it as a file.
 //!
 //! Off unless asked for: then a place that records costs one relaxed load. On, it costs two looks at the clock and a lock that
-//! nobody else wants: each thread has a record of its own, which outlives the thread. All records together are bounded
-//! ([`set_span_count_max`]); what there is no room for is counted.
+//! nobody else wants: each thread has a record of its own, which outlives the thread and goes on with the next thread of its
+//! name, so that there are as many as threads at once. All records together are bounded ([`set_span_count_max`]), and each
+//! has a span; what there is no room for is counted.
 
 use raddle_sync::global::{
     Arc, AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Mutex, MutexGuard, OnceLock, Ordering::Relaxed,
@@ -11,13 +12,14 @@ use raddle_sync::global::{
 use std::{cell::OnceCell, time::Instant};
 
 static ON: AtomicBool = AtomicBool::new(false);
+/// Is this a forked child?
+static IN_CHILD: AtomicBool = AtomicBool::new(false);
 /// Spans that there is room for in all records; what threads have taken for their next ones counts.
 static ROOM: AtomicUsize = AtomicUsize::new(1 << 20);
 /// So much room a thread takes at once, so that threads don't meet at each span (guess).
 const ROOM_TAKEN: usize = 64;
 static DROPPED: AtomicU64 = AtomicU64::new(0);
-/// The records of all threads that have made one.
-static TRACKS: Mutex<Vec<Arc<Track>>> = Mutex::new(Vec::new());
+static TRACKS: Mutex<Tracks> = Mutex::new(Tracks { all: Vec::new(), idle: Vec::new() });
 /// Devices in service.
 static DEVICES: Mutex<Vec<(Source, String)>> = Mutex::new(Vec::new());
 
@@ -111,6 +113,13 @@ pub struct Trace {
     pub dropped_count: u64,
 }
 
+/// The records of all threads that have made one.
+struct Tracks {
+    all: Vec<Arc<Track>>,
+    /// Those whose thread has ended, with its name.
+    idle: Vec<(Option<String>, Arc<Track>)>,
+}
+
 #[derive(Default)]
 struct Track(Mutex<Record>);
 
@@ -121,8 +130,24 @@ struct Record {
     room: usize,
 }
 
+/// The record of a thread that lives.
+struct Own(Arc<Track>);
+
+impl Drop for Own {
+    /// What the thread has taken goes to others.
+    fn drop(&mut self) {
+        let Some(mut record) = lock_soon(&self.0.0) else { return };
+        let name = record.thread.name.clone();
+        ROOM.fetch_add(std::mem::take(&mut record.room), Relaxed);
+        drop(record);
+        if let Some(mut tracks) = lock_soon(&TRACKS) {
+            tracks.idle.push((name, self.0.clone()));
+        }
+    }
+}
+
 thread_local! {
-    static TRACK: OnceCell<Arc<Track>> = const { OnceCell::new() };
+    static TRACK: OnceCell<Own> = const { OnceCell::new() };
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -161,6 +186,12 @@ pub fn disable() {
     ON.store(false, Relaxed);
 }
 
+/// Called in a forked child: it records nothing, unless it says so itself.
+pub fn forked() {
+    IN_CHILD.store(true, Relaxed);
+    disable();
+}
+
 /// The most spans from now on, in all.
 pub fn set_span_count_max(count_max: usize) {
     ROOM.store(count_max, Relaxed);
@@ -168,7 +199,7 @@ pub fn set_span_count_max(count_max: usize) {
 
 /// What there is now. Never blocks for long: the record of a thread that is stuck in it is left out.
 pub fn snapshot() -> Trace {
-    let tracks = lock_soon(&TRACKS).map_or_else(Vec::new, |tracks| tracks.clone());
+    let tracks = lock_soon(&TRACKS).map_or_else(Vec::new, |tracks| tracks.all.clone());
     Trace {
         devices: lock_soon(&DEVICES).map_or_else(Vec::new, |devices| devices.clone()),
         threads: tracks.iter().filter_map(|track| Some(lock_soon(&track.0)?.thread.clone())).collect(),
@@ -215,11 +246,20 @@ pub fn reserved(source: Source, bytes: i64, now_ns: u64) {
 fn push(what: What, name: &'static str, start_ns: u64) {
     let span = Span { what, name, start_ns, end_ns: now_ns() };
     let is_pushed = TRACK.try_with(|track| {
-        let mut record = lock(&track.get_or_init(new_track).0);
+        let mut room = 0;
+        if track.get().is_none() {
+            room = take_room();
+            if room == 0 {
+                return false; // nor is there a record without a span
+            }
+        }
+        let own = track.get_or_init(new_track);
+        // In a child it may have been locked by a thread that is not here.
+        let record = if IN_CHILD.load(Relaxed) { lock_soon(&own.0.0) } else { Some(lock(&own.0.0)) };
+        let Some(mut record) = record else { return false };
+        record.room += room;
         if record.room == 0 {
-            let taken = |room: usize| Some(room.saturating_sub(ROOM_TAKEN));
-            let room = ROOM.fetch_update(Relaxed, Relaxed, taken).unwrap_or_default();
-            record.room = room.min(ROOM_TAKEN);
+            record.room = take_room();
         }
         let has_room = record.room > 0;
         if has_room {
@@ -234,12 +274,53 @@ fn push(what: What, name: &'static str, start_ns: u64) {
     }
 }
 
-fn new_track() -> Arc<Track> {
-    let track = Arc::new(Track::default());
-    lock(&track.0).thread.name = current_thread().name().map(str::to_string);
+fn take_room() -> usize {
+    let taken = |room: usize| Some(room.saturating_sub(ROOM_TAKEN));
+    ROOM.fetch_update(Relaxed, Relaxed, taken).unwrap_or_default().min(ROOM_TAKEN)
+}
+
+fn new_track() -> Own {
+    let name = current_thread().name().map(str::to_string);
+    let new = |name: Option<String>| {
+        let thread = Thread { name, spans: Vec::new() };
+        Own(Arc::new(Track(Mutex::new(Record { thread, room: 0 }))))
+    };
     // Of the child of a fork that left it locked there is no trace, nor anybody who wants one.
-    if let Some(mut tracks) = lock_soon(&TRACKS) {
-        tracks.push(track.clone());
+    let Some(mut tracks) = lock_soon(&TRACKS) else { return new(name) };
+    if let Some(at) = tracks.idle.iter().position(|(idle, _)| *idle == name) {
+        return Own(tracks.idle.swap_remove(at).1);
     }
-    track
+    let own = new(name);
+    tracks.all.push(own.0.clone());
+    own
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::thread;
+
+    /// A test of its own process's statics: nothing else in this crate records.
+    #[test]
+    fn short_lived_threads_share_a_record_and_give_their_room_back() {
+        enable();
+        let source = Source::new();
+        let record = || here("short", start().expect("it is on"));
+        for _ in 0..10_000 {
+            thread::Builder::new().name("short".into()).spawn(record).unwrap().join().unwrap();
+        }
+        // Of other names, and where there is no room: no record without a span.
+        set_span_count_max(3);
+        for index in 0..100 {
+            let record = move || allocated(source, 1, start().expect("it is on"));
+            thread::Builder::new().name(format!("thread {index}")).spawn(record).unwrap().join().unwrap();
+        }
+        let trace = snapshot();
+        let spans: Vec<_> =
+            trace.threads.iter().map(|thread| (thread.name.as_deref(), thread.spans.len())).collect();
+        let expected = [("short", 10_000), ("thread 0", 1), ("thread 1", 1), ("thread 2", 1)];
+        assert_eq!(spans, expected.map(|(name, count)| (Some(name), count)));
+        assert_eq!(trace.dropped_count, 97);
+        disable();
+    }
 }

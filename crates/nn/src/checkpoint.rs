@@ -17,6 +17,7 @@ use raddle_sync::global::{AtomicU64, Ordering};
 use raddle_tensor::{DType, Device, Tensor};
 use safetensors::SafeTensors;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde_json::value::RawValue;
 use std::{
     collections::{HashMap, HashSet},
     fmt, fs,
@@ -30,6 +31,11 @@ compile_error!("raddle-nn: checkpoints are little-endian, and no host of another
 
 /// The largest header, as the format's own library has it.
 const HEADER_BYTES_MAX: u64 = 100_000_000;
+
+/// What a header says of one tensor: read as JSON it takes some twenty times as much (a guess: names aren't in it).
+const ENTRY_BYTES_MAX: usize = 4096;
+/// The entry that isn't a tensor (a guess: a few bytes are usual).
+const METADATA_BYTES_MAX: usize = 16 << 20;
 
 /// The length in front of the header.
 const LENGTH_BYTES: usize = 8;
@@ -181,8 +187,13 @@ const METADATA: &str = "__metadata__";
 /// Errors: see the module; if there is one no tensor is returned.
 pub fn load(path: impl AsRef<Path>, device: &Device) -> Result<Vec<(String, Tensor)>> {
     let path = path.as_ref();
-    let file = open(path)?;
-    let (entries, tensors) = parse(path, &file)?;
+    load_bytes(path, &open(path)?, device)
+}
+
+/// [`load`] of a file that is in memory already. Errors call it `path`, which need not exist.
+pub fn load_bytes(path: impl AsRef<Path>, file: &[u8], device: &Device) -> Result<Vec<(String, Tensor)>> {
+    let path = path.as_ref();
+    let (entries, tensors) = parse(path, file)?;
     let read = |entry: Entry| {
         let bytes = bytes_of(path, &tensors, &entry)?;
         let tensor = Tensor::from_bytes(bytes, &entry.shape, entry.dtype, device)?;
@@ -271,17 +282,28 @@ fn parse<'a>(path: &Path, file: &'a [u8]) -> Result<(Vec<Entry>, SafeTensors<'a>
     if header.first() != Some(&b'{') {
         return wrong("the header", "a JSON object".into(), "something else".into());
     }
-    let header: Pairs<serde_json::Value> = match serde_json::from_slice(header) {
+    // Not yet as values: lists of small numbers would take many times the header's bytes.
+    let header: Pairs<&RawValue> = match serde_json::from_slice(header) {
         Ok(header) => header,
         Err(error) => return wrong("the header", "JSON".into(), error.to_string()),
     };
     let mut names = HashSet::new();
-    let mut entries = Vec::with_capacity(header.0.len());
+    let mut entries = Vec::new();
     for (name, value) in header.0 {
         if !names.insert(name.clone()) {
             return wrong("the header", "each name once".into(), format!("{name:?} twice"));
         }
+        let bytes_max = if name == METADATA { METADATA_BYTES_MAX } else { ENTRY_BYTES_MAX };
+        if value.get().len() > bytes_max {
+            let (expected, found) = (format!("at most {bytes_max} bytes"), value.get().len().to_string());
+            let (file, what) = (path.into(), "the entry");
+            return Err(CheckpointError::Entry { file, tensor: name, what, expected, found });
+        }
         if name != METADATA {
+            let value = match serde_json::from_str(value.get()) {
+                Ok(value) => value,
+                Err(error) => return wrong("the header", "JSON".into(), error.to_string()),
+            };
             entries.push(entry(path, name, &value, data.len())?);
         }
     }

@@ -2,7 +2,7 @@
 
 use raddle::{
     Device, Tensor,
-    nn::text::{BertConfig, SentenceEncoder, write_random_model},
+    nn::text::{BertConfig, ModelOptions, SentenceEncoder, TooLong, write_random_model},
 };
 use std::path::PathBuf;
 
@@ -52,5 +52,41 @@ fn eight_threads_share_a_model() {
         for _ in 0..3 {
             assert!(on_eight_threads(&model, &texts) == expected, "{}", device.info().name);
         }
+    }
+}
+
+/// One to three texts at a time, of like lengths, from 8 threads at once: what each is given is what it would be without graphs,
+/// and stays so.
+#[test]
+fn captured_passes_are_the_same() {
+    let folder = Folder::new("captured");
+    let texts = texts();
+    let load = |device: &Device, captured: usize| {
+        let options =
+            ModelOptions { pad_to: Some(8), captured_tokens_max: Some(captured), ..ModelOptions::default() };
+        SentenceEncoder::load_with(&folder.0, device, &options).unwrap()
+    };
+    let cpu = Device::new("cpu").unwrap();
+    let expected = bits(&load(&cpu, 0).encode(&texts).unwrap());
+    for device in ["cpu", "sim:5", "sim:6"] {
+        let device = Device::new(device).unwrap();
+        let model = load(&device, 64);
+        let encode = |part: &[String], size: usize| -> Vec<Tensor> {
+            part.chunks(size).map(|some| model.encode(some).unwrap()).collect()
+        };
+        let kept: Vec<Tensor> = std::thread::scope(|scope| {
+            let parts = texts.chunks(64).enumerate();
+            let threads: Vec<_> =
+                parts.map(|(at, part)| scope.spawn(move || encode(part, 1 + at % 3))).collect();
+            threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+        });
+        let found: Vec<u32> = kept.iter().flat_map(bits).collect();
+        assert!(found == expected, "{}", device.info().name);
+        let tokens = model.tokenizer().tokenize(&texts[..3], TooLong::Truncate).unwrap();
+        let read = model.encode_tokens_to_vec(&tokens).unwrap();
+        assert!(read.into_iter().map(f32::to_bits).eq(expected[..3 * 32].iter().copied()));
+        // Another end of the same passes.
+        let pooled = |model: &SentenceEncoder| bits(&model.pool_tokens(&tokens[..1]).unwrap());
+        assert!(pooled(&model) == pooled(&load(&cpu, 0)) && pooled(&model) != expected[..32]);
     }
 }

@@ -11,6 +11,7 @@
 //! never runs.
 
 use crate::{Device, Error, Result, Stream, device::DeviceInner, fork, local};
+use raddle_hal::trace;
 use raddle_sync::{Condvar, Mutex, Rank, fault, thread};
 use std::{
     cell::Cell,
@@ -123,8 +124,12 @@ fn work(stream: Stream, on_own_thread: bool) {
         let result = if fault!(callback_early) { Ok(()) } else { stream.0.synchronize(sequence) };
         let outer = RUNNING.replace(stream.0.device);
         let guard = (!fault!(callback_stream)).then(|| stream.enter());
+        let trace = trace::start();
         // The hook has printed the panic; there is nobody else to tell.
         _ = catch_unwind(AssertUnwindSafe(|| body(result)));
+        if let Some(start) = trace {
+            trace::here("callback", start);
+        }
         drop(guard);
         RUNNING.set(outer);
     }

@@ -9,7 +9,7 @@ use crate::{
     event::Stamps,
     fork,
     local::{self, Local},
-    pool::IdlePools,
+    pool::{IdlePools, PoolInner},
     stream::{POOL_COUNT, StreamInner},
     submit::Touch,
     taint::{Failure, Taints},
@@ -42,6 +42,8 @@ pub(crate) struct DeviceInner {
     pub(crate) pool_count: usize,
     /// Set when the device is lost; then everything counts as complete.
     pub(crate) lost: AtomicBool,
+    /// Set when it has been closed, and its index is no longer its own.
+    closed: AtomicBool,
     slots: [AtomicPtr<StreamInner>; SLOT_COUNT],
     pub(crate) streams: Streams,
     pub(crate) stamps: Stamps,
@@ -50,6 +52,8 @@ pub(crate) struct DeviceInner {
     pub(crate) next_block_id: AtomicU64,
     pub(crate) allocator: Allocator,
     pub(crate) idle_pools: Mutex<IdlePools>,
+    /// What stands for all pools that a forked child makes. Only children touch it.
+    pub(crate) child_pool: global::OnceLock<&'static PoolInner>,
     pub(crate) taints: Taints,
     /// Of every thread that has used the device, alive or idle.
     pub(crate) locals: Mutex<Vec<&'static Local>>,
@@ -84,6 +88,7 @@ impl DeviceInner {
             source: info.source,
             pool_count: info.bounds.stream_count.min(POOL_COUNT),
             lost: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
             slots: std::array::from_fn(|_| AtomicPtr::new(ptr::null_mut())),
             streams: Streams::new(),
             stamps: Stamps::new(),
@@ -92,6 +97,7 @@ impl DeviceInner {
             next_block_id: AtomicU64::new(0),
             allocator: Allocator::new(),
             idle_pools: Mutex::new(Rank::Leaf, IdlePools::default()),
+            child_pool: global::OnceLock::new(),
             taints: Taints::new(info.bounds.failure_count),
             locals: Mutex::new(Rank::Pool, Vec::new()),
             idle_locals: Mutex::new(Rank::Leaf, Vec::new()),
@@ -362,7 +368,8 @@ impl Device {
 
     /// Takes a device out of service: waits for its callbacks and its work, and gives its memory back. False, and nothing
     /// else, if buffers of it are alive, and in a forked child, to which the memory doesn't belong. Using a closed device
-    /// afterwards is safe and opens nothing anew. A lost one can be closed, too. [`Error::InCallback`] if it is called in one of
+    /// afterwards is safe and opens nothing anew; closing it again gives back what it has taken since. A lost one can be
+    /// closed, too. [`Error::InCallback`] if it is called in one of
     /// those callbacks.
     pub fn close(self) -> Result<bool> {
         if fork::is_child(self.0) {
@@ -379,7 +386,8 @@ impl Device {
         self.0.release_stamps();
         self.empty_cache();
         let closed = self.0.allocator.reserved_bytes.load(Relaxed) == 0;
-        if closed {
+        // Once: the index may be another device's by now.
+        if closed && !self.0.closed.swap(true, Relaxed) {
             OPEN[self.0.index as usize].store(false, Relaxed);
         }
         Ok(closed)

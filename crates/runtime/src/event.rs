@@ -5,8 +5,8 @@
 //! (T4).
 //!
 //! A *timing* event puts a [`Stamp`] on the stream, by which the device notes when it gets there. Stamps are used again
-//! when nobody holds them and the tick that noted them is complete; so there are as many as were held or in flight at once,
-//! and at most [`SPARE_COUNT_MAX`] wait to be used.
+//! when nobody holds them and the tick that noted them is complete; so there are as many as were held or in flight at once.
+//! Beyond those in flight at most [`SPARE_COUNT_MAX`] wait to be used: whoever adds one more gives the oldest back.
 
 use crate::{
     Error, NoTime, NotCapturable, Result, Stream, Which, callback, capture, device::DeviceInner, fork,
@@ -34,30 +34,34 @@ impl Stamps {
 }
 
 impl DeviceInner {
-    /// A stamp that is in no use. Gives one back to the device if there are too many.
+    /// A stamp that is in no use.
     fn take_stamp(&self) -> Result<Stamp> {
-        let mut surplus = None;
-        let oldest = {
-            let mut spare = self.stamps.0.lock();
-            if spare.len() > SPARE_COUNT_MAX {
-                surplus = spare.pop_front();
-            }
-            spare.pop_front()
-        };
-        let free = |(stamp, tick)| match self.is_complete(tick) || fault!(stamp_in_flight) {
-            true => Some(stamp),
-            false => {
-                self.stamps.0.lock().push_back((stamp, tick));
-                None
-            }
-        };
-        if let Some(stamp) = surplus.and_then(free) {
-            // SAFETY: it is complete, and nobody holds it.
-            unsafe { self.hal.release_stamp(stamp) };
-        }
-        match oldest.and_then(free) {
+        let oldest = self.stamps.0.lock().pop_front();
+        match oldest.and_then(|spare| self.free_stamp(spare)) {
             Some(stamp) => Ok(stamp),
             None => self.hal.make_stamp().map_err(|error| self.error(error)),
+        }
+    }
+
+    /// It, if it is in no use; else it waits on.
+    fn free_stamp(&self, (stamp, tick): (Stamp, Tick)) -> Option<Stamp> {
+        if self.is_complete(tick) || fault!(stamp_in_flight) {
+            return Some(stamp);
+        }
+        self.stamps.0.lock().push_back((stamp, tick));
+        None
+    }
+
+    /// Takes back a stamp that nobody holds.
+    fn keep_stamp(&self, stamp: Stamp, tick: Tick) {
+        let surplus = {
+            let mut spare = self.stamps.0.lock();
+            spare.push_back((stamp, tick));
+            if spare.len() > SPARE_COUNT_MAX { spare.pop_front() } else { None }
+        };
+        if let Some(stamp) = surplus.and_then(|spare| self.free_stamp(spare)) {
+            // SAFETY: it is complete, and nobody holds it.
+            unsafe { self.hal.release_stamp(stamp) };
         }
     }
 
@@ -99,7 +103,7 @@ impl Drop for Held {
         if fork::is_child(self.device) {
             return; // the lock is the parent's
         }
-        self.device.stamps.0.lock().push_back((self.stamp, self.tick));
+        self.device.keep_stamp(self.stamp, self.tick);
     }
 }
 

@@ -43,6 +43,8 @@ extern "C" fn in_child() {
     // The lock may have been held by a thread that is not here.
     FORKS.fetch_add(1, Relaxed);
     CHILD.store(false, Relaxed);
+    // A child writes no trace, and its only thread's record may have been locked by a thread that is not here.
+    raddle_hal::trace::forked();
     locks_at_fork::give_back();
 }
 

@@ -108,14 +108,16 @@ impl Device {
     /// Registers a hook that is called when an allocation finds no memory although all that can be given back has been,
     /// on the thread that allocates, under no lock. It may drop buffers, and says whether to look again; hooks are asked up
     /// to [`OUT_OF_MEMORY_RETRY_COUNT_MAX`] times for one allocation. It isn't called for what it allocates itself; a panic
-    /// in it counts as [`AfterNeed::GiveUp`].
+    /// in it counts as [`AfterNeed::GiveUp`]. In a forked child no hook is ever called.
     pub fn on_out_of_memory(
         &self,
         hook: impl Fn(&MemoryNeed) -> AfterNeed + Send + Sync + 'static,
     ) -> HookGuard {
         let hooks = &self.0.allocator.hooks;
         let number = hooks.made.fetch_add(1, Relaxed);
-        hooks.list.lock().push((number, Arc::new(hook)));
+        if !fork::is_child(self.0) {
+            hooks.list.lock().push((number, Arc::new(hook)));
+        } // else the list is behind a lock of the parent, and memory comes from the system
         HookGuard { device: self.0, number }
     }
 }

@@ -121,14 +121,15 @@ impl Device {
     }
 
     /// A new private pool: what is allocated while a thread has [entered](MemoryPool::enter) it comes from memory that
-    /// nobody else uses.
+    /// nobody else uses. In a forked child that holds for all memory, and all pools are one.
     pub fn memory_pool(&self) -> MemoryPool {
         MemoryPool::new(self.0)
     }
 
     /// Puts a resource in front of this device's allocator, or takes it away; returns the one that was there. All
     /// allocations of all threads from now on go to it, and what it has given out comes back to it as long as it is there.
-    /// An error, and no change, if it is another device's.
+    /// An error, and no change, if it is another device's. In a forked child memory comes from the device itself: nothing is
+    /// put in front, and there is none.
     pub fn set_memory_resource(
         &self,
         resource: Option<Arc<dyn MemoryResource>>,
@@ -136,6 +137,9 @@ impl Device {
         if let Some(found) = resource.as_ref().map(|resource| resource.device()).filter(|found| found != self)
         {
             return Err(Error::ResourceDevice { expected: self.name().into(), found: found.name().into() });
+        }
+        if fork::is_child(self.0) {
+            return fork::check(self.0).map(|()| None); // the place is behind a lock of the parent
         }
         Ok(self.0.allocator.watch.install(resource))
     }

@@ -27,6 +27,7 @@ struct Log {
     completed: HashMap<u8, u64>,
     slabs: u64,
     errors: HashMap<(u8, u64), KernelError>,
+    inline_error: Option<KernelError>,
     slab_bytes_left: Option<usize>,
     priorities: HashMap<u8, Priority>,
 }
@@ -116,6 +117,11 @@ impl Oracle {
     /// The next op of a queue will turn out to have failed.
     pub(crate) fn fail(&self, slot: usize, sequence: u64, error: KernelError) {
         self.log().errors.insert((slot as u8, sequence), error);
+    }
+
+    /// The next op is to be run inline, at which it fails. Its queue is idle.
+    pub(crate) fn fail_inline(&self, error: KernelError) {
+        self.log().inline_error = Some(error);
     }
 
     /// As it was when the queue was opened.
@@ -221,10 +227,18 @@ impl raddle_hal::Device for Hal {
         self.oracle.beat.fetch_add(1, Relaxed);
         let mut log = self.oracle.log();
         log.entries.push(Entry::Launch { at: Wait { queue, sequence }, waits: waits.to_vec(), touches });
-        Ok(Submitted::Queued)
+        Ok(if log.inline_error.is_some() { Submitted::Inline } else { Submitted::Queued })
     }
-    unsafe fn run(&self, _: QueueId, _: u64, _: &Launch<'_>) -> std::result::Result<(), KernelError> {
-        unreachable!("an oracle never says Inline")
+    unsafe fn run(
+        &self,
+        queue: QueueId,
+        sequence: u64,
+        _: &Launch<'_>,
+    ) -> std::result::Result<(), KernelError> {
+        let mut log = self.oracle.log();
+        log.completed.insert(queue.0, sequence);
+        log.entries.push(Entry::Complete(Wait { queue, sequence }));
+        log.inline_error.take().map_or(Ok(()), Err)
     }
     fn completed(&self, queue: QueueId) -> u64 {
         self.oracle.log().completed.get(&queue.0).copied().unwrap_or(0)

@@ -44,6 +44,15 @@ pub(crate) struct IdlePools {
 }
 
 impl PoolInner {
+    fn leaked(device: &'static DeviceInner) -> &'static PoolInner {
+        Box::leak(Box::new(PoolInner {
+            device,
+            number: AtomicU64::new(0),
+            users: AtomicU64::new(0),
+            large: Mutex::new(Rank::Slabs, Large::new(Grain::PRIVATE)),
+        }))
+    }
+
     /// One user more, for whom another one is there already.
     pub(crate) fn hold(&self) {
         self.users.fetch_add(1, Relaxed);
@@ -82,15 +91,12 @@ pub struct MemoryPool(&'static PoolInner);
 
 impl MemoryPool {
     pub(crate) fn new(device: &'static DeviceInner) -> MemoryPool {
+        if fork::is_child(device) {
+            // The list is behind a lock of the parent, and a child's memory comes from no pool: a name is enough.
+            return MemoryPool(device.child_pool.get_or_init(|| PoolInner::leaked(device)));
+        }
         let mut pools = device.idle_pools.lock();
-        let pool = pools.idle.pop().unwrap_or_else(|| {
-            Box::leak(Box::new(PoolInner {
-                device,
-                number: AtomicU64::new(0),
-                users: AtomicU64::new(0),
-                large: Mutex::new(Rank::Slabs, Large::new(Grain::PRIVATE)),
-            }))
-        });
+        let pool = pools.idle.pop().unwrap_or_else(|| PoolInner::leaked(device));
         pools.made += 1;
         pool.number.store(pools.made, Relaxed);
         drop(pools);

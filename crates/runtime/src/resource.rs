@@ -59,17 +59,22 @@ impl Allocation {
         self.block().get().address.number()
     }
 
-    /// Its block, if it is what was asked for.
-    pub(crate) fn into_block(mut self, device: &'static DeviceInner, size_bytes: usize) -> Result<FreeBlock> {
+    /// Its block, if it is what was asked for; else what it is, for whom it came from.
+    pub(crate) fn into_block(
+        mut self,
+        device: &'static DeviceInner,
+        size_bytes: usize,
+    ) -> std::result::Result<FreeBlock, (Allocation, Error)> {
         let found = self.block().get().device;
         let capacity_bytes = if std::ptr::eq(found, device) { self.capacity_bytes() } else { 0 };
         if capacity_bytes < size_bytes || !std::ptr::eq(found, device) {
-            return Err(Error::ResourceMisfit {
+            let error = Error::ResourceMisfit {
                 device: device.name().into(),
                 expected_bytes: size_bytes,
                 found_device: found.name().into(),
                 found_bytes: self.capacity_bytes(),
-            });
+            };
+            return Err((self, error));
         }
         Ok(self.0.take().expect("it has its block until it is dropped"))
     }

@@ -74,8 +74,11 @@ impl Device {
     }
 
     /// Begins to keep the latest `event_count` allocations and frees for snapshots, some 60 bytes each; 0 ends it. What was
-    /// kept before is lost. Costs a lock that all threads share for each allocation meanwhile.
+    /// kept before is lost. Costs a lock that all threads share for each allocation meanwhile. Does nothing in a forked child.
     pub fn set_memory_history(&self, event_count: usize) {
+        if fork::is_child(self.0) {
+            return; // the history is behind a lock of the parent
+        }
         let history = (event_count > 0).then(|| History::new(event_count));
         self.0.allocator.watch.set_history(history);
     }

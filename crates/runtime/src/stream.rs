@@ -316,7 +316,8 @@ impl Stream {
     }
 
     /// Puts whatever is submitted to this stream from now on behind what an event has recorded. An event that was never
-    /// recorded holds nothing up. Doesn't block.
+    /// recorded holds nothing up. Doesn't wait for the event; if there is something to wait behind it takes a place on this
+    /// stream, and blocks while there is none.
     pub fn wait_event(self, event: &Event) -> Result<()> {
         self.check_open()?;
         match event.tick() {
@@ -330,7 +331,9 @@ impl Stream {
         }
     }
 
-    /// Puts whatever is submitted to this stream from now on behind everything that is on another one. Doesn't block.
+    /// Puts whatever is submitted to this stream from now on behind everything that is on another one. Doesn't wait for that;
+    /// if there is something it takes a place on this stream (and on the other one, if that is wrapped), and blocks while
+    /// there is none.
     pub fn wait_stream(self, other: Stream) -> Result<()> {
         if !std::ptr::eq(self.0.device, other.0.device) {
             return Err(Error::StreamDevice {

@@ -270,6 +270,12 @@ impl Stream {
         let submitted = submitted.map_err(|error| stream.device.error(error))?;
         std::mem::forget(refused);
         let fallible = launch.is_fallible();
+        // What to go back to if it fails before it has written anything.
+        let before: SmallVec<[u64; 4]> = if fallible {
+            touches.iter().map(|touch| touch.block.taint.load(Relaxed)).collect()
+        } else {
+            SmallVec::new()
+        };
         let taint = stream.taint(fallible.then_some((op, tick, submitted == Submitted::Inline)), touches);
         drop(enqueued);
         if memory_trace::is_on(stream.device) {
@@ -289,12 +295,13 @@ impl Stream {
                     stream.device.taints.settle(taint, result.as_ref().err().cloned());
                 }
                 result.map_err(|error| {
-                    // Nothing was written and the caller knows: the outputs are as good as before. Of a graph only the kernel
-                    // that failed has written nothing.
-                    let written = |touch: &&Touch<'_>| touch.access == Access::Write;
+                    // Nothing was written and the caller knows: the outputs are as good, or as bad, as before. Of a graph
+                    // only the kernel that failed has written nothing.
                     let is_graph = matches!(launch, Launch::Graph { .. });
-                    for touch in touches.iter().filter(|touch| !is_graph && written(touch)) {
-                        _ = touch.block.taint.compare_exchange(taint, 0, Relaxed, Relaxed);
+                    let written =
+                        |(touch, _): &(&Touch<'_>, &u64)| !is_graph && touch.access == Access::Write;
+                    for (touch, before) in touches.iter().zip(&before).filter(written) {
+                        _ = touch.block.taint.compare_exchange(taint, *before, Relaxed, Relaxed);
                     }
                     Error::Kernel { op, error, stream: self.id().0, sequence }
                 })

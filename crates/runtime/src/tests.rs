@@ -459,6 +459,46 @@ fn errors_go_to_dependents_only() {
     read(&child).unwrap();
 }
 
+/// Who writes is told of the failure, and what it would have overwritten is as bad as it was.
+#[test]
+fn a_failure_inline_heals_nothing() {
+    let _turn = turn();
+    let (device, oracle, a, _) = pair();
+    let [index, spoilt, clean] = [(); 3].map(|()| device.allocate(64).unwrap());
+    let gather = Kernel::Gather { axis: 0 };
+    let [first, second] = [9, 8].map(|index| KernelError::IndexOutOfRange { index, position: 3, size: 4 });
+    oracle.fail(a.0.slot, 1, first);
+    op_of(&gather, a, &[&index], &[&spoilt]).unwrap();
+    oracle.complete_all();
+    oracle.fail_inline(second);
+    let told = op_of(&gather, a, &[&index], &[&spoilt, &clean]).unwrap_err();
+    assert_eq!(told, Error::Kernel { op: "op", error: second, stream: a.id().0, sequence: 2 });
+    let read = |buffer: &Buffer| device.download(buffer, 0, &mut [0; 4]);
+    read(&clean).unwrap();
+    let told = read(&spoilt).unwrap_err();
+    assert_eq!(told, Error::Kernel { op: "op", error: first, stream: a.id().0, sequence: 1 });
+}
+
+/// Its index may be another device's by the second time.
+#[test]
+fn a_device_that_is_closed_twice_takes_no_index_away() {
+    let _turn = turn();
+    // Other tests open devices as well: until one gets the index.
+    for _ in 0..1000 {
+        let closed = oracle::open(8).0;
+        assert_eq!(closed.close(), Ok(true));
+        let heir = oracle::open(8).0;
+        assert_eq!(closed.close(), Ok(true));
+        let other = oracle::open(8).0;
+        assert_ne!(heir.0.index, other.0.index);
+        assert_eq!([heir, other].map(Device::close), [Ok(true), Ok(true)]);
+        if heir.0.index == closed.0.index {
+            return;
+        }
+    }
+    panic!("nobody got the index of a closed device");
+}
+
 #[test]
 fn threads_share_streams_and_leave_no_trace() {
     let _turn = turn();

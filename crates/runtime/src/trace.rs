@@ -7,7 +7,7 @@
 //!
 //! | in the viewer | what |
 //! |---|---|
-//! | process `threads` | a track for each thread: submissions, and what it did besides, such as compiling |
+//! | process `threads` | a track for each thread: submissions, and what it did besides, such as compiling or a callback; one that has ended hands its track on to another of its name |
 //! | a process for each device | a track for each stream: what ran, on devices that tell (the CPU and the simulator; of CUDA only the host's side is known) |
 //! | arrows | from an awaited op to the one that waited |
 //! | counters | bytes allocated, and reserved from the device |
@@ -48,6 +48,11 @@ pub fn write(path: impl AsRef<Path>) -> Result<()> {
         .map_err(|error| Error::File { path: path.display().to_string(), reason: error.to_string() })
 }
 
+/// As [`write()`], to anything that takes bytes.
+pub fn write_to(to: &mut impl Write) -> io::Result<()> {
+    render(&hal::snapshot(), to)
+}
+
 /// `RADDLE_TRACE`, and the process that it was set for.
 static AT_EXIT: OnceLock<(PathBuf, u32)> = OnceLock::new();
 
@@ -83,17 +88,17 @@ extern "C" fn at_exit() {
 fn write_whole(path: &Path, trace: &Trace) -> io::Result<()> {
     if path.exists() && !path.is_file() {
         // A device or a pipe can't be replaced by renaming.
-        return write_to(path, trace);
+        return write_file(path, trace);
     }
     let mut partial = path.as_os_str().to_owned();
     partial.push(format!(".{}.partial", std::process::id()));
     let partial = PathBuf::from(partial);
-    write_to(&partial, trace)
+    write_file(&partial, trace)
         .and_then(|()| std::fs::rename(&partial, path))
         .inspect_err(|_| _ = std::fs::remove_file(&partial))
 }
 
-fn write_to(path: &Path, trace: &Trace) -> io::Result<()> {
+fn write_file(path: &Path, trace: &Trace) -> io::Result<()> {
     let mut file = BufWriter::new(File::create(path)?);
     render(trace, &mut file)?;
     file.flush()

@@ -58,6 +58,11 @@ fn inside<R>(call: impl FnOnce() -> R) -> R {
     call()
 }
 
+/// A resource that panics loses nothing but its say: this may be part of a `Drop`.
+fn give_back(resource: &dyn MemoryResource, allocation: Allocation) {
+    _ = catch_unwind(AssertUnwindSafe(|| inside(|| resource.free(allocation))));
+}
+
 impl Watch {
     pub(crate) fn new() -> Watch {
         Watch {
@@ -163,7 +168,12 @@ impl DeviceInner {
         let block = match watch.installed().filter(|_| !INSIDE.get()) {
             Some(Installed { number, resource }) => {
                 self.allocator.user_calls.fetch_add(1, Relaxed);
-                let block = inside(|| resource.allocate(size_bytes))?.into_block(self, size_bytes)?;
+                let given = inside(|| resource.allocate(size_bytes))?.into_block(self, size_bytes);
+                // What is refused goes back the way it came, or the resource would count it for ever.
+                let block = given.map_err(|(allocation, error)| {
+                    give_back(&*resource, allocation);
+                    error
+                })?;
                 block.get().resource.store(number, Relaxed);
                 block
             }
@@ -173,7 +183,7 @@ impl DeviceInner {
         Ok(block)
     }
 
-    /// As `put_back`, by way of what watches. A resource that panics loses nothing but its say: this is part of a `Drop`.
+    /// As `put_back`, by way of what watches.
     #[cold]
     pub(crate) fn free_watched(&'static self, block: FreeBlock) {
         let watch = &self.allocator.watch;
@@ -182,8 +192,7 @@ impl DeviceInner {
         block.get().resource.store(0, Relaxed);
         match watch.installed() {
             Some(installed) if installed.number == number => {
-                let allocation = Allocation::new(block);
-                _ = catch_unwind(AssertUnwindSafe(|| inside(|| installed.resource.free(allocation))));
+                give_back(&*installed.resource, Allocation::new(block));
             }
             _ => put_back(block),
         }

@@ -5,9 +5,11 @@ use raddle_base::{DType, Dims, Layout, Scalar};
 use raddle_cpu::Cpu;
 use raddle_op::{Distribution, Kernel, PARAM_COUNT_MAX, Pointwise, ReduceOp};
 use raddle_runtime::{
-    Access, Buffer, Device, Error, Operand, Priority, Result, Stream,
+    Access, AfterNeed, Buffer, Device, DeviceMemory, Error, MemoryPool, MemoryResource, Operand, Priority,
+    Result, Stream,
     hal::{self, QueueId},
     process::{self, End, Leave},
+    trace,
 };
 use raddle_sync::faults::{self, Fault};
 use std::sync::{
@@ -222,6 +224,64 @@ fn use_what_the_parent_has_locked(plant: bool) -> End {
     drop(go);
     other.join().unwrap();
     end
+}
+
+/// What stands before a device's memory. Was there a resource?
+fn change_what_stands_before_memory(device: &Device, parents: &MemoryPool) -> Result<bool> {
+    device.set_memory_history(8);
+    drop(device.on_out_of_memory(|_| AfterNeed::GiveUp));
+    let resource: Arc<dyn MemoryResource> = Arc::new(DeviceMemory(*device));
+    device.set_memory_resource(Some(resource))?;
+    let found = device.set_memory_resource(None)?.is_some();
+    let pool = device.memory_pool();
+    let _guards = [pool.enter(), parents.enter()];
+    drop((pool.clone(), parents.clone()));
+    device.allocate(100)?;
+    Ok(found)
+}
+
+/// Other threads change it all the time, so of many children some are born while a lock is held.
+#[test]
+fn a_child_doesnt_change_what_stands_before_memory() {
+    let device = Device::open(Box::new(Cpu::new())).unwrap();
+    let (pool, stop) = (device.memory_pool(), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let change = || {
+            while !stop.load(Relaxed) {
+                change_what_stands_before_memory(&device, &pool).unwrap();
+            }
+        };
+        (0..2).for_each(|_| _ = scope.spawn(change));
+        let child = || match change_what_stands_before_memory(&device, &pool) {
+            Ok(false) => Ok(()),
+            Ok(true) => Err(1),
+            Err(_) => Err(2),
+        };
+        let bad = (0..200).map(|_| in_child(child)).find(|end| *end != End::Code(0));
+        stop.store(true, Relaxed);
+        assert_eq!(bad, None);
+    });
+}
+
+/// A thread of the parent reads what was recorded all the time, so that many a child finds its own record locked.
+#[test]
+fn a_child_is_not_traced() {
+    let device = Device::open(Box::new(Cpu::new())).unwrap();
+    trace::start();
+    (0..200).for_each(|_| _ = sums(&device, COUNTS[1]).unwrap());
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(Relaxed) {
+                trace::write_to(&mut std::io::sink()).unwrap();
+            }
+        });
+        let child = || sums(&device, COUNTS[1]).map(drop).map_err(|_| 1);
+        let bad = (0..100).map(|_| in_child(child)).find(|end| *end != End::Code(0));
+        stop.store(true, Relaxed);
+        trace::stop();
+        assert_eq!(bad, None);
+    });
 }
 
 #[test]

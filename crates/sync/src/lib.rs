@@ -37,9 +37,9 @@ pub fn raise(number: &atomic::AtomicU64, value: u64) {
 /// Threads.
 pub mod thread {
     #[cfg(loom)]
-    pub use loom::thread::{Builder, JoinHandle, current, spawn, yield_now};
+    pub use loom::thread::{Builder, JoinHandle, ThreadId, current, spawn, yield_now};
     #[cfg(not(loom))]
-    pub use std::thread::{Builder, JoinHandle, current, scope, spawn, yield_now};
+    pub use std::thread::{Builder, JoinHandle, ThreadId, current, scope, spawn, yield_now};
 }
 
 /// For statics of the process and other things that no model has: always std's.

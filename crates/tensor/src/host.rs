@@ -1,8 +1,10 @@
 //! From the host and back, and conversions.
 
 use crate::{
-    DType, Device, Element, Error, Layout, Result, Scalar, Tensor,
+    Call, DType, Device, Element, Error, Layout, Result, Scalar, Tensor,
     create::{check_dtype, dims},
+    pointwise::check_out,
+    record::{self, Mode},
 };
 
 /// What [`Tensor::to`] converts to: a dtype or a device.
@@ -75,6 +77,32 @@ impl Tensor {
             device.upload(tensor.buffer(), 0, bytes)?;
         }
         Ok(tensor)
+    }
+
+    /// Overwrites the elements with `values`, in row-major order; strides stay. `T` must be the type of the elements. The values
+    /// have been read when this returns.
+    ///
+    /// Errors: another number of elements; a tensor that can't be written in place, as one that is expanded.
+    pub fn copy_from_slice<T: Element>(&self, values: &[T]) -> Result<&Tensor> {
+        let op = "copy_from_slice";
+        check_dtype(op, "the tensor", T::DTYPE, self)?;
+        if values.len() != self.element_count() {
+            let (expected, found) = (self.element_count(), values.len());
+            return Err(Error::ElementCount { op, shape: self.shape().to_vec(), expected, found });
+        }
+        if !self.is_contiguous() {
+            return self.copy_(&Tensor::from_slice(values, self.shape(), &self.device())?);
+        }
+        check_out(op, self, self.shape(), &self.device())?;
+        let mut bytes = Vec::with_capacity(std::mem::size_of_val(values));
+        values.iter().for_each(|value| value.append_bytes(&mut bytes));
+        let offset_bytes = self.storage_offset() * T::DTYPE.size_bytes();
+        let upload = || match bytes.is_empty() {
+            true => Ok(()),
+            false => Ok(self.device().upload(self.buffer(), offset_bytes, &bytes)?),
+        };
+        record::written(Mode::InPlace, &[self], &[self], || Call::Overwrite, upload)?;
+        Ok(self)
     }
 
     /// The elements in row-major order as bytes. Waits for them.

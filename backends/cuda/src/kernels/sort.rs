@@ -14,8 +14,12 @@ use raddle_hal::Operand;
 
 /// Words that a block merges.
 const MERGE_TILE: usize = 1024;
-/// Runs that are put together in one step.
-const RANKED_RUN_COUNT_MAX: usize = 8;
+/// Runs that are put together in one step: for more of them its threads would search longer than short chunks save.
+const RANKED_RUN_COUNT_MAX: usize = 16;
+/// Rows of at most so many are sorted as one chunk: a second launch costs as much as the network's last steps (guess).
+const CHUNK_ALONE: usize = 1024;
+/// Words that a block puts to their places.
+const RANKED_WORDS: usize = 32;
 /// Words of which all threads are there at once, so that a step takes a few latencies: of more, merging reads less (guess).
 const RANKED_COUNT_MAX: usize = 1 << 16;
 /// More elements are had by sorting whole rows.
@@ -68,7 +72,11 @@ pub fn sorted_words(
     let size_bytes = row_count * count * words.size_bytes();
     let mut from = builder.scratch(size_bytes);
     let largest = if words.wide { 1024 } else { 2048 };
-    let chunk = count.next_power_of_two().clamp(64, largest);
+    let whole = count.next_power_of_two().clamp(64, largest);
+    // Where few blocks have work, chunks are short: a network of 2048 words takes four times as long as one of 512.
+    let is_few = count > CHUNK_ALONE && row_count * count <= RANKED_COUNT_MAX;
+    let chunk =
+        if is_few { (count.next_power_of_two() / RANKED_RUN_COUNT_MAX).clamp(256, whole) } else { whole };
     let chunk_count = count.div_ceil(chunk);
     let text = words.text(Unit::SortChunks).element(Name::ELEMENT, input.dtype).number(Name::CHUNK, chunk);
     let mut args = Args::default();
@@ -84,7 +92,9 @@ pub fn sorted_words(
         let mut args = Args::default();
         args.place(from).place(to);
         push(&mut args, &[row_count, count, chunk]);
-        builder.launch(words.text(Unit::SortRank), (row_count * count).div_ceil(256), 256, args);
+        let runs = chunk_count.next_power_of_two().max(8);
+        let text = words.text(Unit::SortRank).number(Name::RUNS, runs);
+        builder.launch(text, (row_count * count).div_ceil(RANKED_WORDS), 32 * runs as u32, args);
         return to;
     }
     let mut run = chunk;

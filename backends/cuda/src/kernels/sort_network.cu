@@ -5,7 +5,8 @@ template <int AT_ONCE> INLINE void sort(Word* words, int count) {
         for (int step = size / 2; step > 0; step /= 2) {
             __syncthreads();
             for (int pair = threadIdx.x; pair < count / 2; pair += AT_ONCE) {
-                const int low = pair / step * (2 * step) + pair % step, high = low + step;
+                // Steps are powers of two: a division would take longer than the rest.
+                const int low = 2 * pair - (pair & (step - 1)), high = low + step;
                 const Word a = words[low], b = words[high];
                 if (before(b, a) == ((low & size) == 0)) {
                     words[low] = b;

@@ -1,7 +1,7 @@
 // Puts sorted runs of each row together, RUNS of them at most: words differ, so the place of one is its own in its run and
-// the number of smaller ones in each other run. The searches of a thread go side by side.
-
-#define RUNS 8
+// the number of smaller ones in each other run. A block places 32 words: each of its warps counts in one run, where
+// neighbours look at about the same places.
+// RUNS.
 
 struct Params {
     const Word* from;
@@ -9,34 +9,29 @@ struct Params {
     long long row_count, count, run;
 };
 
-extern "C" __global__ void __launch_bounds__(256) sort_rank(const Params p) {
-    const long long at = (long long)block_index() * 256 + threadIdx.x;
-    if (at >= p.row_count * p.count) return;
-    const long long row = at / p.count, own = at % p.count;
+extern "C" __global__ void __launch_bounds__(32 * RUNS) sort_rank(const Params p) {
+    __shared__ int smaller[RUNS][32];
+    const int lane = threadIdx.x % 32, run = threadIdx.x / 32;
+    const long long at = (long long)block_index() * 32 + lane;
+    const bool is_word = at < p.row_count * p.count;
+    const long long row = at / p.count;
     const Word* words = p.from + row * p.count;
-    const Word word = words[own];
-    // Of each run: what is below the first bound is smaller, what is from the second on is not.
-    int low[RUNS], high[RUNS];
-#pragma unroll
-    for (int run = 0; run < RUNS; run++) {
-        low[run] = (int)min(run * p.run, p.count);
-        high[run] = (int)min((run + 1) * p.run, p.count);
-    }
-    for (long long left = p.run; left > 0; left /= 2) {
-        Word middle[RUNS];
-        // Loads first, whether they are wanted or not: a branch around each would make them wait for each other.
-#pragma unroll
-        for (int run = 0; run < RUNS; run++) middle[run] = words[min((low[run] + high[run]) / 2, (int)p.count - 1)];
-#pragma unroll
-        for (int run = 0; run < RUNS; run++) {
-            const int at = (low[run] + high[run]) / 2;
-            const bool is_open = low[run] < high[run], is_smaller = before(middle[run], word);
-            if (is_open && is_smaller) low[run] = at + 1;
-            if (is_open && !is_smaller) high[run] = at;
+    Word word;
+    if (is_word) {
+        word = p.from[at];
+        const int first = (int)min(run * p.run, p.count);
+        int low = first, high = (int)min((run + 1) * p.run, p.count);
+        while (low < high) {
+            const int middle = (low + high) / 2;
+            if (before(words[middle], word)) low = middle + 1;
+            else high = middle;
         }
+        smaller[run][lane] = low - first;
     }
-    long long place = 0;
+    __syncthreads();
+    if (run > 0 || !is_word) return;
+    int place = 0;
 #pragma unroll
-    for (int run = 0; run < RUNS; run++) place += low[run] - min(run * p.run, p.count);
+    for (int other = 0; other < RUNS; other++) place += smaller[other][lane];
     p.to[row * p.count + place] = word;
 }

@@ -215,9 +215,14 @@ fn a_few_runs_are_put_together_at_once() {
         keys(&planned(&sort, &[x, index], &[x]))
     };
     let count = |keys: &[String], name: &str| keys.iter().filter(|key| key.contains(name)).count();
-    for (rows, length, ranks, merges) in
-        [(8, 2048, 0, 0), (1, 16384, 1, 0), (8, 16384, 0, 3), (1, 16385, 0, 4)]
-    {
+    for (rows, length, ranks, merges) in [
+        (64, 2048, 0, 0),
+        (8, 2048, 1, 0),
+        (1, 1024, 0, 0),
+        (1, 32768, 1, 0),
+        (8, 16384, 0, 3),
+        (1, 32769, 0, 5),
+    ] {
         let keys = merged(rows, length);
         assert_eq!((count(&keys, "SortRank"), count(&keys, "SortMerge")), (ranks, merges), "{keys:?}");
     }

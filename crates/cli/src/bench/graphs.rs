@@ -5,13 +5,13 @@ use super::{
     measure::{alone, together},
     rows::{STEP, STEP_LARGE, STEP_SMALL, Sizes, Spec, THREADS, per_second, step},
 };
-use crate::output::{Failure, Outcome};
+use crate::output::{Failure, Outcome, StepError};
 use raddle::{
     DType::F32,
     Device, Generator, Graph, Tensor,
-    grad::{self, clip_grad_norm_},
+    grad::clip_grad_norm_,
     nn::{AutoencoderOptions, Module, TopKAutoencoder},
-    optim::{self, Adam, AdamOptions},
+    optim::{Adam, AdamOptions},
 };
 
 /// All of them, in the order in which they run.
@@ -45,24 +45,12 @@ fn transformer(device: &Device, threads: usize) -> Outcome<Vec<f64>> {
     replays(device, threads, &device.capture(|| encoder.forward(&input))?, &input)
 }
 
-/// Any error of a step.
-struct StepError(String);
-
-macro_rules! step_error {
-    ($($error:ty),*) => { $(
-        impl From<$error> for StepError {
-            fn from(error: $error) -> StepError { StepError(error.to_string()) }
-        }
-    )* };
-}
-step_error!(raddle::Error, grad::Error, optim::Error);
-
 /// The step of `autoencoder_step`: gradients, clipping, Adam.
 fn autoencoder(device: &Device, (d, h, batch, k): (usize, usize, usize, usize)) -> Outcome<Vec<f64>> {
     let options = AutoencoderOptions::new(d, h, k);
     let mut model = TopKAutoencoder::new(options, F32, device, Some(&Generator::new(0)))?;
     let parameters: Vec<Tensor> = model.parameters().into_iter().map(|(_, tensor)| tensor).collect();
-    let failed = |error: StepError| Failure::Other(error.0);
+    let failed = |error: StepError| Failure::Other(error.to_string());
     let adam = AdamOptions { capturable: true, ..AdamOptions::default() };
     let mut adam = Adam::new(parameters.clone(), adam).map_err(|error| failed(error.into()))?;
     let parameters: Vec<&Tensor> = parameters.iter().collect();

@@ -1,7 +1,7 @@
 //! The rows.
 
 use super::measure::{alone, together};
-use crate::output::{Failure, Outcome};
+use crate::output::{Failure, Outcome, StepError};
 use raddle::{
     DType::{self, F16, F32},
     Device, Generator, Result, Stream, Tensor,
@@ -349,7 +349,7 @@ fn autoencoder(
     let parameters: Vec<&Tensor> = parameters.iter().collect();
     let x = normal(device, &[batch, d])?;
     steps(device, || -> std::result::Result<(), StepError> {
-        let mut update = || adam.step().map_err(|error| StepError(error.to_string()));
+        let mut update = || adam.step().map_err(StepError::from);
         if full {
             return model.train_step(&x, update).map(drop);
         }
@@ -357,17 +357,4 @@ fn autoencoder(
         clip_grad_norm_(&parameters, 1.0)?;
         update()
     })
-}
-
-struct StepError(String);
-
-impl From<raddle::grad::Error> for StepError {
-    fn from(error: raddle::grad::Error) -> StepError {
-        StepError(error.to_string())
-    }
-}
-impl std::fmt::Display for StepError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
 }

@@ -16,7 +16,8 @@ use raddle::{Device, Publisher, Tensor, trace};
 use serde::Serialize;
 use serve::{Answers, Server};
 use std::{
-    path::PathBuf,
+    io::{BufWriter, Write},
+    path::{Path, PathBuf},
     sync::atomic::{AtomicBool, Ordering::Relaxed},
     time::Instant,
 };
@@ -46,10 +47,12 @@ pub struct Arguments {
     /// Writes the figures as JSON (- for standard output).
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Writes a trace for Chrome's or Perfetto's viewer: a track for each stream with its ops, waits and allocations.
+    /// Writes a trace for Chrome's or Perfetto's viewer: a track for each stream with its ops, waits and
+    /// allocations (- for standard output).
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
-    /// Writes, when the training is over, who has held which memory and when: a picture, or a snapshot if the name ends in .json.
+    /// Writes, when the training is over, who has held which memory and when: a picture, or a snapshot if the name ends in .json
+    /// (- for standard output).
     #[arg(long, value_name = "FILE")]
     memory: Option<PathBuf>,
 }
@@ -106,9 +109,14 @@ pub fn run(arguments: &Arguments) -> Outcome {
             digits.image_count
         )));
     }
-    check_writable(arguments.json.as_deref())?;
-    check_writable(arguments.trace.as_deref())?;
-    check_writable(arguments.memory.as_deref())?;
+    let outputs = [&arguments.json, &arguments.trace, &arguments.memory].map(Option::as_deref);
+    outputs.into_iter().try_for_each(check_writable)?;
+    let to_stdout = outputs.into_iter().filter(|path| is_stdout(*path)).count();
+    if to_stdout > 1 {
+        let found =
+            format!("demo: expected - for one of --json, --trace and --memory at most, found {to_stdout}");
+        return Err(Failure::Input(found));
+    }
     let device = Device::new(&arguments.device)?;
     if arguments.trace.is_some() {
         trace::start();
@@ -177,17 +185,27 @@ pub fn run(arguments: &Arguments) -> Outcome {
         },
         seconds: start.elapsed().as_secs_f64(),
     };
-    if !is_stdout(arguments.json.as_deref()) {
+    if to_stdout == 0 {
         print(&report, &answers, serve_seconds);
     }
     if let Some(path) = &arguments.trace {
-        trace::write(path).map_err(|error| Failure::Input(error.to_string()))?;
+        write_trace(path)?;
     }
     write_json(arguments.json.as_deref(), &report)?;
     match wrong_answers {
         0 => Ok(()),
         wrong => Err(Failure::Other(format!("demo: {wrong} of {inferences} answers are wrong"))),
     }
+}
+
+/// `-` is standard output.
+fn write_trace(path: &Path) -> Outcome {
+    if !is_stdout(Some(path)) {
+        return trace::write(path).map_err(|error| Failure::Input(error.to_string()));
+    }
+    let mut to = BufWriter::new(std::io::stdout().lock());
+    let written = trace::write_to(&mut to).and_then(|()| to.flush());
+    written.map_err(|error| Failure::Input(format!("-: {error}")))
 }
 
 fn print(report: &Report, answers: &[Answers], serve_seconds: f64) {

@@ -1,7 +1,7 @@
 //! The thread that trains.
 
 use super::{Parameter, SplitMix};
-use crate::output::{Failure, Outcome};
+use crate::output::{Failure, Outcome, StepError};
 use raddle::{
     DType, Device, Generator, Publisher, Result, Tensor,
     grad::no_grad,
@@ -96,9 +96,7 @@ impl Trainer {
         for step in 1..=steps {
             let batch = self.next_batch()?;
             let adam = &mut self.adam;
-            self.model
-                .train_step(&batch, || adam.step().map_err(|error| Stopped(failure(error))))
-                .map_err(|error: Stopped| error.0)?;
+            self.model.train_step(&batch, || adam.step().map_err(StepError::from)).map_err(failure)?;
             if step % PUBLISH_STEPS == 0 {
                 publisher.publish(&self.published())?;
                 versions.push(self.version(publisher)?);
@@ -148,14 +146,5 @@ impl Trainer {
             })
         });
         moved.collect()
-    }
-}
-
-/// Carries a failure of the optimizer through a step.
-struct Stopped(Failure);
-
-impl From<raddle::grad::Error> for Stopped {
-    fn from(error: raddle::grad::Error) -> Stopped {
-        Stopped(failure(error))
     }
 }

@@ -190,8 +190,8 @@ rows! {
     [merge_in_flight]
 "T1.8" "Whatever policy stands in front of the allocator, its allocations carry their marks."
     "raddle_runtime::resource::Allocation"
-    [sim("raddle_runtime::memory_tests::whatever_a_resource_does_memory_is_safe"),
-     sim("raddle_runtime::memory_tests::resources_stack")]
+    [sim("raddle_runtime::memory_tests::resources::whatever_a_resource_does_memory_is_safe"),
+     sim("raddle_runtime::memory_tests::resources::resources_stack")]
     []
 "T1.9" "A piece that is split off a block in flight waits for all that the block has to wait for."
     "raddle_runtime::large::Large::cut"
@@ -591,7 +591,7 @@ rows! {
     [limit_ignored]
 "T9.11" "The memory of a private pool is nobody else's, whoever frees it."
     "raddle_runtime::pool::PoolInner"
-    [sim("raddle_runtime::memory_tests::pools_are_private"),
+    [sim("raddle_runtime::memory_tests::pools::pools_are_private"),
      stress("raddle_conformance::memory::pools_of_many_threads")]
     [pool_leaks]
 "T9.12" "Counts of memory are whole and never run backwards."

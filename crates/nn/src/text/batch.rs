@@ -1,9 +1,9 @@
 //! Which texts are computed together, and how: rows of tokens, one text after the other, texts of one padded length side by
 //! side. Pure, but for the tensors made at the end.
 
-use super::{BertConfig, Tokens};
+use super::Tokens;
 use raddle_sync::fault;
-use raddle_tensor::{DType, Device, Result, Tensor};
+use raddle_tensor::{DType, Result, Tensor};
 
 /// Texts in the order in which they are computed: by padded length, then as they came.
 pub struct Order {
@@ -45,6 +45,80 @@ impl Order {
     }
 }
 
+/// So many texts of one padded length, in tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Shape {
+    pub texts: usize,
+    pub length: usize,
+}
+
+impl Shape {
+    pub fn rows(self) -> usize {
+        self.texts * self.length
+    }
+}
+
+/// What a pass looks like before its texts are known: from it follows every launch.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Layout {
+    /// The lengths grow.
+    pub groups: Vec<Shape>,
+    /// Is a text padded in this model, so that there are masks?
+    pub has_masks: bool,
+}
+
+impl Layout {
+    /// Of texts sorted by padded length.
+    pub fn new(texts: &[&Tokens], pad_to: usize) -> Layout {
+        let padded = |text: &Tokens| text.ids.len().next_multiple_of(pad_to);
+        let groups = texts.chunk_by(|a, b| padded(a) == padded(b));
+        let shape = |group: &[&Tokens]| Shape { texts: group.len(), length: padded(group[0]) };
+        Layout { groups: groups.map(shape).collect(), has_masks: pad_to > 1 }
+    }
+
+    fn rows(&self) -> usize {
+        self.groups.iter().map(|group| group.rows()).sum()
+    }
+
+    /// Lengths of texts and the steps 0, 1, 2, … of the longest, which masks are made of.
+    fn lengths_and_steps(&self) -> (usize, usize) {
+        let longest = self.groups.last().map_or(0, |group| group.length);
+        if self.has_masks { (self.groups.iter().map(|group| group.texts).sum(), longest) } else { (0, 0) }
+    }
+
+    /// How many [`numbers`](Layout::numbers) there are.
+    pub fn number_count(&self) -> usize {
+        let (lengths, steps) = self.lengths_and_steps();
+        2 * self.rows() + lengths + steps
+    }
+
+    /// All that the device has to be told of a pass, so that it is one copy: for each row its token, then for each row its row
+    /// in the table of positions and types, then lengths and steps. Padding rows are token 0 at position 0; nothing looks at
+    /// them. Texts that are fewer than the layout says count as one such token each.
+    pub fn numbers(&self, texts: &[&Tokens], positions: usize) -> Vec<i64> {
+        let rows = self.rows();
+        let (lengths, steps) = self.lengths_and_steps();
+        let mut numbers = vec![0; 2 * rows];
+        let (ids, places) = numbers.split_at_mut(rows);
+        let spans = self.groups.iter().flat_map(|group| std::iter::repeat_n(group.length, group.texts));
+        let mut row = 0;
+        for (text, length) in texts.iter().zip(spans) {
+            let count = text.ids.len();
+            for (to, &id) in ids[row..][..count].iter_mut().zip(&text.ids) {
+                *to = i64::from(id);
+            }
+            for (position, (to, &kind)) in places[row..][..count].iter_mut().zip(&text.types).enumerate() {
+                *to = i64::from(kind) * positions as i64 + position as i64;
+            }
+            row += length;
+        }
+        let length = |text| texts.get(text).map_or(1, |text: &&Tokens| text.ids.len() as i64);
+        numbers.extend((0..lengths).map(length));
+        numbers.extend((0..steps).map(|step| step as i64));
+        numbers
+    }
+}
+
 /// Texts of one padded length, side by side.
 pub struct Group {
     /// The row of the first token of the first.
@@ -68,34 +142,22 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Of texts sorted by padded length. Padding rows are token 0 at position 0; nothing looks at them.
-    pub fn new(texts: &[&Tokens], pad_to: usize, config: &BertConfig, device: &Device) -> Result<Batch> {
-        let (mut ids, mut places, mut groups) = (Vec::new(), Vec::new(), Vec::new());
-        let padded = |text: &Tokens| text.ids.len().next_multiple_of(pad_to);
-        for members in texts.chunk_by(|a, b| padded(a) == padded(b)) {
-            let (first, length) = (ids.len(), padded(members[0]));
-            let mut mask = Vec::new();
-            for (index, text) in members.iter().enumerate() {
-                ids.extend(text.ids.iter().map(|&id| i64::from(id)));
-                let place = |(position, &kind): (usize, &u32)| {
-                    kind as i64 * config.positions as i64 + position as i64
-                };
-                places.extend(text.types.iter().enumerate().map(place));
-                mask.resize(index * length + text.ids.len(), true);
-                mask.resize((index + 1) * length, false);
-                ids.resize(first + mask.len(), 0);
-                places.resize(first + mask.len(), 0);
-            }
-            let shape = [members.len(), length];
-            let mask = (pad_to > 1).then(|| Tensor::from_slice(&mask, shape, device)).transpose()?;
-            groups.push(Group { first, texts: members.len(), length, mask });
+    /// Of a layout, and its numbers on the device.
+    pub fn new(layout: &Layout, numbers: &Tensor) -> Result<Batch> {
+        let rows = layout.rows();
+        let (lengths, _) = layout.lengths_and_steps();
+        let (mut groups, mut first, mut text) = (Vec::with_capacity(layout.groups.len()), 0, 0);
+        for &Shape { texts, length } in &layout.groups {
+            let mask = || {
+                let steps = numbers.narrow(0, 2 * rows + lengths, length)?;
+                numbers.narrow(0, 2 * rows + text, texts)?.unsqueeze(1)?.gt(&steps)
+            };
+            let mask = layout.has_masks.then(mask).transpose()?;
+            groups.push(Group { first, texts, length, mask });
+            first += texts * length;
+            text += texts;
         }
-        let rows = [ids.len()];
-        Ok(Batch {
-            ids: Tensor::from_vec(ids, rows, device)?,
-            places: Tensor::from_vec(places, rows, device)?,
-            groups,
-        })
+        Ok(Batch { ids: numbers.narrow(0, 0, rows)?, places: numbers.narrow(0, rows, rows)?, groups })
     }
 }
 

@@ -176,7 +176,7 @@ impl Bert {
     }
 
     /// The last layer's output for each row of a batch, [rows, hidden].
-    pub fn forward(&self, batch: &Batch) -> Result<Tensor> {
+    pub fn forward(&self, batch: &Batch) -> raddle_tensor::Result<Tensor> {
         let embedded = self.words.embedding(&batch.ids)?;
         embedded.add_(&self.places.embedding(&batch.places)?)?;
         let mut x = self.norm.forward(&embedded)?;
@@ -221,7 +221,13 @@ impl Layer {
     }
 
     /// What each row's heads gather from the rows of its text, [rows, hidden].
-    fn attend(&self, x: &Tensor, batch: &Batch, masks: &[Option<Tensor>], heads: usize) -> Result<Tensor> {
+    fn attend(
+        &self,
+        x: &Tensor,
+        batch: &Batch,
+        masks: &[Option<Tensor>],
+        heads: usize,
+    ) -> raddle_tensor::Result<Tensor> {
         let projected = self.attention.forward(x)?;
         let gathered = x.empty_like()?;
         for (group, mask) in batch.groups.iter().zip(masks) {

@@ -2,13 +2,18 @@
 
 use super::{
     BertConfig, ModelError, Pooling, Result, Tokenizer, Tokens, TooLong,
-    batch::{self, Batch, Order},
+    batch::{self, Batch, Layout, Order},
     bert::Bert,
+    captured::{Captured, What},
     folder::{Settings, Weights},
 };
 use crate::checkpoint::CheckpointError;
-use raddle_tensor::{DType, Device, Error, Scalar, Tensor};
-use std::{borrow::Borrow, path::Path};
+use raddle_tensor::{DType, Device, Error, Fused, Scalar, Tensor, fused};
+use std::{
+    borrow::Borrow,
+    path::{Component, Path},
+    sync::LazyLock,
+};
 
 /// How a model is loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,11 +23,14 @@ pub struct ModelOptions {
     /// Texts are padded to a multiple of so many tokens: from 1, which is no padding, to the model's number of positions. If nothing is said: 1 on a device
     /// where a small launch costs little, else 16 (a guess), since texts of one padded length share their launches.
     pub pad_to: Option<usize>,
+    /// Passes of at most so many tokens, with padding, are captured as graphs if their texts are of one padded length; 0 is none. If nothing is said:
+    /// 2048 (guess) where a launch costs much, else 0. All graphs together take at most 1 GiB.
+    pub captured_tokens_max: Option<usize>,
 }
 
 impl Default for ModelOptions {
     fn default() -> ModelOptions {
-        ModelOptions { dtype: DType::F32, pad_to: None }
+        ModelOptions { dtype: DType::F32, pad_to: None, captured_tokens_max: None }
     }
 }
 
@@ -35,6 +43,7 @@ pub(super) struct Reader {
     pub bert: Bert,
     pub device: Device,
     pad_to: usize,
+    captured: Option<Captured>,
 }
 
 impl Reader {
@@ -56,7 +65,10 @@ impl Reader {
         let tokenizer = Tokenizer::load(folder, config.vocabulary, config.positions)?;
         let mut weights = Weights::read(folder, device)?;
         let bert = Bert::take(config, &mut weights, options.dtype)?;
-        Ok((Reader { tokenizer, bert, device: *device, pad_to }, weights))
+        let usual = if device.info().prepares { 2048 } else { 0 };
+        let tokens_max = options.captured_tokens_max.unwrap_or(usual);
+        let captured = (tokens_max > 0).then(|| Captured::new(tokens_max));
+        Ok((Reader { tokenizer, bert, device: *device, pad_to, captured }, weights))
     }
 
     /// The tokens that are computed for a text of so many.
@@ -69,10 +81,12 @@ impl Reader {
         batch::order(&texts.iter().map(length).collect::<Vec<_>>(), tokens_max)
     }
 
-    /// One row for each text, in their order: `finish` makes those of the texts of a pass, as they lie in it.
+    /// One row for each text, in their order: `finish` makes those of the texts of a pass, as they lie in it; for one `what`
+    /// it always does the same.
     pub fn rows<T: Borrow<Tokens>>(
         &self,
         texts: &[T],
+        what: What,
         finish: impl Fn(&Batch, &Tensor) -> raddle_tensor::Result<Tensor>,
     ) -> Result<Tensor> {
         if texts.is_empty() {
@@ -85,14 +99,36 @@ impl Reader {
             let (now, later) = rest.split_at(count);
             rest = later;
             let now: Vec<&Tokens> = now.iter().map(|&text| texts[text].borrow()).collect();
-            let batch = Batch::new(&now, self.pad_to, &self.bert.config, &self.device)?;
-            results.push(finish(&batch, &self.bert.forward(&batch)?)?);
+            results.push(self.pass(&now, what, &finish)?);
         }
         let rows = join(&results)?;
         Ok(match order.places() {
             Some(places) => rows.index_select(0, &Tensor::from_vec(places, [texts.len()], &self.device)?)?,
             None => rows,
         })
+    }
+
+    /// One row for each text of a pass, which are sorted by padded length.
+    fn pass(
+        &self,
+        texts: &[&Tokens],
+        what: What,
+        finish: impl Fn(&Batch, &Tensor) -> raddle_tensor::Result<Tensor>,
+    ) -> raddle_tensor::Result<Tensor> {
+        let run = |batch: &Batch| finish(batch, &self.bert.forward(batch)?);
+        let (layout, positions) = (Layout::new(texts, self.pad_to), self.bert.config.positions);
+        let captured = self.captured.as_ref();
+        let captured = captured.and_then(|all| all.run(what, &layout, texts, positions, &self.device, run));
+        if let Some(rows) = captured {
+            return rows;
+        }
+        let numbers = layout.numbers(texts, positions);
+        run(&Batch::new(&layout, &Tensor::from_vec(numbers, [layout.number_count()], &self.device)?)?)
+    }
+
+    /// Rows for a caller who may keep them: what was captured lies in its graph's memory, which has to be free for the next.
+    pub fn kept(&self, rows: Tensor) -> Result<Tensor> {
+        Ok(if self.captured.is_some() { rows.copy()? } else { rows })
     }
 
     pub fn check_all<T: Borrow<Tokens>>(&self, texts: &[T]) -> Result<()> {
@@ -135,7 +171,8 @@ pub(super) fn join(parts: &[Tensor]) -> raddle_tensor::Result<Tensor> {
 
 /// Rows of norm 1, as PyTorch's `normalize`: what is almost 0 isn't blown up.
 pub(super) fn normalise(rows: &Tensor) -> raddle_tensor::Result<Tensor> {
-    rows.div(&rows.norm(1, true)?.clamp_min(1e-12)?)
+    static DIVIDE: LazyLock<Fused> = LazyLock::new(|| fused(|[rows, norm]| rows / norm.maximum(1e-12)));
+    DIVIDE.call(&[rows, &rows.norm(1, true)?])
 }
 
 /// A sentence encoder: texts to vectors. See the [module](super) for what it guarantees.
@@ -182,17 +219,28 @@ impl SentenceEncoder {
     /// Errors: besides, tokens that the model doesn't know, none or too many, with the index of the text. Then nothing was
     /// computed.
     pub fn encode_tokens<T: Borrow<Tokens>>(&self, texts: &[T]) -> Result<Tensor> {
-        let pooled = self.pool_tokens(texts)?;
-        Ok(if self.normalize { normalise(&pooled)? } else { pooled })
+        self.reader.kept(self.vectors(texts, self.normalize)?)
+    }
+
+    /// [`encode_tokens`](SentenceEncoder::encode_tokens), on the host: one vector after the other. Waits for them; on a GPU this
+    /// saves a launch.
+    pub fn encode_tokens_to_vec<T: Borrow<Tokens>>(&self, texts: &[T]) -> Result<Vec<f32>> {
+        Ok(self.vectors(texts, self.normalize)?.to_vec()?)
     }
 
     /// [`encode_tokens`](SentenceEncoder::encode_tokens) before vectors are normalised, for those who want a part of each, or
     /// the lengths.
     pub fn pool_tokens<T: Borrow<Tokens>>(&self, texts: &[T]) -> Result<Tensor> {
-        self.reader.rows(texts, |batch, hidden| {
+        self.reader.kept(self.vectors(texts, false)?)
+    }
+
+    fn vectors<T: Borrow<Tokens>>(&self, texts: &[T], is_normalised: bool) -> Result<Tensor> {
+        let what = if is_normalised { What::Vectors } else { What::Pooled };
+        self.reader.rows(texts, what, |batch, hidden| {
             let pool = |group| self.pooling.pool(group, hidden);
             let pooled = batch.groups.iter().map(pool).collect::<raddle_tensor::Result<Vec<_>>>()?;
-            join(&pooled)
+            let vectors = join(&pooled)?;
+            if is_normalised { normalise(&vectors) } else { Ok(vectors) }
         })
     }
 
@@ -253,7 +301,13 @@ fn modules(folder: &Path) -> Result<(Pooling, bool)> {
         match kind.rsplit('.').next() {
             Some("Transformer") if index == 0 => {}
             Some("Pooling") if index == 1 => {
-                let settings = Settings::read(folder.join(module.text("path")?).join("config.json"))?;
+                let path = Path::new(module.text("path")?);
+                // Whoever made the folder says nothing of what lies beside it.
+                let inside = |part| matches!(part, Component::Normal(_) | Component::CurDir);
+                if !path.components().all(inside) {
+                    return Err(module.wrong("path", "a folder inside of the model's"));
+                }
+                let settings = Settings::read(folder.join(path).join("config.json"))?;
                 pooling = Some(Pooling::read(&settings)?);
             }
             Some("Normalize") if index == 2 => normalize = true,

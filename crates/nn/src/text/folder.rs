@@ -5,28 +5,44 @@ use crate::checkpoint::{self, CheckpointError, brief};
 use raddle_tensor::{DType, Device, Generator, Tensor};
 use serde_json::{Map, Value, json};
 use std::{
+    borrow::Cow,
     collections::HashMap,
     fs,
+    io::Read,
     ops::RangeInclusive,
     path::{Path, PathBuf},
 };
 
-/// A JSON file.
-pub struct Settings {
+/// Larger files are no settings (a guess: names of 20,000 labels have half a megabyte).
+const FILE_BYTES_MAX: u64 = 4 << 20;
+
+/// A JSON file, or a part of it.
+pub struct Settings<'a> {
     file: PathBuf,
-    value: Value,
+    value: Cow<'a, Value>,
 }
 
-impl Settings {
+impl Settings<'static> {
     /// Reads one that must be there.
-    pub fn read(file: PathBuf) -> Result<Settings> {
-        let bytes = fs::read(&file).map_err(|error| CheckpointError::File {
+    pub fn read(file: PathBuf) -> Result<Settings<'static>> {
+        Settings::read_at_most(file, FILE_BYTES_MAX)
+    }
+
+    /// As [`read`](Settings::read), with a limit of its own. No more is read of a larger file.
+    pub fn read_at_most(file: PathBuf, bytes_max: u64) -> Result<Settings<'static>> {
+        let mut bytes = Vec::new();
+        let read = fs::File::open(&file).and_then(|open| open.take(bytes_max + 1).read_to_end(&mut bytes));
+        read.map_err(|error| CheckpointError::File {
             file: file.clone(),
             action: "reading",
             reason: error.to_string(),
         })?;
+        if bytes.len() as u64 > bytes_max {
+            let (expected, found) = (format!("at most {bytes_max} bytes"), "more".into());
+            return Err(CheckpointError::Format { file, what: "the size", expected, found }.into());
+        }
         match serde_json::from_slice(&bytes) {
-            Ok(value) => Ok(Settings { file, value }),
+            Ok(value) => Ok(Settings { file, value: Cow::Owned(value) }),
             Err(error) => {
                 let (expected, found) = ("JSON".into(), error.to_string());
                 Err(CheckpointError::Format { file, what: "the text", expected, found }.into())
@@ -35,19 +51,36 @@ impl Settings {
     }
 
     /// Reads one that may be missing.
-    pub fn read_if_there(file: PathBuf) -> Result<Option<Settings>> {
+    pub fn read_if_there(file: PathBuf) -> Result<Option<Settings<'static>>> {
         if file.exists() { Settings::read(file).map(Some) } else { Ok(None) }
     }
+}
 
+impl Settings<'_> {
     /// The items of a list, each as settings of this file.
-    pub fn items(self) -> Result<Vec<Settings>> {
-        match self.value {
-            Value::Array(values) => {
-                let item = |value| Settings { file: self.file.clone(), value };
-                Ok(values.into_iter().map(item).collect())
-            }
+    pub fn items(&self) -> Result<Vec<Settings<'_>>> {
+        match &*self.value {
+            Value::Array(values) => Ok(values.iter().map(|value| self.inner(value)).collect()),
             _ => Err(self.wrong("the text", "a list")),
         }
+    }
+
+    /// What stands under a key, as settings of this file; nothing if it is null.
+    pub fn part(&self, key: &str) -> Option<Settings<'_>> {
+        self.value.get(key).filter(|value| !value.is_null()).map(|value| self.inner(value))
+    }
+
+    fn inner<'b>(&'b self, value: &'b Value) -> Settings<'b> {
+        Settings { file: self.file.clone(), value: Cow::Borrowed(value) }
+    }
+
+    /// All of it but some keys.
+    pub fn without(self, keys: &[&str]) -> Value {
+        let mut value = self.value.into_owned();
+        if let Value::Object(map) = &mut value {
+            map.retain(|key, _| !keys.contains(&key.as_str()));
+        }
+        value
     }
 
     /// An error about a key.
@@ -60,7 +93,8 @@ impl Settings {
             .into()
     }
 
-    fn get(&self, key: &str) -> &Value {
+    /// What stands under a key, or null.
+    pub fn get(&self, key: &str) -> &Value {
         self.value.get(key).unwrap_or(&Value::Null)
     }
 

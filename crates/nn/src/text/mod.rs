@@ -28,11 +28,13 @@
 
 mod batch;
 mod bert;
+mod captured;
 mod encoder;
 mod folder;
 mod pooling;
 mod rerank;
 mod spell;
+mod tokenizer_file;
 mod tokens;
 
 pub use bert::BertConfig;

@@ -69,7 +69,7 @@ impl Pooling {
 mod tests {
     use super::*;
 
-    /// The third row is padding: with it the mean would be [34.67, 36].
+    /// Case F-23: the third row is padding: with it the mean would be [34.67, 36].
     #[test]
     fn padding_isnt_pooled() {
         let device = raddle_tensor::Device::open(Box::new(raddle_cpu::Cpu::new())).unwrap();

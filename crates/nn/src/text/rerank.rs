@@ -3,6 +3,7 @@
 use super::{
     ModelOptions, Result, Tokenizer, Tokens, TooLong,
     bert::take_linear,
+    captured::What,
     encoder::{Reader, join},
 };
 use crate::{Linear, Module};
@@ -56,12 +57,13 @@ impl CrossEncoder {
     /// Errors: besides, tokens that the model doesn't know, none or too many, with the index of the pair. Then nothing was
     /// computed.
     pub fn score_tokens<T: Borrow<Tokens>>(&self, pairs: &[T]) -> Result<Tensor> {
-        self.reader.rows(pairs, |batch, hidden| {
+        let scores = self.reader.rows(pairs, What::Scores, |batch, hidden| {
             let first = |group: &super::batch::Group| group.rows(hidden)?.select(1, 0);
             let first = batch.groups.iter().map(first).collect::<raddle_tensor::Result<Vec<_>>>()?;
             let pooled = self.pooler.forward(&join(&first)?)?.tanh()?;
             self.classifier.forward(&pooled)?.to_dtype(DType::F32)
-        })
+        })?;
+        self.reader.kept(scores)
     }
 
     /// Looks at what [`score_tokens`](CrossEncoder::score_tokens) would refuse, and computes nothing.

@@ -1,6 +1,6 @@
 //! From texts to tokens.
 
-use super::{ModelError, Result, folder::Settings};
+use super::{ModelError, Result, folder::Settings, tokenizer_file};
 use crate::checkpoint::CheckpointError;
 use std::path::{Path, PathBuf};
 use tokenizers::{Encoding, PostProcessor, TruncationDirection, TruncationParams, TruncationStrategy};
@@ -43,22 +43,24 @@ impl Tokenizer {
     /// the former says of truncation and padding is ignored: they are the model's.
     pub(super) fn load(folder: &Path, vocabulary: usize, positions: usize) -> Result<Tokenizer> {
         let file = folder.join("tokenizer.json");
-        // So that a missing file is an error as with all others.
-        Settings::read(file.clone())?;
-        let failed = |error: tokenizers::Error| ModelError::Tokenizer {
-            file: file.clone(),
-            reason: error.to_string(),
-        };
-        let mut tokenizer = tokenizers::Tokenizer::from_file(&file).map_err(failed)?;
-        tokenizer.with_padding(None).with_truncation(None).map_err(failed)?;
+        let tokenizer = tokenizer_file::read(file.clone())?;
         let largest = tokenizer.get_vocab(true).into_values().max().unwrap_or(0) as usize;
         if largest >= vocabulary {
             let (expected, found) = (format!("below vocab_size, {vocabulary}"), largest.to_string());
             return Err(CheckpointError::Format { file, what: "the largest token", expected, found }.into());
         }
         let settings = Settings::read_if_there(folder.join("sentence_bert_config.json"))?;
-        // A pair has three special tokens and needs one of each text.
-        let limit = |settings: &Settings| settings.count_if_there("max_seq_length", 5..=positions);
+        // Special tokens leave room for one of each text.
+        let special = |is_pair| tokenizer.get_post_processor().map_or(0, |last| last.added_tokens(is_pair));
+        let tokens_min = (special(true) + 2).max(special(false) + 1);
+        if positions < tokens_min {
+            let (what, found) = ("max_position_embeddings", positions.to_string());
+            let file = folder.join("config.json");
+            let expected = format!("at least {tokens_min}, with special tokens");
+            return Err(CheckpointError::Format { file, what, expected, found }.into());
+        }
+        let limit =
+            |settings: &Settings<'_>| settings.count_if_there("max_seq_length", tokens_min..=positions);
         let tokens_max = settings.as_ref().map(limit).transpose()?.flatten().unwrap_or(positions);
         let lower_case =
             settings.map(|settings| settings.flag("do_lower_case")).transpose()?.unwrap_or(false);

@@ -167,6 +167,17 @@ fn broken_files_are_refused() {
             file("{\"a\":{\"dtype\":\"BOOL\",\"shape\":[1],\"data_offsets\":[0,1]}}", &[2]),
             "tensor \"a\": a bool is wrong, expected 0 or 1, found 2",
         ),
+        // Read as values it would take a gigabyte.
+        (
+            "zeros",
+            file(&format!("{{\"a\":[{}0]}}", "0,".repeat(20_000_000)), &[]),
+            "tensor \"a\": the entry is wrong, expected at most 4096 bytes, found 40000003",
+        ),
+        (
+            "metadata",
+            file(&format!("{{\"__metadata__\":{{\"a\":\"{}\"}}}}", "a".repeat(17 << 20)), &[]),
+            "tensor \"__metadata__\": the entry is wrong, expected at most 16777216 bytes",
+        ),
         (
             "twice",
             {

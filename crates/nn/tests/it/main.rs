@@ -5,6 +5,8 @@ mod checkpoint;
 mod layers;
 #[cfg(feature = "text")]
 mod text;
+#[cfg(feature = "text")]
+mod untrusted;
 
 use raddle_tensor::{Device, Element, Tensor};
 use std::sync::OnceLock;

@@ -20,22 +20,22 @@ const TOKENS_MAX: usize = 16;
 const VOCABULARY: usize = WORDS.len() + 4;
 
 /// A folder with a random model, gone at the end.
-struct Folder(PathBuf);
+pub struct Folder(pub PathBuf);
 impl Folder {
-    fn new(name: &str) -> Folder {
+    pub fn new(name: &str) -> Folder {
         let folder = Folder(std::env::temp_dir().join(format!("raddle-{}-model-{name}", std::process::id())));
         write_random_model(&folder.0, &BertConfig::tiny(VOCABULARY), &WORDS, TOKENS_MAX, 5, device())
             .unwrap();
         folder
     }
-    fn edit(&self, file: &str, from: &str, to: &str) {
+    pub fn edit(&self, file: &str, from: &str, to: &str) {
         let path = self.0.join(file);
         let text = fs::read_to_string(&path).unwrap();
         assert!(text.contains(from), "{file} has no {from}");
         fs::write(path, text.replace(from, to)).unwrap();
     }
     /// The text of the error of loading it, from the name of the file on.
-    fn error(&self) -> String {
+    pub fn error(&self) -> String {
         let error = SentenceEncoder::load(&self.0, device()).err().expect("it can't be loaded").to_string();
         error.replace(&format!("{}/", self.0.display()), "")
     }
@@ -187,13 +187,14 @@ fn vectors_are_those_of_the_definition() {
         }
     };
     for pad_to in [None, Some(1), Some(8), Some(16), Some(64)] {
-        check(ModelOptions { dtype: DType::F32, pad_to }, 2e-6);
+        check(ModelOptions { dtype: DType::F32, pad_to, ..ModelOptions::default() }, 2e-6);
         // Of a few roundings of numbers near 1, in a vector of norm 1.
-        check(ModelOptions { dtype: DType::F16, pad_to }, 4e-3);
-        check(ModelOptions { dtype: DType::BF16, pad_to }, 3e-2);
+        check(ModelOptions { dtype: DType::F16, pad_to, ..ModelOptions::default() }, 4e-3);
+        check(ModelOptions { dtype: DType::BF16, pad_to, ..ModelOptions::default() }, 3e-2);
     }
 }
 
+/// Case F-23.
 #[test]
 fn vectors_dont_depend_on_neighbours() {
     let long = text_of(TOKENS_MAX);
@@ -260,6 +261,7 @@ fn every_pooling_skips_padding() {
     }
 }
 
+/// Case F-22: as many rows as texts, in order, wherever an empty one stands; an empty list is told apart.
 #[test]
 fn empty_texts_have_vectors_and_empty_lists_are_errors() {
     for model in [model(), &padded()] {
@@ -274,6 +276,7 @@ fn empty_texts_have_vectors_and_empty_lists_are_errors() {
     }
 }
 
+/// Cases F-22 and F-26: exactly as many tokens as the limit are taken, alone and in a list; more are cut or refused alike.
 #[test]
 fn limits_are_inclusive() {
     let model = model();
@@ -326,8 +329,14 @@ fn tokens_are_checked() {
 
 #[test]
 fn pairs_have_scores() {
-    let load =
-        |dtype, pad_to| CrossEncoder::load_with(folder(), device(), &ModelOptions { dtype, pad_to }).unwrap();
+    let load = |dtype, pad_to| {
+        CrossEncoder::load_with(
+            folder(),
+            device(),
+            &ModelOptions { dtype, pad_to, ..ModelOptions::default() },
+        )
+        .unwrap()
+    };
     let model = CrossEncoder::load(folder(), device()).unwrap();
     assert_eq!(model.labels(), 1);
     let long = text_of(30);
@@ -460,13 +469,16 @@ fn what_is_wrong_with_a_folder_is_said() {
     };
     let (dtype, pad_to) = (DType::F32, None);
     assert_eq!(
-        error(ModelOptions { dtype: DType::I32, pad_to }),
+        error(ModelOptions { dtype: DType::I32, pad_to, ..ModelOptions::default() }),
         "load a model: the model has the wrong dtype, expected f32, f16 or bf16, found i32"
     );
     for pad_to in [0, 65] {
         let expected =
             "load a model: pad_to is out of range, expected 1 to the model's number of positions, found ";
-        assert_eq!(error(ModelOptions { dtype, pad_to: Some(pad_to) }), format!("{expected}{pad_to}"));
+        assert_eq!(
+            error(ModelOptions { dtype, pad_to: Some(pad_to), ..ModelOptions::default() }),
+            format!("{expected}{pad_to}")
+        );
     }
 }
 

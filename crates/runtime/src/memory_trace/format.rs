@@ -1,7 +1,8 @@
 //! The file: a line `raddle memory trace 1`, then one record an event, then the end. It can be read and written as a
 //! stream; compressing is left to others (gzip takes it down to a third).
 //!
-//! A record is a byte and then numbers in LEB128 (seven bits a byte, the lowest first), each only if the byte says so:
+//! A record is a byte and then numbers in LEB128 (seven bits a byte, the lowest first, in as few bytes as will do), each only
+//! if the byte says so; so a trace has one form:
 //!
 //! | bits | meaning | number |
 //! |---|---|---|
@@ -100,13 +101,14 @@ impl MemoryTrace {
                 return Err(unknown);
             }
             if tag & THREAD != 0 {
-                thread = reader.number()?;
+                thread = reader.other_than(thread, "thread")?;
             }
             if tag & STREAM != 0 {
-                stream = reader.number()?;
+                stream = reader.other_than(stream, "stream")?;
             }
             if tag & TIME != 0 {
-                time_us = time_us.saturating_add(reader.number()?);
+                let delta_us = reader.other_than(0, "time")?;
+                time_us = time_us.checked_add(delta_us).ok_or_else(|| reader.too_large())?;
             }
             let number = if op == 3 { 0 } else { reader.number()? };
             let ago =
@@ -154,10 +156,23 @@ impl<R: BufRead> Reader<R> {
                 break;
             }
             number |= bits << shift;
+            if byte == 0 && shift > 0 {
+                return Err(TraceError::Overlong { at_byte: self.at_byte, event: self.event });
+            }
             if byte < 0x80 {
                 return Ok(number);
             }
         }
-        Err(TraceError::Number { at_byte: self.at_byte, event: self.event })
+        Err(self.too_large())
+    }
+
+    /// A number that is only there because it differs from this one.
+    fn other_than(&mut self, before: u64, what: &'static str) -> Result<u64, TraceError> {
+        let number = self.number()?;
+        if number == before { Err(TraceError::Same { event: self.event, what }) } else { Ok(number) }
+    }
+
+    fn too_large(&self) -> TraceError {
+        TraceError::Number { at_byte: self.at_byte, event: self.event }
     }
 }

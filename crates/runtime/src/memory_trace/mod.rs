@@ -167,6 +167,12 @@ pub enum TraceError {
     /// A number of more than 64 bits.
     #[error("trace: byte {at_byte}: event {event} has a number of more than 64 bits")]
     Number { at_byte: u64, event: usize },
+    /// A number that could be shorter.
+    #[error("trace: byte {at_byte}: event {event} has a number of more bytes than it needs")]
+    Overlong { at_byte: u64, event: usize },
+    /// Something is said to have changed that hasn't.
+    #[error("trace: event {event}: expected another {what} than before, found the same")]
+    Same { event: usize, what: &'static str },
     /// The count at the end is another one.
     #[error("trace: expected {expected} events, as its end says, found {found}")]
     Count { expected: u64, found: usize },

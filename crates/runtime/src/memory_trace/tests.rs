@@ -99,7 +99,7 @@ fn a_file_that_is_cut_off_or_changed_is_an_error_or_another_trace_that_makes_sen
 #[test]
 fn errors_say_where_and_what() {
     let with = |records: &[u8]| [b"raddle memory trace 1\n", records].concat();
-    let cases: [(Vec<u8>, &str); 11] = [
+    let cases: [(Vec<u8>, &str); 16] = [
         (b"".into(), "trace: expected the first line \"raddle memory trace 1\", found \"\""),
         (
             b"raddle memory trace 2\n".into(),
@@ -111,6 +111,15 @@ fn errors_say_where_and_what() {
         (
             with(&[&[0][..], &[0xff; 9], &[2]].concat()),
             "trace: byte 33: event 0 has a number of more than 64 bits",
+        ),
+        // One form only: no number of spare bytes, and no change that is none.
+        (with(&[0, 0x88, 0]), "trace: byte 25: event 0 has a number of more bytes than it needs"),
+        (with(&[0x0b, 0]), "trace: event 0: expected another thread than before, found the same"),
+        (with(&[0x13, 1, 0x13, 1]), "trace: event 1: expected another stream than before, found the same"),
+        (with(&[0x23, 0]), "trace: event 0: expected another time than before, found the same"),
+        (
+            with(&[&[0x23][..], &[0xff; 9], &[1, 0x23, 1]].concat()),
+            "trace: byte 35: event 1 has a number of more than 64 bits",
         ),
         (with(&[7, 1]), "trace: expected 1 events, as its end says, found 0"),
         (with(&[7, 0, 0]), "trace: byte 24: expected the end of the file, found more"),

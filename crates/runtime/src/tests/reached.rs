@@ -51,6 +51,17 @@ fn times_pass_between_events() {
             event.synchronize().unwrap();
         }
         assert!(device.0.spare_stamps() < 40, "{}", device.0.spare_stamps());
+        // Nor do many that were held at once.
+        let held: Vec<Event> = (0..3000)
+            .map(|_| {
+                let event = Event::timing();
+                event.record(stream);
+                event
+            })
+            .collect();
+        stream.synchronize().unwrap();
+        drop(held);
+        assert_eq!(device.0.spare_stamps(), 1024);
     }
 }
 

@@ -184,6 +184,25 @@ fn what_ran_is_shown_as_the_op_that_was_submitted() {
     assert!(!rendered(&trace).contains("pointwise"));
 }
 
+/// Other tests are recorded meanwhile, too.
+#[test]
+fn callbacks_are_shown_on_their_thread() {
+    let _turn = crate::tests::turn();
+    let (device, _oracle) = crate::oracle::open(8);
+    start();
+    crate::Stream::default(&device).unwrap().on_complete(|_| ()).unwrap();
+    assert_eq!(device.close(), Ok(true)); // which waits for it
+    stop();
+    let is_shown = |thread: &Thread| {
+        let is_callback = |span: &Span| span.what == What::Here && span.name == "callback";
+        thread.name.as_deref() == Some("raddle-callbacks") && thread.spans.iter().any(is_callback)
+    };
+    assert!(hal::snapshot().threads.iter().any(is_shown));
+    let mut text = Vec::new();
+    write_to(&mut text).unwrap();
+    assert!(String::from_utf8(text).unwrap().contains("\"callback\""));
+}
+
 #[test]
 fn a_file_that_cannot_be_written_is_told_and_leaves_nothing() {
     let folder = std::env::temp_dir().join(format!("raddle-trace-{}", std::process::id()));

@@ -3,6 +3,7 @@
 
 mod catalogue;
 mod errors;
+mod host;
 mod overlap;
 mod planted;
 mod print;

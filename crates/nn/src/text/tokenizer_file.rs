@@ -1,0 +1,129 @@
+//! `tokenizer.json`, checked before it is believed.
+//!
+//! Guarantees: what is accepted makes tokens of any text in time and memory that are bounded by the text's length, and never
+//! panics. The `tokenizers` crate promises neither: its files may name a replacement that doubles a text forty times, a
+//! regular expression that never ends, or a special token that isn't there. So only the kinds that models of the BERT family
+//! have are let through, with all that they say checked; what the file says of truncation and padding isn't for us,
+//! and the crate doesn't see it.
+
+use super::{ModelError, Result, folder::Settings};
+use serde_json::Value;
+use std::path::PathBuf;
+
+/// Larger files are no tokenizers (a guess: one of 250,000 tokens has 17 MB).
+const FILE_BYTES_MAX: u64 = 128 << 20;
+/// Each word is tried against the vocabulary from each of its characters to each (a guess: BERT has 100).
+const WORD_CHARS_MAX: usize = 200;
+/// Of what stands before the pieces of a word; it is copied for each try.
+const PREFIX_BYTES_MAX: usize = 16;
+/// Steps one after the other (a guess: two are usual).
+const STEP_COUNT_MAX: usize = 8;
+/// Tokens around a text or a pair (a guess: three are usual).
+const SPECIAL_COUNT_MAX: usize = 16;
+
+/// Reads and checks one.
+pub fn read(file: PathBuf) -> Result<tokenizers::Tokenizer> {
+    let settings = Settings::read_at_most(file.clone(), FILE_BYTES_MAX)?;
+    let part = |key| settings.part(key);
+    model(&part("model").ok_or_else(|| settings.wrong("model", "an object"))?)?;
+    part("added_tokens").map_or(Ok(()), |tokens| added_tokens(&tokens))?;
+    part("normalizer").map_or(Ok(()), |part| steps(&part, "normalizers", &NORMALIZERS, 0))?;
+    part("pre_tokenizer").map_or(Ok(()), |part| steps(&part, "pretokenizers", &PRE_TOKENIZERS, 0))?;
+    part("post_processor").map_or(Ok(()), |part| post_processor(&part))?;
+    match part("decoder") {
+        Some(decoder) if decoder.text("type")? != "WordPiece" => {
+            return Err(decoder.wrong("type", "WordPiece"));
+        }
+        _ => {}
+    }
+    let failed = |error: serde_json::Error| ModelError::Tokenizer { file, reason: error.to_string() };
+    serde_json::from_value(settings.without(&["truncation", "padding"])).map_err(failed)
+}
+
+fn model(model: &Settings) -> Result<()> {
+    if model.text("type")? != "WordPiece" {
+        return Err(model.wrong("type", "WordPiece"));
+    }
+    model.count("max_input_chars_per_word", 1..=WORD_CHARS_MAX)?;
+    if model.text("continuing_subword_prefix")?.len() > PREFIX_BYTES_MAX {
+        let expected = format!("at most {PREFIX_BYTES_MAX} bytes");
+        return Err(model.wrong("continuing_subword_prefix", expected));
+    }
+    // What isn't known has to be something.
+    let unknown = model.text("unk_token")?;
+    match model.get("vocab").as_object() {
+        Some(words) if words.contains_key(unknown) => Ok(()),
+        Some(_) => Err(model.wrong("unk_token", "a word of the vocabulary")),
+        None => Err(model.wrong("vocab", "an object")),
+    }
+}
+
+/// Each is found in texts before words are: one that is found everywhere, or is another's number, makes no sense.
+fn added_tokens(tokens: &Settings) -> Result<()> {
+    for token in tokens.items()? {
+        if token.text("content")?.is_empty() {
+            return Err(token.wrong("content", "a text that isn't empty"));
+        }
+        token.count("id", 0..=u32::MAX as usize)?;
+    }
+    Ok(())
+}
+
+/// They make a text longer by a factor at most.
+const NORMALIZERS: [&str; 8] =
+    ["BertNormalizer", "Lowercase", "StripAccents", "Strip", "NFC", "NFD", "NFKC", "NFKD"];
+/// They cut at what one look at a character tells.
+const PRE_TOKENIZERS: [&str; 4] = ["BertPreTokenizer", "Whitespace", "WhitespaceSplit", "Punctuation"];
+
+/// One of these kinds, or a sequence of them.
+fn steps(part: &Settings, list: &'static str, known: &[&str], depth: usize) -> Result<()> {
+    match part.text("type")? {
+        "Sequence" if depth == 0 => {
+            let sequence = part.part(list).ok_or_else(|| part.wrong(list, "a list"))?;
+            let sequence = sequence.items()?;
+            if sequence.len() > STEP_COUNT_MAX {
+                return Err(part.wrong(list, format!("at most {STEP_COUNT_MAX} steps")));
+            }
+            sequence.iter().try_for_each(|step| steps(step, list, known, depth + 1))
+        }
+        kind if known.contains(&kind) => Ok(()),
+        _ => Err(part.wrong("type", format!("one of {}", known.join(", ")))),
+    }
+}
+
+fn post_processor(part: &Settings) -> Result<()> {
+    match part.text("type")? {
+        "TemplateProcessing" => {}
+        "BertProcessing" => return Ok(()),
+        _ => return Err(part.wrong("type", "TemplateProcessing or BertProcessing")),
+    }
+    let special = part.get("special_tokens");
+    // How many tokens a name stands for.
+    let count_of = |name: &str| -> Option<usize> {
+        let [ids, tokens] = ["ids", "tokens"].map(|key| special.get(name)?.get(key)?.as_array());
+        let (ids, tokens) = ids.zip(tokens)?;
+        (!ids.is_empty() && ids.len() == tokens.len()).then_some(ids.len())
+    };
+    for (key, wanted) in [("single", &["A"][..]), ("pair", &["A", "B"])] {
+        let template = part.part(key).ok_or_else(|| part.wrong(key, "a list"))?;
+        let (mut texts, mut special_count) = (Vec::new(), 0);
+        for piece in template.items()? {
+            let id = |kind: &str| piece.get(kind).get("id").and_then(Value::as_str);
+            match (id("Sequence"), id("SpecialToken").map(count_of)) {
+                (Some(text), None) => texts.push(text.to_string()),
+                (None, Some(Some(count))) => special_count += count,
+                _ => {
+                    return Err(part.wrong(key, "Sequence, or SpecialToken of special_tokens, in each piece"));
+                }
+            }
+        }
+        texts.sort_unstable();
+        if texts != wanted {
+            return Err(part.wrong(key, format!("each of the sequences {} once", wanted.join(", "))));
+        }
+        if special_count > SPECIAL_COUNT_MAX {
+            return Err(part.wrong(key, format!("at most {SPECIAL_COUNT_MAX} special tokens")));
+        }
+    }
+    Ok(())
+}

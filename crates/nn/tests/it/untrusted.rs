@@ -1,0 +1,165 @@
+//! Folders of others: what a model's files may not ask for. Found by fuzzing, or by asking what the tokenizers crate would do.
+
+use crate::{device, text::Folder};
+use raddle_nn::text::SentenceEncoder;
+use std::fs;
+
+const TOKENIZER: &str = "tokenizer.json";
+
+#[test]
+fn a_tokenizer_is_checked_before_it_is_made() {
+    let cases: [(&str, &str, &str); 17] = [
+        // A panic at the first text.
+        (
+            "\"[CLS]\": {",
+            "\"[CL]\": {",
+            "single is wrong, expected Sequence, or SpecialToken of special_tokens, in each piece, found ",
+        ),
+        (
+            "\"ids\": [\n          2\n        ]",
+            "\"ids\": []",
+            "single is wrong, expected Sequence, or SpecialToken",
+        ),
+        ("\"id\": \"A\"", "\"id\": \"B\"", "single is wrong, expected each of the sequences A once"),
+        ("\"id\": \"B\"", "\"id\": \"A\"", "pair is wrong, expected each of the sequences A, B once"),
+        (
+            "TemplateProcessing",
+            "RobertaProcessing",
+            "type is wrong, expected TemplateProcessing or BertProcessing, found \"RobertaProcessing\"",
+        ),
+        // A text of 30 letters would be one of 30 gigabytes.
+        (
+            "\"BertNormalizer\"",
+            "\"Replace\", \"pattern\": { \"String\": \"a\" }, \"content\": \"aaaaaaaa\"",
+            "type is wrong, expected one of BertNormalizer, Lowercase, StripAccents, Strip, NFC, NFD, NFKC, NFKD, found",
+        ),
+        (
+            "\"BertNormalizer\"",
+            "\"Sequence\", \"normalizers\": [{ \"type\": \"Sequence\", \"normalizers\": [] }]",
+            "type is wrong, expected one of BertNormalizer",
+        ),
+        (
+            "\"BertNormalizer\"",
+            "\"Sequence\", \"normalizers\": [0, 0, 0, 0, 0, 0, 0, 0, 0]",
+            "normalizers is wrong, expected at most 8 steps, found [0,0,",
+        ),
+        ("\"BertNormalizer\"", "\"Sequence\"", "normalizers is wrong, expected a list, found nothing"),
+        // Would never end.
+        (
+            "\"BertPreTokenizer\"",
+            "\"Split\", \"pattern\": { \"Regex\": \"(a+)+$\" }, \"behavior\": \"Isolated\", \"invert\": false",
+            "type is wrong, expected one of BertPreTokenizer, Whitespace, WhitespaceSplit, Punctuation, found \"Split\"",
+        ),
+        (
+            "\"type\": \"WordPiece\",\n    \"unk",
+            "\"type\": \"BPE\",\n    \"unk",
+            "type is wrong, expected WordPiece, found \"BPE\"",
+        ),
+        (
+            "\"max_input_chars_per_word\": 100",
+            "\"max_input_chars_per_word\": 1000000",
+            "max_input_chars_per_word is wrong, expected a whole number from 1 to 200, found 1000000",
+        ),
+        (
+            "\"continuing_subword_prefix\": \"##\"",
+            "\"continuing_subword_prefix\": \"#################\"",
+            "continuing_subword_prefix is wrong, expected at most 16 bytes",
+        ),
+        (
+            "\"unk_token\": \"[UNK]\"",
+            "\"unk_token\": \"UNK\"",
+            "unk_token is wrong, expected a word of the vocabulary, found \"UNK\"",
+        ),
+        ("\"vocab\": {", "\"words\": {", "vocab is wrong, expected an object, found nothing"),
+        (
+            "\"content\": \"[UNK]\"",
+            "\"content\": \"\"",
+            "content is wrong, expected a text that isn't empty, found \"\"",
+        ),
+        ("\"id\": 1,", "\"id\": -1,", "id is wrong, expected a whole number from 0 to 4294967295, found -1"),
+    ];
+    for (index, (from, to, expected)) in cases.into_iter().enumerate() {
+        let folder = Folder::new(&format!("untrusted-{index}"));
+        folder.edit(TOKENIZER, from, to);
+        let error = folder.error();
+        assert!(error.starts_with(&format!("{TOKENIZER}: {expected}")), "{to}: {error}");
+    }
+}
+
+/// What the checks let through of what others write.
+#[test]
+fn usual_tokenizers_are_taken() {
+    let encode = |folder: &Folder| {
+        let model = SentenceEncoder::load(&folder.0, device()).unwrap();
+        model.encode(&["The threads wait."]).unwrap().to_vec::<f32>().unwrap()
+    };
+    let expected = encode(&Folder::new("usual"));
+    let changed = [
+        (
+            "\"BertNormalizer\"",
+            "\"Sequence\", \"normalizers\": [{ \"type\": \"NFC\" }, { \"type\": \"Lowercase\" }]",
+        ),
+        (
+            "\"BertPreTokenizer\"",
+            "\"Sequence\", \"pretokenizers\": [{ \"type\": \"WhitespaceSplit\" }, { \"type\": \"Punctuation\", \"behavior\": \"Isolated\" }]",
+        ),
+        ("\"BertPreTokenizer\"", "\"Whitespace\""),
+        ("\"TemplateProcessing\"", "\"BertProcessing\", \"sep\": [\"[SEP]\", 3], \"cls\": [\"[CLS]\", 2]"),
+    ];
+    for (index, (from, to)) in changed.into_iter().enumerate() {
+        let folder = Folder::new(&format!("usual-{index}"));
+        folder.edit(TOKENIZER, from, to);
+        assert_eq!(encode(&folder), expected, "{to}");
+    }
+}
+
+#[test]
+fn nothing_outside_of_the_folder_is_read() {
+    let folder = Folder::new("inside");
+    let other = Folder::new("outside");
+    let outside = other.0.join("1_Pooling");
+    let beside = format!("../{}/1_Pooling", other.0.file_name().unwrap().to_str().unwrap());
+    for path in [outside.to_str().unwrap(), &beside, "1_Pooling/../.."] {
+        let folder = Folder::new("inside-changed");
+        folder.edit("modules.json", "\"1_Pooling\"", &format!("{path:?}"));
+        let error = folder.error();
+        let expected = "modules.json: path is wrong, expected a folder inside of the model's, found ";
+        assert!(error.starts_with(expected), "{error}");
+    }
+    folder.edit("modules.json", "\"1_Pooling\"", "\"./1_Pooling/\"");
+    assert!(SentenceEncoder::load(&folder.0, device()).is_ok());
+}
+
+#[test]
+fn files_and_sizes_have_bounds() {
+    let folder = Folder::new("bounds");
+    for (key, expected) in [
+        (
+            "\"hidden_size\": 32",
+            "hidden_size is wrong, expected a whole number from 1 to 16777216, found 1152921504606846976",
+        ),
+        (
+            "\"vocab_size\": 16",
+            "vocab_size is wrong, expected a whole number from 1 to 16777216, found 1152921504606846976",
+        ),
+        (
+            "\"type_vocab_size\": 2",
+            "type_vocab_size is wrong, expected a whole number from 1 to 16, found 1152921504606846976",
+        ),
+    ] {
+        let folder = Folder::new("bounds-changed");
+        let (name, _) = key.split_once(' ').unwrap();
+        folder.edit("config.json", key, &format!("{name} {}", 1u64 << 60));
+        assert_eq!(folder.error(), format!("config.json: {expected}"));
+    }
+    // Sizes that fit nothing in the weights are found before anything is made of them.
+    folder.edit("config.json", "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 16777216");
+    assert!(folder.error().contains("encoder.layer.2.attention.self.query.weight"), "{}", folder.error());
+    folder.edit("config.json", "\"max_position_embeddings\": 64", "\"max_position_embeddings\": 4");
+    assert_eq!(
+        folder.error(),
+        "config.json: max_position_embeddings is wrong, expected at least 5, with special tokens, found 4"
+    );
+    fs::write(folder.0.join("config.json"), " ".repeat((4 << 20) + 1)).unwrap();
+    assert_eq!(folder.error(), "config.json: the size is wrong, expected at most 4194304 bytes, found more");
+}

@@ -1,0 +1,179 @@
+//! What stands in front of the allocator.
+
+use super::*;
+
+/// A sink for logs that can be read again.
+#[derive(Clone, Default)]
+struct Sink(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Sink {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Sink {
+    fn text(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
+}
+
+#[test]
+fn resources_stack() {
+    let _turn = turn();
+    let (device, oracle, a, _) = pair();
+    let before = device.allocate(100).unwrap(); // none of its business
+    let (csv, lines) = (Sink::default(), Sink::default());
+    let limiting = LimitingResource::new(DeviceMemory(device), 10_000);
+    let logging = LoggingResource::new(limiting, LogFormat::Csv, csv.clone());
+    let logging = LoggingResource::new(logging, LogFormat::JsonLines, lines.clone());
+    let statistics = Arc::new(StatisticsResource::new(logging));
+    assert!(device.set_memory_resource(Some(statistics.clone())).unwrap().is_none());
+    let (first, second) = (device.allocate(6000).unwrap(), device.allocate(4000).unwrap());
+    op(a, &[], &[&first]).unwrap();
+    assert!(matches!(device.allocate(1), Err(Error::OutOfMemory { asked_bytes: 1, .. })));
+    drop(first);
+    let third = device.allocate(1).unwrap();
+    drop((before, second));
+    let expected = ResourceStatistics {
+        allocations: 3,
+        frees: 2,
+        failures: 1,
+        current_bytes: 1,
+        peak_bytes: 10_000,
+        total_bytes: 10_001,
+    };
+    assert_eq!(statistics.statistics(), expected);
+    let csv = csv.text();
+    let actions = |line: &str| line.split(',').nth(2).unwrap().to_string();
+    let expected = ["Action", "allocate", "allocate", "allocate failure", "free", "allocate", "free"];
+    assert_eq!(csv.lines().map(actions).collect::<Vec<_>>(), expected);
+    assert_eq!(csv.lines().next().unwrap(), "Thread,Time,Action,Pointer,Size,Stream");
+    for line in lines.text().lines() {
+        let line: BTreeMap<String, serde_json::Value> = serde_json::from_str(line).unwrap();
+        assert!(line["Size"].is_u64() && line["Action"].is_string());
+    }
+    // Taken away, it isn't told any more, and nothing is lost.
+    assert!(device.set_memory_resource(None).unwrap().is_some());
+    drop(third);
+    assert_eq!(statistics.statistics().frees, 2);
+    assert_eq!(device.memory_stats().allocated_bytes, 0);
+    let (other, _) = oracle::open(8);
+    let error = device.set_memory_resource(Some(Arc::new(DeviceMemory(other)))).err().unwrap();
+    assert_eq!(error.to_string(), "set_memory_resource: expected a resource of oracle, found one of oracle");
+    oracle.check().unwrap();
+}
+
+#[test]
+fn resources_fail_on_demand() {
+    let _turn = turn();
+    let (device, ..) = pair();
+    let refused = |at: FailAt| -> Vec<usize> {
+        let failing = Arc::new(FailingResource::new(DeviceMemory(device), at));
+        device.set_memory_resource(Some(failing.clone())).unwrap();
+        let refused = (1..=200).filter(|_| device.allocate(1000).is_err()).collect();
+        device.set_memory_resource(None).unwrap();
+        assert_eq!(failing.allocations(), 200);
+        refused
+    };
+    assert_eq!(refused(FailAt::Number(7)), [7]);
+    let half = |seed| refused(FailAt::Probability { probability: 0.5, seed });
+    assert_eq!(half(1), half(1));
+    assert_ne!(half(1), half(2));
+    assert!((60..140).contains(&half(3).len()));
+    assert!(refused(FailAt::Probability { probability: 0.0, seed: 1 }).is_empty());
+    assert_eq!(refused(FailAt::Probability { probability: 1.0, seed: 1 }).len(), 200);
+}
+
+/// Keeps whatever comes back and gives the first that fits, to any stream, in whatever order: a policy as bad as it gets.
+struct Hoard {
+    upstream: DeviceMemory,
+    kept: Mutex<Vec<Allocation>>,
+}
+
+impl MemoryResource for Hoard {
+    fn allocate(&self, size_bytes: usize) -> Result<Allocation> {
+        let mut kept = self.kept.lock().unwrap();
+        match kept.iter().position(|kept| kept.capacity_bytes() >= size_bytes) {
+            Some(at) => Ok(kept.remove(at)),
+            None => self.upstream.allocate(size_bytes),
+        }
+    }
+    fn free(&self, allocation: Allocation) {
+        self.kept.lock().unwrap().push(allocation);
+    }
+    fn device(&self) -> Device {
+        self.upstream.device()
+    }
+}
+
+/// Gives less than it is asked for, and panics when it gets it back.
+struct Broken(DeviceMemory);
+
+impl MemoryResource for Broken {
+    fn allocate(&self, size_bytes: usize) -> Result<Allocation> {
+        self.0.allocate(size_bytes / 2)
+    }
+    fn free(&self, _: Allocation) {
+        panic!("planted");
+    }
+    fn device(&self) -> Device {
+        self.0.device()
+    }
+}
+
+/// Gives half of what it is asked for, and counts.
+struct Stingy(StatisticsResource<DeviceMemory>);
+
+impl MemoryResource for Stingy {
+    fn allocate(&self, size_bytes: usize) -> Result<Allocation> {
+        self.0.allocate(size_bytes / 2)
+    }
+    fn free(&self, allocation: Allocation) {
+        self.0.free(allocation);
+    }
+    fn device(&self) -> Device {
+        self.0.device()
+    }
+}
+
+#[test]
+fn what_does_not_fit_goes_back_through_the_resource() {
+    let _turn = turn();
+    let device = oracle::open(64).0;
+    let stingy = Arc::new(Stingy(StatisticsResource::new(DeviceMemory(device))));
+    device.set_memory_resource(Some(stingy.clone())).unwrap();
+    assert!(matches!(device.allocate(100_000), Err(Error::ResourceMisfit { .. })));
+    let ResourceStatistics { allocations, frees, current_bytes, .. } = stingy.0.statistics();
+    assert_eq!((allocations, frees, current_bytes), (1, 1, 0));
+}
+
+#[test]
+fn whatever_a_resource_does_memory_is_safe() {
+    let _turn = turn();
+    let (device, oracle, a, b) = pair();
+    let hoard = Hoard { upstream: DeviceMemory(device), kept: Mutex::default() };
+    device.set_memory_resource(Some(Arc::new(hoard))).unwrap();
+    let mut random = Random::new(5);
+    for _ in 0..200 {
+        let _guard = [a, b][random.below(2)].enter();
+        let buffer = device.allocate([300, 5_000, 1 << 20][random.below(3)]).unwrap();
+        op([a, b][random.below(2)], &[], &[&buffer]).unwrap();
+    }
+    device.set_memory_resource(None).unwrap();
+    device.set_memory_resource(Some(Arc::new(Broken(DeviceMemory(device))))).unwrap();
+    let error = device.allocate(100_000).unwrap_err();
+    assert!(
+        error.to_string().starts_with("oracle: the memory resource was asked for 100000 bytes, found 57344"),
+        "{error}"
+    );
+    drop(device.allocate(1).unwrap());
+    device.set_memory_resource(None).unwrap();
+    assert_eq!(device.memory_stats().allocated_bytes, 0, "all of it came back");
+    oracle.check().unwrap();
+    oracle.complete_all();
+    assert!(device.close().unwrap());
+}
