@@ -204,6 +204,7 @@ fn every_command_has_an_example() {
         &["record", "--help"],
         &["replay", "--help"],
         &["embed", "--help"],
+        &["serve", "--help"],
         &["memory", "--help"],
         &["limits", "--help"],
         &["doctor", "--help"],
@@ -306,5 +307,65 @@ fn embed_keeps_the_order_and_loses_no_line() {
     );
     std::fs::remove_file(folder.join("model/config.json")).unwrap();
     refused(&path("lines.jsonl"), &path("vectors.npy"), &[], "config.json: reading failed");
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+/// Started on a free port, asked, told to stop, and its report.
+#[test]
+#[cfg(unix)]
+fn serve_answers_and_ends_when_it_is_told_to() {
+    use std::io::{BufRead, BufReader, Read, Write};
+    let folder = std::env::temp_dir().join(format!("raddle-{}-serve", std::process::id()));
+    let model = folder.join("model");
+    let config = raddle::nn::text::BertConfig::tiny(8);
+    let words = ["a", "thread", "waits", "stream"];
+    let device = raddle::Device::new("cpu").unwrap();
+    raddle::nn::text::write_random_model(&model, &config, &words, 16, 2, &device).unwrap();
+    let (model, json) = (model.to_str().unwrap(), folder.join("report.json"));
+    let arguments =
+        ["serve", "--model", model, "--port", "0", "--log-format", "json", "--json", json.to_str().unwrap()];
+    let mut child = Command::new(env!("CARGO_BIN_EXE_raddle"))
+        .args(arguments)
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    let address = line.trim().strip_prefix("listening on http://").unwrap();
+    let mut stream = std::net::TcpStream::connect(address).unwrap();
+    let body = "{\"inputs\": \"a thread\"}";
+    let head = "POST /embed HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-type: application/json\r\nx-request-id: its-id\r\n";
+    write!(stream, "{head}content-length: {}\r\n\r\n{body}", body.len()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.contains("\r\n\r\n[["), "{answer}");
+    // Of a port that is in use the first line says so.
+    let port = address.rsplit(':').next().unwrap();
+    assert_refused(&["serve", "--model", model, "--port", port], address);
+    let told = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
+    assert!(told.success());
+    let mut log = String::new();
+    child.stderr.as_mut().unwrap().read_to_string(&mut log).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0), "{log}");
+    let lines: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let request = lines.iter().find(|line| line["id"] == "its-id").unwrap();
+    assert_eq!(
+        (&request["status"], &request["texts"], &request["tokens"]),
+        (&json!(200), &json!(1), &json!(4))
+    );
+    let form = json!({
+        "address": "", "model": "", "device": "", "dtype": "", "seconds": 0.5, "seconds_to_listen": 0.5,
+        "accepted": 0, "cancelled": 0, "given_up": 0, "texts": 0, "tokens": 0, "batches": 0,
+    });
+    let report: Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
+    assert_form(&report, &form, "serve");
+    assert_eq!(
+        (&report["accepted"], &report["given_up"], &report["tokens"]),
+        (&json!(1), &json!(0), &json!(4))
+    );
+    assert_refused(&["serve", "--model", "/nowhere", "--port", "0"], "/nowhere/config.json");
+    assert_refused(&["serve", "--model", model, "--dtype", "f64"], "expected a dtype of f32, f16, bf16");
+    assert_refused(&["serve", "--model", model, "--payload-limit", "0"], "--payload-limit");
     std::fs::remove_dir_all(folder).unwrap();
 }

@@ -30,7 +30,7 @@
 //!   ([`Stream::dedicated`]), of other code ([`Stream::wrap`]), callbacks ([`Stream::on_complete`]), times
 //!   ([`Event::timing`]).
 //! - [`grad`], [`optim`], [`nn`]: gradients, optimisers, layers and checkpoints.
-//! - [`serve`]: a batcher, for requests of many threads that are run together.
+//! - [`serve`]: a batcher, for requests of many threads that are run together; `engine`: a model behind it.
 #![forbid(unsafe_code)]
 
 mod device;
@@ -47,6 +47,8 @@ pub use raddle_runtime::{
     StreamId, StreamStats, trace,
 };
 pub use raddle_serve as serve;
+#[cfg(feature = "text")]
+pub use raddle_server::engine;
 #[cfg(feature = "sim")]
 pub use raddle_sim::{AddressSpace, Completion, OutOfMemory, SimOptions};
 pub use raddle_tensor::*;
