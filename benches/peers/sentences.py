@@ -21,7 +21,7 @@ import time
 MIXED, SHORTEST, LONGEST = 2000, 5, 250  # sentences, and their tokens with the two special ones
 SINGLES, SINGLE = 256, 32
 BATCHES = (4, 8, 16, 32, 64)
-TUNED_ON = 300  # sentences
+TUNED_ON = 100  # sentences
 
 
 def make(model, mixed, single, seed=5):

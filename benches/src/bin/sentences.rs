@@ -82,7 +82,8 @@ fn options() -> Result<Option<Options>, Failure> {
             "--rounds" => {
                 let text = value()?;
                 let rounds = text.parse().ok().filter(|rounds| *rounds > 0);
-                options.rounds = rounds.ok_or(format!("--rounds: expected a number from 1, found {text:?}"))?;
+                options.rounds =
+                    rounds.ok_or(format!("--rounds: expected a number from 1, found {text:?}"))?;
             }
             "--only" => options.only = Some(value()?),
             "--without" => options.without.push(value()?),
@@ -114,7 +115,11 @@ fn median(values: &[f64]) -> f64 {
 }
 
 /// One round of ours: name, unit, value.
-fn ours(options: &Options, mixed: &Path, single: &Path) -> Result<Vec<(&'static str, &'static str, f64)>, Failure> {
+fn ours(
+    options: &Options,
+    mixed: &Path,
+    single: &Path,
+) -> Result<Vec<(&'static str, &'static str, f64)>, Failure> {
     let mut rows = Vec::new();
     let wanted = |part: &str| options.only.as_deref().is_none_or(|only| only == part);
     let vectors = mixed.with_extension("npy");
@@ -268,7 +273,9 @@ fn print(table: &Table, about: &BTreeMap<&'static str, String>) -> (String, bool
             let ours = row.get("raddle").map(|(_, values)| values);
             if let Some(ours) = ours.filter(|_| *who != "raddle") {
                 // Round by round: what disturbs one disturbs its neighbour.
-                let ratio = |(ours, theirs): (&f64, &f64)| if unit.ends_with("/s") { ours / theirs } else { theirs / ours };
+                let ratio = |(ours, theirs): (&f64, &f64)| {
+                    if unit.ends_with("/s") { ours / theirs } else { theirs / ours }
+                };
                 let ratios: Vec<f64> = ours.iter().zip(values).map(ratio).collect();
                 text += &format!("  ratio {}", shown(&ratios));
                 if let Some((.., goal)) = GOALS.iter().find(|(row, peer, _)| row == name && peer == who) {

@@ -11,7 +11,7 @@ use std::{fs, path::Path, thread, time::Instant};
 use tokenizers::Tokenizer;
 
 const BATCHES: [usize; 5] = [1, 4, 8, 32, 64];
-const TUNED_ON: usize = 300;
+const TUNED_ON: usize = 100;
 
 struct Encoder {
     model: BertModel,
@@ -117,13 +117,8 @@ fn main() {
     let mut rows = Vec::new();
     if wanted("mixed") {
         encoder.rate(&mixed[..32], 8);
-        let best = BATCHES
-            .into_iter()
-            .max_by(|a, b| {
-                let rate = |batch: &usize| encoder.rate(&mixed[..TUNED_ON.min(mixed.len())], *batch);
-                rate(a).total_cmp(&rate(b))
-            })
-            .unwrap();
+        let tried = BATCHES.map(|batch| (encoder.rate(&mixed[..TUNED_ON.min(mixed.len())], batch), batch));
+        let best = tried.into_iter().max_by(|a, b| a.0.total_cmp(&b.0)).unwrap().1;
         eprintln!("candle-peer: the best of batches {BATCHES:?} is {best}");
         rows.push(row(
             "sentences_mixed",

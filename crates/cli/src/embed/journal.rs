@@ -150,7 +150,10 @@ fn refused(path: &Path, why: String) -> Failure {
 
 fn compare(path: &Path, then: &Identity, now: &Identity) -> Outcome {
     let value = |identity: &Identity, name: &str| {
-        identity.iter().find(|(other, _)| other == name).map_or("nothing".to_string(), |(_, value)| value.clone())
+        identity
+            .iter()
+            .find(|(other, _)| other == name)
+            .map_or("nothing".to_string(), |(_, value)| value.clone())
     };
     let names = then.iter().chain(now).map(|(name, _)| name);
     for name in names {

@@ -22,7 +22,9 @@ use raddle::{
 };
 use serde::{Deserialize, Serialize};
 use std::{
-    path::PathBuf,
+    cell::RefCell,
+    collections::VecDeque,
+    path::{Path, PathBuf},
     time::{Duration, Instant},
 };
 use vectors::{Kind, Output};
@@ -122,20 +124,16 @@ pub fn run(arguments: &Arguments) -> Outcome {
         return Err(Failure::Input(format!("--dtype: expected a dtype of {known}, found {found:?}")));
     };
     // Before a model is fetched or loaded.
-    let input = Input::open(
-        &arguments.input,
-        arguments.format,
-        &arguments.field,
-        arguments.line_bytes as usize,
-    )?;
-    let threads =
-        arguments.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, |cores| cores.get() as u16));
+    let input =
+        Input::open(&arguments.input, arguments.format, &arguments.field, arguments.line_bytes as usize)?;
+    let threads = arguments
+        .threads
+        .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, |cores| cores.get() as u16));
     let device = device(&arguments.device, threads)?;
     let folder = model::folder(&arguments.model)?;
     let wrong = |error: &dyn std::fmt::Display| Failure::Input(error.to_string());
     let options = ModelOptions { dtype, ..ModelOptions::default() };
-    let mut model =
-        SentenceEncoder::load_with(&folder, &device, &options).map_err(|error| wrong(&error))?;
+    let mut model = SentenceEncoder::load_with(&folder, &device, &options).map_err(|error| wrong(&error))?;
     if let Some(tokens) = arguments.max_length {
         model.limit_tokens(tokens as usize).map_err(|error| wrong(&error))?;
     }
@@ -156,14 +154,13 @@ pub fn run(arguments: &Arguments) -> Outcome {
     let output = Output::open(&arguments.output, kind, model.width())?;
     let mut run = Run::begin(arguments, input, output, identity)?;
     let embedded = embed(&mut run, &engine, arguments);
-    let Run { output, done, written, .. } = match embedded {
+    let Run { output, done, .. } = match embedded {
         Ok(()) => run,
         Err(failure) => return Err(run.interrupted(failure)),
     };
     output.finish()?;
     journal::remove(&arguments.output);
     let Entry { lines, tokens, padding_tokens, seconds, skipped, .. } = done;
-    debug_assert_eq!(lines, written);
     let report = Report {
         sentences_per_s: (lines - skipped.len() as u64) as f64 / seconds,
         lines,
@@ -203,7 +200,7 @@ fn device(name: &str, threads: u16) -> Outcome<Device> {
 fn identity(
     arguments: &Arguments,
     input: &Input,
-    folder: &std::path::Path,
+    folder: &Path,
     engine: &Engine,
     exact: bool,
 ) -> Outcome<Identity> {
@@ -235,10 +232,10 @@ struct Run {
     input: Input,
     output: Output,
     journal: Journal,
-    /// What the journal says, or will say next.
+    /// What the journal will say next.
     done: Entry,
-    /// Lines whose rows are in the output.
-    written: u64,
+    /// Lines that it speaks of already.
+    noted: u64,
     synced: Option<Instant>,
     /// Skipped lines that the journal doesn't have yet.
     unsaved: usize,
@@ -247,8 +244,14 @@ struct Run {
 }
 
 impl Run {
-    fn begin(arguments: &Arguments, mut input: Input, mut output: Output, identity: Identity) -> Outcome<Run> {
-        let found = match arguments.resume {
+    fn begin(
+        arguments: &Arguments,
+        mut input: Input,
+        mut output: Output,
+        identity: Identity,
+    ) -> Outcome<Run> {
+        // An empty one was just made: a run that ended between the renaming and the end of its journal has left only this.
+        let found = match arguments.resume && !output.is_empty() {
             true => Journal::resume(&arguments.output, &identity)?,
             false => None,
         };
@@ -258,8 +261,8 @@ impl Run {
                 if !output.resume(done.lines, done.output_bytes, done.output_crc)? {
                     return Err(journal.refuse("the rows that it speaks of aren't in the partial output"));
                 }
-                let begins_alike = input.skip(done.lines)?
-                    && input.fingerprint() == (done.input_bytes, done.input_crc);
+                let begins_alike =
+                    input.skip(done.lines)? && input.fingerprint() == (done.input_bytes, done.input_crc);
                 if !begins_alike {
                     return Err(journal.refuse("the input begins otherwise"));
                 }
@@ -270,9 +273,8 @@ impl Run {
                 (Journal::create(&arguments.output, &identity)?, Entry::default())
             }
         };
-        let (written, seconds_before) = (done.lines, done.seconds);
-        let unsaved = 0;
-        Ok(Run { input, output, journal, done, written, synced: None, unsaved, seconds_before, start })
+        let (noted, seconds_before, unsaved) = (done.lines, done.seconds, 0);
+        Ok(Run { input, output, journal, done, noted, synced: None, unsaved, seconds_before, start })
     }
 
     /// Writes a window, and now and then puts all on the disk.
@@ -282,43 +284,49 @@ impl Run {
             line.as_ref().err().map(|why| Skipped { line: number, why: why.clone() })
         };
         let before = self.done.skipped.len();
-        self.done.skipped.extend(window.lines.iter().zip(self.written + 1..).filter_map(why));
+        self.done.skipped.extend(window.lines.iter().zip(self.done.lines + 1..).filter_map(why));
         self.unsaved += self.done.skipped.len() - before;
-        self.written += window.lines.len() as u64;
         self.done.tokens += window.tokens;
         self.done.padding_tokens += window.padding_tokens;
-        self.done.seconds = self.seconds_before + self.start.elapsed().as_secs_f64();
+        self.done.seconds = self.seconds();
         (self.done.lines, self.done.output_bytes, self.done.output_crc) = self.output.state();
         (self.done.input_bytes, self.done.input_crc) = fingerprint;
         if self.synced.is_none_or(|synced| synced.elapsed() >= SYNC_EVERY) {
             self.output.sync()?;
             let fresh = self.done.skipped[self.done.skipped.len() - self.unsaved..].to_vec();
             self.journal.push(&Entry { skipped: fresh, ..self.done.without_skipped() })?;
-            (self.synced, self.unsaved) = (Some(Instant::now()), 0);
+            (self.synced, self.unsaved, self.noted) = (Some(Instant::now()), 0, self.done.lines);
         }
         Ok(())
     }
 
+    fn seconds(&self) -> f64 {
+        self.seconds_before + self.start.elapsed().as_secs_f64()
+    }
+
     /// What is left of a run that failed: enough to go on, or nothing.
     fn interrupted(self, failure: Failure) -> Failure {
-        if self.done.lines == 0 {
+        if self.noted == 0 {
             self.journal.discard();
             self.output.discard();
             return failure;
         }
-        eprintln!("raddle: embed: {} lines are done; --resume goes on behind them", self.done.lines);
-        failure
+        let told = |text| format!("{text}\n{} lines are done; --resume goes on behind them", self.noted);
+        match failure {
+            Failure::Input(text) => Failure::Input(told(text)),
+            Failure::Unusable(text) => Failure::Unusable(told(text)),
+            Failure::Other(text) => Failure::Other(told(text)),
+        }
     }
 }
 
 fn embed(run: &mut Run, engine: &Engine, arguments: &Arguments) -> Outcome {
-    let bar = bar(arguments, run.written);
+    let bar = bar(arguments, run.done.lines);
     // Of the input behind each window that is under way.
-    let mut fingerprints = std::collections::VecDeque::new();
+    let fingerprints = RefCell::new(VecDeque::new());
     // Read and written by one thread, in two closures.
-    let run = std::cell::RefCell::new(run);
-    let fingerprints = std::cell::RefCell::new(&mut fingerprints);
-    let next = || {
+    let run = RefCell::new(run);
+    let next = || -> Outcome<Option<Vec<input::Line>>> {
         let mut run = run.borrow_mut();
         let lines = run.input.window(arguments.window as usize)?;
         fingerprints.borrow_mut().push_back(run.input.fingerprint());
@@ -329,9 +337,11 @@ fn embed(run: &mut Run, engine: &Engine, arguments: &Arguments) -> Outcome {
         bar.inc(window.lines.iter().filter(|line| line.is_err()).count() as u64);
         run.borrow_mut().finish(&window, fingerprint)
     };
-    let done = engine.run(next, finish, |texts| bar.inc(texts));
+    engine.run(next, finish, |texts| bar.inc(texts)).inspect_err(|_| bar.finish_and_clear())?;
     bar.finish_and_clear();
-    done
+    let mut run = run.borrow_mut();
+    run.done.seconds = run.seconds();
+    Ok(())
 }
 
 /// A bar with the time that is left where the number of lines can be known, else a rate.

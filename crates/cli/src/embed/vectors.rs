@@ -117,25 +117,36 @@ impl Output {
     pub fn open(path: &Path, kind: Kind, width: usize) -> Outcome<Output> {
         let partial = partial_path(path);
         let failed = |error: std::io::Error| Failure::Input(format!("{}: {error}", partial.display()));
-        let file =
-            OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&partial).map_err(failed)?;
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&partial)
+            .map_err(failed)?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
-                return Err(Failure::Input(format!(
-                    "{}: another process is writing it",
-                    partial.display()
-                )));
+                return Err(Failure::Input(format!("{}: another process is writing it", partial.display())));
             }
             Err(TryLockError::Error(error)) => return Err(failed(error)),
         }
         Ok(Output { kind, path: path.into(), partial, file, width, rows: 0, bytes: 0, crc: Crc::new() })
     }
 
+    /// Is nothing there?
+    pub fn is_empty(&self) -> bool {
+        self.file.metadata().is_ok_and(|metadata| metadata.len() == 0)
+    }
+
     /// Forgets what is there.
     pub fn restart(&mut self) -> Outcome {
         let header = self.kind.header(0, self.width);
-        let begun = self.file.set_len(0).and_then(|()| self.file.rewind()).and_then(|()| self.file.write_all(&header));
+        let begun = self
+            .file
+            .set_len(0)
+            .and_then(|()| self.file.rewind())
+            .and_then(|()| self.file.write_all(&header));
         (self.rows, self.bytes, self.crc) = (0, header.len() as u64, Crc::new());
         begun.map_err(|error| self.failed(error))
     }

@@ -176,11 +176,16 @@ impl Bert {
         let unused = positions.shape()[0].saturating_sub(config.positions);
         if unused != config.family.unused() || positions.shape()[0] < config.positions {
             let expected = config.positions + config.family.unused();
-            return Err(weights.wrong_shape("embeddings.position_embeddings.weight", &positions, &[expected, hidden]));
+            return Err(weights.wrong_shape(
+                "embeddings.position_embeddings.weight",
+                &positions,
+                &[expected, hidden],
+            ));
         }
         let positions = positions.narrow(0, unused, config.positions)?;
         let types = match config.family.has_types() {
-            true => weights.take("embeddings.token_type_embeddings.weight", &[Some(config.types), Some(hidden)])?,
+            true => weights
+                .take("embeddings.token_type_embeddings.weight", &[Some(config.types), Some(hidden)])?,
             false => Tensor::zeros([config.types, hidden], DType::F32, &positions.device())?,
         };
         let places =
@@ -226,8 +231,7 @@ impl Layer {
         let scale = ((hidden / config.heads) as f64).sqrt().recip();
         let (mut weight, mut bias) = (Vec::new(), Vec::new());
         for (part, scale) in [(names.query, scale), (names.key, 1.0), (names.value, 1.0)] {
-            let part =
-                take_linear(weights, &format!("{name}.{part}"), [hidden, hidden], DType::F32)?;
+            let part = take_linear(weights, &format!("{name}.{part}"), [hidden, hidden], DType::F32)?;
             weight.push(part.weight.mul(scale)?);
             bias.extend(part.bias.map(|bias| bias.mul(scale)).transpose()?);
         }

@@ -42,8 +42,13 @@ const KEYS: Keys = Keys {
     inner: "intermediate_size",
     activation: "hidden_act",
 };
-const DISTIL_KEYS: Keys =
-    Keys { hidden: "dim", layers: "n_layers", heads: "n_heads", inner: "hidden_dim", activation: "activation" };
+const DISTIL_KEYS: Keys = Keys {
+    hidden: "dim",
+    layers: "n_layers",
+    heads: "n_heads",
+    inner: "hidden_dim",
+    activation: "activation",
+};
 
 const NAMES: Names = Names {
     layers: "encoder.layer",
@@ -101,7 +106,9 @@ impl Family {
 
     /// [`unused`](Family::unused), after a look whether the file agrees.
     pub(super) fn unused_positions(self, settings: &Settings) -> Result<usize> {
-        let agrees = settings.count_if_there("pad_token_id", 0..=usize::MAX)?.is_none_or(|pad| pad + 1 == ROBERTA_UNUSED);
+        let agrees = settings
+            .count_if_there("pad_token_id", 0..=usize::MAX)?
+            .is_none_or(|pad| pad + 1 == ROBERTA_UNUSED);
         if self == Family::Roberta && !agrees {
             return Err(settings.wrong("pad_token_id", "1"));
         }

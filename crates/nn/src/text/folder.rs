@@ -165,7 +165,8 @@ impl Weights {
         let mut prefixes = tensors.keys().filter_map(|name| name.strip_suffix(ANCHOR));
         let prefix = prefixes.next().unwrap_or_default().to_string();
         if let Some(other) = prefixes.next() {
-            let (expected, found) = ("one encoder".into(), format!("{prefix:?} and {other:?} before {ANCHOR}"));
+            let (expected, found) =
+                ("one encoder".into(), format!("{prefix:?} and {other:?} before {ANCHOR}"));
             return Err(CheckpointError::Format { file, what: "the list of tensors", expected, found }.into());
         }
         Ok(Weights { file, tensors, prefix })

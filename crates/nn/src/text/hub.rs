@@ -15,6 +15,8 @@ use std::path::{Component, Path, PathBuf};
 /// What a folder needs besides its weights.
 const NEEDED: [&str; 2] = ["config.json", "tokenizer.json"];
 const WEIGHTS: &str = "model.safetensors";
+/// So often files are looked for until all are of one version.
+const PASSES_MAX: usize = 3;
 
 /// Could this be a name on the hub? `owner/name`, and no path of a folder.
 pub fn is_name(text: &str) -> bool {
@@ -54,31 +56,38 @@ pub fn fetch(name: &str) -> Result<PathBuf> {
         return Err(ModelError::Hub { name: name.into(), reason });
     }
     if !has(WEIGHTS) && !has(shards::INDEX) {
-        let reason = format!("it has no {WEIGHTS} and no {}, which are the weights that can be read", shards::INDEX);
+        let reason =
+            format!("it has no {WEIGHTS} and no {}, which are the weights that can be read", shards::INDEX);
         return Err(ModelError::Hub { name: name.into(), reason });
     }
-    let folder = get(&repo, NEEDED[0], name)?;
-    // The largest last: what is missing shows soon.
-    for of_weights in [false, true] {
-        for file in files.iter().filter(|file| is_weights(file) == of_weights) {
-            // One file, or several that the index names: not both.
-            if has(WEIGHTS) && is_weights(file) && !file.contains('/') && file != WEIGHTS {
-                continue;
-            }
-            get(&repo, file, name)?;
+    // One file, or several that the index names: not both. The largest last: what is missing shows soon.
+    let mut files: Vec<&String> = files
+        .iter()
+        .filter(|file| !(has(WEIGHTS) && file.starts_with("model") && *file != WEIGHTS))
+        .collect();
+    files.sort_by_key(|file| (is_weights(file), *file));
+    // All of one version: one that was published meanwhile, or since the cache was filled, is fetched in another pass.
+    for _ in 0..PASSES_MAX {
+        let folders = files.iter().map(|file| get(&repo, file, name)).collect::<Result<Vec<_>>>()?;
+        if folders.windows(2).all(|pair| pair[0] == pair[1])
+            && let Some(folder) = folders.into_iter().next()
+        {
+            return Ok(folder);
         }
     }
-    folder.parent().map(Path::to_path_buf).ok_or_else(|| ModelError::Hub {
-        name: name.into(),
-        reason: format!("{} is in no folder", folder.display()),
-    })
+    let reason = "its files are of several versions, which change while they are fetched".into();
+    Err(ModelError::Hub { name: name.into(), reason })
 }
 
+/// The folder of the version that a file is of, after fetching the file if it isn't there.
 fn get(repo: &ApiRepo, file: &str, name: &str) -> Result<PathBuf> {
-    repo.get(file).map_err(|error| ModelError::Hub {
+    let failed = |reason: &dyn std::fmt::Display| ModelError::Hub {
         name: name.into(),
-        reason: format!("{file} can't be fetched: {error}"),
-    })
+        reason: format!("{file} can't be fetched: {reason}"),
+    };
+    let path = repo.get(file).map_err(|error| failed(&error))?;
+    let folder = path.ancestors().nth(Path::new(file).components().count());
+    Ok(folder.ok_or_else(|| failed(&"it is in no folder"))?.to_path_buf())
 }
 
 /// Was there an answer, and it was no?
@@ -160,7 +169,12 @@ mod tests {
 
     #[test]
     fn only_what_is_read_is_fetched_and_nothing_outside() {
-        for file in ["config.json", "1_Pooling/config.json", "2_Dense/model.safetensors", "model-00001-of-00002.safetensors"] {
+        for file in [
+            "config.json",
+            "1_Pooling/config.json",
+            "2_Dense/model.safetensors",
+            "model-00001-of-00002.safetensors",
+        ] {
             assert!(is_wanted(file), "{file}");
         }
         for file in [

@@ -75,9 +75,13 @@ impl Modules {
         }
         if pooling.is_empty() {
             let (file, what) = (folder.join("modules.json"), "the list of modules");
-            return Err(
-                CheckpointError::Format { file, what, expected: order.into(), found: "no Pooling".into() }.into()
-            );
+            return Err(CheckpointError::Format {
+                file,
+                what,
+                expected: order.into(),
+                found: "no Pooling".into(),
+            }
+            .into());
         }
         Ok(Modules { pooling, steps, width })
     }
@@ -135,7 +139,8 @@ fn dense(folder: &Path, width: usize, device: &Device) -> Result<(Linear, Functi
     }
     // Without a name it is PyTorch's default of this module.
     let name = settings.text("activation_function").unwrap_or("torch.nn.modules.activation.Tanh");
-    let Some((_, function)) = FUNCTIONS.iter().find(|(known, _)| name.rsplit('.').next() == Some(known)) else {
+    let Some((_, function)) = FUNCTIONS.iter().find(|(known, _)| name.rsplit('.').next() == Some(known))
+    else {
         let known = FUNCTIONS.map(|(name, _)| name).join(", ");
         return Err(settings.wrong("activation_function", format!("one of {known}")));
     };

@@ -55,7 +55,9 @@ impl Pooling {
             }
         }
         if chosen.is_empty() || chosen.len() > MODES.len() {
-            return Err(settings.wrong("pooling_mode", format!("1 to {} modes, or flags of them", MODES.len())));
+            return Err(
+                settings.wrong("pooling_mode", format!("1 to {} modes, or flags of them", MODES.len()))
+            );
         }
         if settings.flag_or("include_prompt", true)? {
             return Ok(chosen);

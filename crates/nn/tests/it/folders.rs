@@ -18,7 +18,8 @@ struct Folder(PathBuf);
 
 impl Folder {
     fn new(name: &str) -> Folder {
-        let folder = Folder(std::env::temp_dir().join(format!("raddle-{}-folder-{name}", std::process::id())));
+        let folder =
+            Folder(std::env::temp_dir().join(format!("raddle-{}-folder-{name}", std::process::id())));
         let config = BertConfig::tiny(WORDS.len() + 4);
         write_random_model(&folder.0, &config, &WORDS, 16, 7, device()).unwrap();
         folder
@@ -113,14 +114,19 @@ fn weights_in_several_files_are_those_of_one() {
     assert!(missing.starts_with("model-00003.safetensors: opening failed"), "{missing}");
     for outside in ["../model.safetensors", "/model.safetensors", "a/../model.safetensors", "..", ""] {
         let error = with(last, outside);
-        let expected = format!("{INDEX}: weight_map is wrong, expected names of files in this folder, found ");
+        let expected =
+            format!("{INDEX}: weight_map is wrong, expected names of files in this folder, found ");
         assert!(error.starts_with(&expected), "{error}");
     }
     folder.write(INDEX, json!({ "weight_map": {} }));
     assert!(folder.error().contains("expected the file of each tensor"), "{}", folder.error());
     folder.save(names[0], &tensors[..first.len() + 1]);
     folder.write(INDEX, json!({ "weight_map": map }));
-    assert!(folder.error().contains("expected each in one file, found it in another too"), "{}", folder.error());
+    assert!(
+        folder.error().contains("expected each in one file, found it in another too"),
+        "{}",
+        folder.error()
+    );
 }
 
 #[test]
@@ -143,27 +149,33 @@ fn poolings_have_names_and_may_be_several() {
     for (name, flag) in modes {
         let by_flag = pooled(json!({ format!("pooling_mode_{flag}"): true }));
         // The name counts, whatever the flags say.
-        let by_name = pooled(json!({ "pooling_mode": name, "pooling_mode_cls_token": true, "include_prompt": true }));
+        let by_name =
+            pooled(json!({ "pooling_mode": name, "pooling_mode_cls_token": true, "include_prompt": true }));
         assert_eq!(by_name, by_flag, "{name}");
         assert!(all.iter().all(|other| *other != by_name), "{name} is one of those before");
         all.push(by_name);
     }
     let side_by_side = |modes: &[usize]| -> Vec<f32> {
-        let row = |text: usize| modes.iter().flat_map(move |mode| all_row(&all, *mode, text)).collect::<Vec<_>>();
-        (0..TEXTS.len()).flat_map(row).collect()
+        let place = |text: usize| modes.iter().map(move |mode| (text, *mode));
+        let row = |(text, mode): (usize, usize)| all[mode][text * 32..][..32].to_vec();
+        (0..TEXTS.len()).flat_map(place).flat_map(row).collect()
     };
-    fn all_row(all: &[Vec<f32>], mode: usize, text: usize) -> Vec<f32> {
-        all[mode][text * 32..][..32].to_vec()
-    }
     // A list in its own order, flags in theirs.
     assert_eq!(pooled(json!({ "pooling_mode": ["mean", "cls"] })), side_by_side(&[2, 0]));
     let flags = json!({ "pooling_mode_mean_tokens": true, "pooling_mode_cls_token": true, "pooling_mode_lasttoken": true });
     assert_eq!(pooled(flags), side_by_side(&[0, 2, 5]));
-    for wrong in [json!({ "pooling_mode": [] }), json!({ "pooling_mode": 3 }), json!({ "pooling_mode": "mean", "include_prompt": false })] {
+    for wrong in [
+        json!({ "pooling_mode": [] }),
+        json!({ "pooling_mode": 3 }),
+        json!({ "pooling_mode": "mean", "include_prompt": false }),
+    ] {
         folder.write("1_Pooling/config.json", wrong);
         assert!(folder.error().starts_with("1_Pooling/config.json: "), "{}", folder.error());
     }
-    folder.write("modules.json", json!([{ "type": "x.Transformer", "path": "" }, { "type": "x.Pooling", "path": "../x" }]));
+    folder.write(
+        "modules.json",
+        json!([{ "type": "x.Transformer", "path": "" }, { "type": "x.Pooling", "path": "../x" }]),
+    );
     assert_eq!(
         folder.error(),
         "modules.json: path is wrong, expected a folder inside of the model's, found \"../x\""
@@ -198,18 +210,27 @@ fn a_linear_map_may_follow() {
         folder.write("2_Dense/config.json", settings(name));
         for (row, pooled) in folder.vectors().chunks(5).zip(pooled.chunks(32)) {
             let output = |output: usize| {
-                let sum: f64 = (0..32).map(|input| f64::from(weight[output * 32 + input]) * f64::from(pooled[input])).sum();
+                let sum: f64 = (0..32)
+                    .map(|input| f64::from(weight[output * 32 + input]) * f64::from(pooled[input]))
+                    .sum();
                 function(sum + f64::from(bias[output]))
             };
             let expected: Vec<f64> = (0..5).map(output).collect();
             let norm = expected.iter().map(|x| x * x).sum::<f64>().sqrt();
             for (found, expected) in row.iter().zip(&expected) {
-                assert!((f64::from(*found) - expected / norm).abs() < 1e-5, "{name}: {found}, {expected} / {norm}");
+                assert!(
+                    (f64::from(*found) - expected / norm).abs() < 1e-5,
+                    "{name}: {found}, {expected} / {norm}"
+                );
             }
         }
     }
     folder.write("2_Dense/config.json", settings("activation.Softshrink"));
-    assert!(folder.error().contains("activation_function is wrong, expected one of Identity, Tanh"), "{}", folder.error());
+    assert!(
+        folder.error().contains("activation_function is wrong, expected one of Identity, Tanh"),
+        "{}",
+        folder.error()
+    );
     folder.write("2_Dense/config.json", json!({ "in_features": 31, "out_features": 5 }));
     assert_eq!(
         folder.error(),
@@ -222,15 +243,24 @@ fn prompts_and_limits_are_read() {
     let folder = Folder::new("prompts");
     assert_eq!(folder.load().default_prompt(), "");
     let prompts = json!({ "query": "the ", "document": "" });
-    folder.write("config_sentence_transformers.json", json!({ "prompts": prompts, "default_prompt_name": null }));
+    folder.write(
+        "config_sentence_transformers.json",
+        json!({ "prompts": prompts, "default_prompt_name": null }),
+    );
     let model = folder.load();
     assert_eq!((model.prompt("query").unwrap(), model.prompt("document").unwrap()), ("the ", ""));
     assert_eq!(model.default_prompt(), "");
     let error = model.prompt("qury").unwrap_err().to_string();
     assert!(error.contains("query") && error.ends_with("found \"qury\""), "{error}");
-    folder.write("config_sentence_transformers.json", json!({ "prompts": prompts, "default_prompt_name": "query" }));
+    folder.write(
+        "config_sentence_transformers.json",
+        json!({ "prompts": prompts, "default_prompt_name": "query" }),
+    );
     assert_eq!(folder.load().default_prompt(), "the ");
-    folder.write("config_sentence_transformers.json", json!({ "prompts": prompts, "default_prompt_name": "x" }));
+    folder.write(
+        "config_sentence_transformers.json",
+        json!({ "prompts": prompts, "default_prompt_name": "x" }),
+    );
     assert!(folder.error().starts_with("config_sentence_transformers.json: default_prompt_name is wrong"));
     folder.write("config_sentence_transformers.json", json!({ "prompts": ["x"] }));
     assert!(folder.error().starts_with("config_sentence_transformers.json: prompts is wrong"));
@@ -238,7 +268,8 @@ fn prompts_and_limits_are_read() {
 
     let most = || folder.load().tokenizer().tokens_max();
     assert_eq!(most(), 16);
-    fs::rename(folder.0.join("sentence_bert_config.json"), folder.0.join("sentence_roberta_config.json")).unwrap();
+    fs::rename(folder.0.join("sentence_bert_config.json"), folder.0.join("sentence_roberta_config.json"))
+        .unwrap();
     assert_eq!(most(), 16);
     folder.write("tokenizer_config.json", json!({ "model_max_length": 12 }));
     folder.write("sentence_roberta_config.json", json!({ "max_seq_length": null }));
@@ -264,7 +295,10 @@ fn names_and_dtypes_of_weights_may_differ() {
     let weights = folder.weights();
     for prefix in ["", "model.", "0.auto_model."] {
         let rename = |(name, tensor): &(String, Tensor)| {
-            (name.strip_prefix("bert.").map_or(name.clone(), |name| format!("{prefix}{name}")), tensor.clone())
+            (
+                name.strip_prefix("bert.").map_or(name.clone(), |name| format!("{prefix}{name}")),
+                tensor.clone(),
+            )
         };
         let mut renamed: Vec<_> = weights.iter().map(rename).collect();
         // Buffers that older files have, and nobody reads.
