@@ -148,20 +148,22 @@ pub(super) fn normalise(rows: &Tensor) -> raddle_tensor::Result<Tensor> {
     rows.div(&rows.norm(1, true)?.clamp_min(1e-12)?)
 }
 
+/// Texts by their names.
+type Prompts = Vec<(String, String)>;
+
 /// A sentence encoder: texts to vectors. See the [module](super) for what it guarantees.
 pub struct SentenceEncoder {
     reader: Reader,
     modules: Modules,
-    /// By their names.
-    prompts: Vec<(String, String)>,
+    prompts: Prompts,
     default_prompt: Option<usize>,
 }
 
 impl SentenceEncoder {
     /// Loads a model in f32 from a folder: `config.json`, `tokenizer.json`, `model.safetensors`, and those of
     /// sentence-transformers if they are there: `modules.json` with what it names (pooling, linear maps, normalisation),
-    /// `sentence_bert_config.json`, `config_sentence_transformers.json`. Without `modules.json` it is the mean of the tokens, not normalised. Reads the files, and
-    /// doesn't wait for the device.
+    /// `sentence_bert_config.json`, `config_sentence_transformers.json`. Without `modules.json` it is the mean of the tokens, not
+    /// normalised. Reads the files, and doesn't wait for the device.
     ///
     /// Errors: what is missing, broken or not known, with its file and place.
     pub fn load(folder: impl AsRef<Path>, device: &Device) -> Result<SentenceEncoder> {
@@ -252,7 +254,7 @@ impl SentenceEncoder {
 }
 
 /// The prompts of `config_sentence_transformers.json`, and which of them is the default.
-fn prompts(folder: &Path) -> Result<(Vec<(String, String)>, Option<usize>)> {
+fn prompts(folder: &Path) -> Result<(Prompts, Option<usize>)> {
     let Some(settings) = Settings::read_if_there(folder.join("config_sentence_transformers.json"))? else {
         return Ok((Vec::new(), None));
     };
