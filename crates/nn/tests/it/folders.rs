@@ -199,7 +199,8 @@ fn a_linear_map_may_follow() {
         let name = format!("torch.nn.modules.{function}");
         json!({ "in_features": 32, "out_features": 5, "bias": true, "activation_function": name })
     };
-    let functions: [(&str, fn(f64) -> f64); 5] = [
+    type Function = fn(f64) -> f64;
+    let functions: [(&str, Function); 5] = [
         ("activation.Tanh", f64::tanh),
         ("linear.Identity", |x| x),
         ("activation.ReLU", |x| x.max(0.0)),
