@@ -59,8 +59,8 @@ def measure(arguments):
 
     model.encode(mixed[:32])
     if "mixed" in arguments.only:
-        best = max(BATCHES, key=lambda batch: rate(mixed[:TUNED_ON], batch))
-        print(f"sentences.py: the best of batches {BATCHES} is {best}", file=sys.stderr)
+        best = max(arguments.batches, key=lambda batch: rate(mixed[:TUNED_ON], batch))
+        print(f"sentences.py: the best of batches {arguments.batches} is {best}", file=sys.stderr)
         rows.append(row("sentences_mixed", arguments.intra_op, "1/s", [rate(mixed, best) for _ in range(arguments.repeats)]))
         rows.append(row("sentences_mixed_batch_32", arguments.intra_op, "1/s", [rate(mixed, 32)]))
 
@@ -112,6 +112,7 @@ if __name__ == "__main__":
     parser.add_argument("--single", type=pathlib.Path, required=True, help="a file of sentences of one length")
     parser.add_argument("--make", action="store_true", help="write both files and stop")
     parser.add_argument("--only", nargs="+", choices=["mixed", "single"], default=["mixed", "single"])
+    parser.add_argument("--batches", type=int, nargs="+", default=BATCHES, help="sizes, of which the fastest counts")
     parser.add_argument("--repeats", type=int, default=1)
     parser.add_argument("--intra-op", type=int, default=2)
     parser.add_argument("--json", metavar="FILE", default="-")
