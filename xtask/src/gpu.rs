@@ -63,7 +63,7 @@ pub fn run(mut options: Options) -> Outcome {
         let packages = ["-p", "raddle-cli", "-p", "raddle-benches"];
         let mut build = command::cargo();
         build
-            .args(["build", "--release", "--bin", "raddle", "--bin", "compare", "--bin", "sentences"])
+            .args(["build", "--release", "--bin", "raddle", "--bin", "compare", "--bin", "encoder"])
             .args(packages);
         take(&mut build, &out)?;
     }

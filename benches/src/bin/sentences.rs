@@ -1,310 +1,320 @@
-//! Sentences a second through the library: one at a time from many threads, in batches, and through the batcher.
+//! Sentences through Raddle, sentence-transformers and candle, in turn on this machine, side by side.
 
 #![forbid(unsafe_code)]
 
-use raddle::{
-    DType, Device,
-    nn::text::{BertConfig, ModelOptions, SentenceEncoder, Tokens, write_random_model},
-    serve::{self, Batch, Batcher, Request},
-};
-use serde::Serialize;
+use raddle::{Device, nn::text::SentenceEncoder};
+use raddle_benches::Report;
 use std::{
-    error::Error,
-    path::PathBuf,
-    process::ExitCode,
-    sync::{
-        Barrier,
-        atomic::{AtomicBool, Ordering::Relaxed},
-    },
-    time::{Duration, Instant},
+    collections::BTreeMap,
+    env, fs,
+    path::{Path, PathBuf},
+    process::{Command, ExitCode, Stdio},
+    time::Instant,
 };
 
 const HELP: &str = "\
-Sentences a second of an encoder of MiniLM's shape: one at a time from 1 to 8 threads, in batches, and through the batcher
-from 64 threads, each with some requests on their way. Prints JSON.
+Runs `raddle embed`, the encoder from Rust, benches/peers/sentences.py (sentence-transformers) and benches/peers/candle in turn,
+and prints them side by side. A ratio above 1 means that Raddle is better.
 
 Usage: sentences [OPTIONS]
 
-  --device NAME      where to run (default cpu)
-  --dtype NAME       f32, f16 or bf16 (default f32)
-  --model FOLDER     the model (default: one of random weights in the same shape)
-  --seconds N        how long each measurement takes, 3 of them a row (default 2)
-  --batch-tokens N   of a batch (default 8192)
-  --json FILE        writes the rows there instead (- for standard output)
+  --model FOLDER   all-MiniLM-L6-v2 (default: target/models/all-MiniLM-L6-v2, which benches/peers/minilm.py makes)
+  --rounds N       so often each, in turn (default 3)
+  --only PART      mixed or single: all otherwise
+  --without PEER   torch or candle: leave it out
+  --json FILE      also write all rows there; - is standard output
+  --raddle FILE    the program (default: the one beside this)
+  --candle FILE    candle's peer (default: built by cargo in benches/peers/candle)
+  --python FILE    the Python that has sentence-transformers (default: target/peers/torch/bin/python, or else python3)
 
-Example: cargo run --release -p raddle-benches --bin sentences -- --device cuda:0 --dtype f16
+Example: cargo run --release -p raddle-benches --bin sentences -- --rounds 3 --json target/sentences.json
 ";
 
+type Failure = String;
+/// By name of the row, then by who: unit and values, one a round.
+type Table = BTreeMap<String, BTreeMap<&'static str, (String, Vec<f64>)>>;
+
+/// What issue and ANCHORS ask for: row, peer, ratio.
+const GOALS: [(&str, &str, f64); 4] = [
+    ("sentences_mixed", "torch", 1.3),
+    ("sentences_mixed", "candle", 2.0),
+    ("sentences_single", "torch", 2.0),
+    // At most 0.6 times as long.
+    ("sentence_latency", "torch", 1.0 / 0.6),
+];
+/// Seconds from the start of the program to its first answer.
+const START_MAX: f64 = 1.0;
+
 struct Options {
-    device: String,
-    dtype: DType,
-    model: Option<PathBuf>,
-    seconds: f64,
-    batch_tokens: usize,
-    json: PathBuf,
+    model: PathBuf,
+    rounds: usize,
+    only: Option<String>,
+    without: Vec<String>,
+    json: Option<PathBuf>,
+    raddle: PathBuf,
+    candle: Option<PathBuf>,
+    python: PathBuf,
 }
 
-/// `None`: help was asked for.
-fn options(mut words: impl Iterator<Item = String>) -> Result<Option<Options>, String> {
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("benches is a folder of the workspace")
+}
+
+fn options() -> Result<Option<Options>, Failure> {
+    let own = root().join("target/peers/torch/bin/python");
+    let program = env::current_exe().map_err(|error| error.to_string())?;
     let mut options = Options {
-        device: "cpu".into(),
-        dtype: DType::F32,
-        model: None,
-        seconds: 2.0,
-        batch_tokens: 8192,
-        json: "-".into(),
+        model: root().join("target/models/all-MiniLM-L6-v2"),
+        rounds: 3,
+        only: None,
+        without: Vec::new(),
+        json: None,
+        raddle: program.with_file_name("raddle"),
+        candle: None,
+        python: if own.exists() { own } else { "python3".into() },
     };
+    let mut words = env::args().skip(1);
     while let Some(word) = words.next() {
-        let mut value =
-            || words.next().ok_or_else(|| format!("{word}: expected a value, found the end of the line"));
-        let number = |text: String| {
-            let number = text.parse::<u32>().ok().filter(|number| (1..=1 << 20).contains(number));
-            number.ok_or_else(|| format!("{word}: expected a number from 1 to {}, found {text:?}", 1 << 20))
-        };
+        let mut value = || words.next().ok_or(format!("{word}: expected a value, found the end of the line"));
         match word.as_str() {
             "--help" | "-h" => return Ok(None),
-            "--device" => options.device = value()?,
-            "--model" => options.model = Some(value()?.into()),
-            "--seconds" => options.seconds = number(value()?)? as f64,
-            "--batch-tokens" => options.batch_tokens = number(value()?)? as usize,
-            "--json" => options.json = value()?.into(),
-            "--dtype" => {
+            "--model" => options.model = value()?.into(),
+            "--rounds" => {
                 let text = value()?;
-                let known = [DType::F32, DType::F16, DType::BF16];
-                let dtype = known.into_iter().find(|dtype| dtype.to_string() == text);
-                options.dtype =
-                    dtype.ok_or_else(|| format!("--dtype: expected f32, f16 or bf16, found {text:?}"))?;
+                let rounds = text.parse().ok().filter(|rounds| *rounds > 0);
+                options.rounds =
+                    rounds.ok_or(format!("--rounds: expected a number from 1, found {text:?}"))?;
             }
+            "--only" => options.only = Some(value()?),
+            "--without" => options.without.push(value()?),
+            "--json" => options.json = Some(value()?.into()),
+            "--raddle" => options.raddle = value()?.into(),
+            "--candle" => options.candle = Some(value()?.into()),
+            "--python" => options.python = value()?.into(),
             _ => return Err(format!("expected an option, found {word:?}")),
         }
     }
     Ok(Some(options))
 }
 
-/// One measurement, of several turns.
-#[derive(Serialize)]
-struct Row {
-    name: &'static str,
-    threads: usize,
-    /// Of each sentence.
-    tokens: usize,
-    /// Sentences a second: the median, the least and the most.
-    median: f64,
-    min: f64,
-    max: f64,
-    /// From a sentence's submission to its vector on the host, of the median turn.
-    p50_ms: f64,
-    p99_ms: f64,
-    /// Sentences that were run together, in the mean.
-    batch: f64,
+/// What a command prints; what it says on the way goes to our standard error.
+fn output(what: &str, command: &mut Command) -> Result<String, Failure> {
+    eprintln!("running {what}");
+    command.stdin(Stdio::null()).stderr(Stdio::inherit());
+    let output = command.output().map_err(|error| format!("{what} can't be started: {error}"))?;
+    match output.status.success() {
+        true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
+        false => Err(format!("{what} failed: {}; what it said stands above", output.status)),
+    }
 }
 
-/// What one turn gave.
-struct Turn {
-    rate: f64,
-    /// Of each sentence, sorted.
-    latencies: Vec<Duration>,
-    batch: f64,
+fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted[sorted.len() / 2]
 }
 
-type Outcome<T = ()> = Result<T, Box<dyn Error + Send + Sync>>;
-
-/// Median of three turns, after one that warms up.
-fn row(
-    name: &'static str,
-    threads: usize,
-    tokens: usize,
-    mut turn: impl FnMut() -> Outcome<Turn>,
-) -> Outcome<Row> {
-    turn()?;
-    let mut turns = (0..3).map(|_| turn()).collect::<Outcome<Vec<_>>>()?;
-    turns.sort_by(|a, b| a.rate.total_cmp(&b.rate));
-    let middle = &turns[1];
-    let at = |part: f64| {
-        let index = (middle.latencies.len() as f64 * part) as usize;
-        middle.latencies.get(index).map_or(f64::NAN, |latency| latency.as_secs_f64() * 1e3)
-    };
-    let (median, min, max) = (middle.rate, turns[0].rate, turns[2].rate);
-    let row = Row {
-        name,
-        threads,
-        tokens,
-        median,
-        min,
-        max,
-        p50_ms: at(0.5),
-        p99_ms: at(0.99),
-        batch: middle.batch,
-    };
-    eprintln!(
-        "{name:<12} {threads:>3} threads {tokens:>4} tokens {median:>9.0} /s ({min:.0} to {max:.0}) p50 {:.3} p99 {:.3} ms, {:.1} together",
-        row.p50_ms, row.p99_ms, row.batch
-    );
-    Ok(row)
-}
-
-/// Runs `body` on threads until the time is over; it returns how many sentences it made and notes each one's latency.
-fn together(
-    threads: usize,
-    seconds: f64,
-    body: impl Fn(&dyn Fn() -> bool, &mut Vec<Duration>) -> Outcome + Sync,
-) -> Outcome<Turn> {
-    let (barrier, stop) = (Barrier::new(threads + 1), AtomicBool::new(false));
-    std::thread::scope(|scope| {
-        let run = |_| {
-            scope.spawn(|| {
-                let mut latencies = Vec::new();
-                barrier.wait();
-                body(&|| !stop.load(Relaxed), &mut latencies).map(|()| latencies)
-            })
-        };
-        let running: Vec<_> = (0..threads).map(run).collect();
-        barrier.wait();
-        let start = Instant::now();
-        std::thread::sleep(Duration::from_secs_f64(seconds));
-        stop.store(true, Relaxed);
-        let mut latencies = Vec::new();
-        for thread in running {
-            latencies.extend(thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?);
-        }
-        let rate = latencies.len() as f64 / start.elapsed().as_secs_f64();
-        latencies.sort();
-        Ok(Turn { rate, latencies, batch: 1.0 })
-    })
-}
-
-/// The thread's own sentences: other tokens for each.
-fn sentence(tokens: usize, seed: u32) -> Tokens {
-    let id = |index: u32| 4 + (seed.wrapping_mul(31) + index.wrapping_mul(7)) % 900;
-    Tokens { ids: (0..tokens as u32).map(id).collect(), types: vec![0; tokens] }
-}
-
-/// Each thread makes a batch of `count` sentences, reads the vectors, and begins again.
-fn direct(
-    model: &SentenceEncoder,
-    threads: usize,
-    tokens: usize,
-    count: usize,
-    seconds: f64,
-) -> Outcome<Turn> {
-    let turn = together(threads, seconds, |goes_on, latencies| {
-        let batch: Vec<Tokens> = (0..count).map(|seed| sentence(tokens, seed as u32)).collect();
-        while goes_on() {
-            let start = Instant::now();
-            model.encode_tokens_to_vec(&batch)?;
-            latencies.extend(std::iter::repeat_n(start.elapsed(), count));
-        }
-        Ok(())
-    })?;
-    Ok(Turn { batch: count as f64, ..turn })
-}
-
-/// Requests that each thread has on their way.
-const AHEAD: usize = 6;
-
-/// Threads submit single sentences to a batcher.
-fn batched(
-    model: &std::sync::Arc<SentenceEncoder>,
-    options: &serve::Options,
-    threads: usize,
-    tokens: usize,
-    seconds: f64,
-) -> Outcome<Turn> {
-    let own = model.clone();
-    let handler = move |batch: Batch<Tokens>| -> Vec<Result<Vec<f32>, String>> {
-        match own.encode_tokens_to_vec(&batch.items).map_err(|error| error.to_string()) {
-            Ok(vectors) => vectors.chunks(own.width()).map(|vector| Ok(vector.to_vec())).collect(),
-            Err(error) => vec![Err(error); batch.items.len()],
-        }
-    };
-    let batcher = Batcher::start(options.clone(), handler)?;
-    let turn = together(threads, seconds, |goes_on, latencies| {
-        let mut waiting = std::collections::VecDeque::new();
-        let mut seed = 0;
-        loop {
-            while goes_on() && waiting.len() < AHEAD {
-                seed += 1;
-                let answer = batcher.submit(sentence(tokens, seed), Request::new(tokens))?;
-                waiting.push_back((Instant::now(), answer));
-            }
-            let Some((start, answer)) = waiting.pop_front() else { return Ok(()) };
-            answer.wait().map_err(|error| error.to_string())?;
-            latencies.push(start.elapsed());
-        }
-    })?;
-    let counts = batcher.counts();
-    Ok(Turn { batch: counts.run_count as f64 / counts.batch_count.max(1) as f64, ..turn })
-}
-
-fn run(options: &Options) -> Outcome {
-    let device = Device::new(&options.device)?;
-    let scratch = std::env::temp_dir().join(format!("raddle-sentences-{}", std::process::id()));
-    let folder = match &options.model {
-        Some(folder) => folder.clone(),
-        None => {
-            let config = BertConfig {
-                vocabulary: 30522,
-                hidden: 384,
-                layers: 6,
-                heads: 12,
-                inner: 1536,
-                positions: 512,
-                ..BertConfig::tiny(1)
-            };
-            let cpu = Device::new("cpu")?;
-            write_random_model(&scratch, &config, &["word"], 256, 1, &cpu)?;
-            scratch.clone()
-        }
-    };
-    let dtype = options.dtype;
-    let model =
-        SentenceEncoder::load_with(&folder, &device, &ModelOptions { dtype, ..ModelOptions::default() });
-    _ = std::fs::remove_dir_all(&scratch);
-    let model = std::sync::Arc::new(model?);
-    let seconds = options.seconds;
+/// One round of ours: name, unit, value.
+fn ours(
+    options: &Options,
+    mixed: &Path,
+    single: &Path,
+) -> Result<Vec<(&'static str, &'static str, f64)>, Failure> {
     let mut rows = Vec::new();
-    for threads in [1, 2, 4, 8] {
-        rows.push(row("single", threads, 32, || direct(&model, threads, 32, 1, seconds))?);
+    let wanted = |part: &str| options.only.as_deref().is_none_or(|only| only == part);
+    let vectors = mixed.with_extension("npy");
+    let embed = |input: &Path| {
+        let mut command = Command::new(&options.raddle);
+        command.arg("embed").arg("--model").arg(&options.model).arg("--input").arg(input);
+        command.arg("--output").arg(&vectors).args(["--json", "-"]);
+        output("raddle embed", &mut command)
+    };
+    if wanted("mixed") {
+        let report: serde_json::Value =
+            serde_json::from_str(&embed(mixed)?).map_err(|error| error.to_string())?;
+        let rate = report["sentences_per_s"].as_f64().ok_or("raddle embed: no sentences_per_s")?;
+        rows.push(("sentences_mixed", "1/s", rate));
     }
-    let count = (options.batch_tokens / 128).max(1);
-    for threads in [1, 2, 3] {
-        rows.push(row("batch", threads, 128, || direct(&model, threads, 128, count, seconds))?);
-    }
-    for running_count_max in [2, 3] {
-        let limits = serve::Options {
-            batch_tokens_max: options.batch_tokens.max(256),
-            running_count_max,
-            ..serve::Options::default()
+    if wanted("single") {
+        let text = fs::read_to_string(single).map_err(|error| error.to_string())?;
+        let one = single.with_extension("one");
+        fs::write(&one, text.lines().next().unwrap_or_default()).map_err(|error| error.to_string())?;
+        let start = Instant::now();
+        embed(&one)?;
+        rows.push(("start_to_answer", "s", start.elapsed().as_secs_f64()));
+        let failed = |error: &dyn std::fmt::Display| error.to_string();
+        let device = Device::new("cpu").map_err(|error| failed(&error))?;
+        let model = SentenceEncoder::load(&options.model, &device).map_err(|error| failed(&error))?;
+        let lines: Vec<&str> = text.lines().collect();
+        let alone = |thread: usize, threads: usize, count: usize| -> Vec<f64> {
+            let call = |index: usize| {
+                let start = Instant::now();
+                let text = lines[(thread + index * threads) % lines.len()];
+                let vector = model.encode(&[text]).and_then(|vector| Ok(vector.to_vec::<f32>()?));
+                assert_eq!(vector.map(|vector| vector.len()).ok(), Some(model.width()));
+                start.elapsed().as_secs_f64()
+            };
+            (0..count).map(call).collect()
         };
-        let name = if running_count_max == 2 { "batcher_2" } else { "batcher_3" };
-        rows.push(row(name, 64, 128, || batched(&model, &limits, 64, 128, seconds))?);
+        let together = |count: usize| {
+            let start = Instant::now();
+            std::thread::scope(|scope| {
+                let alone = &alone;
+                (0..2).for_each(|thread| _ = scope.spawn(move || alone(thread, 2, count)));
+            });
+            start.elapsed().as_secs_f64()
+        };
+        together(20);
+        rows.push(("sentences_single", "1/s", 400.0 / together(200)));
+        alone(0, 1, 20);
+        rows.push(("sentence_latency", "ms", 1e3 * median(&alone(0, 1, 200))));
     }
-    let report = serde_json::json!({ "device": options.device, "dtype": dtype.to_string(), "rows": rows });
-    let text = format!("{report:#}\n");
-    if options.json.as_os_str() == "-" {
-        print!("{text}")
-    } else {
-        std::fs::write(&options.json, text)?
+    Ok(rows)
+}
+
+/// The peers' commands.
+fn peers(options: &Options, mixed: &Path, single: &Path) -> Result<Vec<(&'static str, Command)>, Failure> {
+    let mut peers = Vec::new();
+    let wanted = |peer: &str| !options.without.iter().any(|other| other == peer);
+    if wanted("torch") {
+        let mut command = Command::new(&options.python);
+        command.arg(root().join("benches/peers/sentences.py"));
+        command.arg("--model").arg(&options.model).arg("--mixed").arg(mixed).arg("--single").arg(single);
+        command.args(options.only.iter().flat_map(|only| ["--only", only]));
+        peers.push(("torch", command));
     }
-    Ok(())
+    if wanted("candle") {
+        let mut command = match &options.candle {
+            Some(program) => Command::new(program),
+            None => {
+                let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+                // There, so that its settings are found.
+                command.current_dir(root().join("benches/peers/candle"));
+                command.args(["run", "--release", "--quiet", "--target-dir"]);
+                command.arg(root().join("target/peers/candle")).arg("--");
+                command
+            }
+        };
+        command.arg(&options.model).arg(mixed).arg(single).arg("1").args(&options.only);
+        peers.push(("candle", command));
+    }
+    Ok(peers)
+}
+
+fn run(options: &Options) -> Result<bool, Failure> {
+    let folder = root().join("target/sentences");
+    fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
+    let (mixed, single) = (folder.join("mixed.txt"), folder.join("single.txt"));
+    let mut make = Command::new("python3");
+    make.arg(root().join("benches/peers/sentences.py")).arg("--make").arg("--model").arg(&options.model);
+    output("sentences.py --make", make.arg("--mixed").arg(&mixed).arg("--single").arg(&single))?;
+    let mut table = Table::new();
+    let mut about = BTreeMap::new();
+    for _ in 0..options.rounds {
+        let mut note = |name: &str, who: &'static str, unit: &str, value: f64| {
+            let row = table.entry(name.into()).or_default();
+            row.entry(who).or_insert_with(|| (unit.into(), Vec::new())).1.push(value);
+        };
+        for (who, mut command) in peers(options, &mixed, &single)? {
+            let report: Report = serde_json::from_str(&output(who, &mut command)?)
+                .map_err(|error| format!("{who}: expected a report of benchmarks, found: {error}"))?;
+            about.insert(who, report.device);
+            for row in report.rows {
+                note(&row.name, who, &row.unit, row.median);
+            }
+        }
+        for (name, unit, value) in ours(options, &mixed, &single)? {
+            note(name, "raddle", unit, value);
+        }
+    }
+    let (text, reached) = print(&table, &about);
+    match options.json.as_deref() {
+        Some(path) if path == Path::new("-") => {
+            eprint!("{text}");
+            println!("{:#}", json(&table, &about));
+        }
+        Some(path) => {
+            print!("{text}");
+            // Beside and renamed: never half a file.
+            let partial = path.with_extension("partial");
+            fs::write(&partial, format!("{:#}\n", json(&table, &about)))
+                .and_then(|()| fs::rename(&partial, path))
+                .map_err(|error| format!("{}: {error}", path.display()))?;
+        }
+        None => print!("{text}"),
+    }
+    Ok(reached)
+}
+
+fn json(table: &Table, about: &BTreeMap<&'static str, String>) -> serde_json::Value {
+    serde_json::json!({ "peers": about, "rows": table.iter().map(|(name, row)| {
+        let who = |(who, (unit, values)): (&&str, &(String, Vec<f64>))| {
+            (who.to_string(), serde_json::json!({ "unit": unit, "median": median(values), "values": values }))
+        };
+        (name.clone(), row.iter().map(who).collect::<serde_json::Map<_, _>>().into())
+    }).collect::<serde_json::Map<String, serde_json::Value>>() })
+}
+
+/// The table, and whether all goals are reached.
+fn print(table: &Table, about: &BTreeMap<&'static str, String>) -> (String, bool) {
+    let (mut text, mut reached) = (String::new(), true);
+    for (who, device) in about {
+        text += &format!("{who:8} {device}\n");
+    }
+    text += "median (least to most) of the rounds; a ratio above 1: Raddle is better\n";
+    let shown = |values: &[f64]| {
+        let (least, most) =
+            values.iter().fold((f64::INFINITY, 0.0f64), |(least, most), x| (least.min(*x), most.max(*x)));
+        format!("{:.3} ({least:.3} to {most:.3})", median(values))
+    };
+    for (name, row) in table {
+        for (who, (unit, values)) in row {
+            text += &format!("{name:26} {who:8} {:36} {unit}", shown(values));
+            let ours = row.get("raddle").map(|(_, values)| values);
+            if let Some(ours) = ours.filter(|_| *who != "raddle") {
+                // Round by round: what disturbs one disturbs its neighbour.
+                let ratio = |(ours, theirs): (&f64, &f64)| {
+                    if unit.ends_with("/s") { ours / theirs } else { theirs / ours }
+                };
+                let ratios: Vec<f64> = ours.iter().zip(values).map(ratio).collect();
+                text += &format!("  ratio {}", shown(&ratios));
+                if let Some((.., goal)) = GOALS.iter().find(|(row, peer, _)| row == name && peer == who) {
+                    let missed = median(&ratios) < *goal;
+                    text += &format!(", to reach {goal:.2}{}", if missed { ": missed" } else { "" });
+                    reached &= !missed;
+                }
+            } else if name == "start_to_answer" {
+                let missed = median(values) > START_MAX;
+                text += &format!("  to reach ≤ {START_MAX}{}", if missed { ": missed" } else { "" });
+                reached &= !missed;
+            }
+            text.push('\n');
+        }
+    }
+    (text, reached)
 }
 
 fn main() -> ExitCode {
-    match options(std::env::args().skip(1)) {
+    let done = match options() {
         Ok(None) => {
             print!("{HELP}");
-            ExitCode::SUCCESS
+            return ExitCode::SUCCESS;
         }
-        Ok(Some(options)) => match run(&options) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                eprintln!("sentences: {error}");
-                ExitCode::FAILURE
-            }
-        },
-        Err(error) => {
-            eprintln!("sentences: {error}\n\n{HELP}");
-            ExitCode::from(2)
+        Ok(Some(options)) => run(&options),
+        Err(failure) => {
+            eprintln!("sentences: {failure}");
+            return ExitCode::from(2);
+        }
+    };
+    match done {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => {
+            eprintln!("sentences: a goal is missed");
+            ExitCode::FAILURE
+        }
+        Err(failure) => {
+            eprintln!("sentences: {failure}");
+            ExitCode::FAILURE
         }
     }
 }

@@ -1,8 +1,16 @@
-//! Texts, one a line.
+//! Texts, one a line, read a window at a time: memory is bounded whatever the size of the input or of a line.
+//!
+//! Each `\n` ends a line, `\r` before it belongs to it; what stands behind the last one is a line if it isn't empty. A line that
+//! can't be read is an error in its place, and the next one starts where it would have.
 
 use crate::output::{Failure, Outcome};
+use flate2::Crc;
 use serde_json::Value;
-use std::{io::Read, path::Path};
+use std::{
+    fs::File,
+    io::{BufRead, BufReader},
+    path::{Path, PathBuf},
+};
 
 /// What a line is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -13,63 +21,262 @@ pub enum Format {
     Jsonl,
 }
 
-/// The text of each line, or why there is none.
-pub type Lines = Vec<Result<String, String>>;
-
-/// Reads a file, or standard input if it is `-`.
-pub fn read(path: &Path, format: Option<Format>, field: &str) -> Outcome<Lines> {
-    let mut bytes = Vec::new();
-    let read = if path == Path::new("-") {
-        std::io::stdin().read_to_end(&mut bytes).map(|_| ())
-    } else {
-        std::fs::read(path).map(|read| bytes = read)
-    };
-    read.map_err(|error| Failure::Input(format!("{}: {error}", path.display())))?;
-    let is_json = path.extension().is_some_and(|extension| extension == "jsonl");
-    let format = format.unwrap_or(if is_json { Format::Jsonl } else { Format::Text });
-    Ok(lines(&bytes, format, field))
+impl Format {
+    /// As options and journals call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Format::Text => "text",
+            Format::Jsonl => "jsonl",
+        }
+    }
 }
 
-/// Lines end with `\n` or `\r\n`; behind the last one nothing has to stand.
-fn lines(bytes: &[u8], format: Format, field: &str) -> Lines {
-    let bytes = bytes.strip_suffix(b"\n").unwrap_or(bytes);
-    if bytes.is_empty() {
-        return Vec::new();
+/// The text of a line, or why there is none.
+pub type Line = Result<String, String>;
+
+/// Text of a window beyond which it is cut: so it is bounded, also where lines are long. It may be exceeded by a line.
+const WINDOW_BYTES: usize = 8 << 20;
+
+/// What a line is taken for.
+#[derive(Clone, Debug)]
+pub struct Reading {
+    /// What a line is.
+    pub format: Format,
+    /// Where in an object the text is.
+    pub field: String,
+    /// A longer line is skipped.
+    pub line_bytes_max: usize,
+}
+
+/// An input that is read from its start to its end.
+pub struct Input {
+    path: PathBuf,
+    source: Box<dyn BufRead>,
+    reading: Reading,
+    /// Of all that was read.
+    crc: Crc,
+    bytes: u64,
+    buffer: Vec<u8>,
+}
+
+impl Input {
+    /// A file, or standard input if the path is `-`.
+    pub fn open(path: &Path, format: Option<Format>, field: &str, line_bytes_max: usize) -> Outcome<Input> {
+        let source: Box<dyn BufRead> = match path == Path::new("-") {
+            true => Box::new(BufReader::with_capacity(1 << 18, std::io::stdin())),
+            false => match File::open(path) {
+                Ok(file) if file.metadata().is_ok_and(|metadata| metadata.is_dir()) => {
+                    return Err(Failure::Input(format!(
+                        "{}: expected a file, found a folder",
+                        path.display()
+                    )));
+                }
+                Ok(file) => Box::new(BufReader::with_capacity(1 << 18, file)),
+                Err(error) => return Err(Failure::Input(format!("{}: {error}", path.display()))),
+            },
+        };
+        let is_json = path.extension().is_some_and(|extension| extension == "jsonl");
+        let format = format.unwrap_or(if is_json { Format::Jsonl } else { Format::Text });
+        let reading = Reading { format, field: field.into(), line_bytes_max };
+        Ok(Input::new(path, source, reading))
     }
-    let line = |line: &[u8]| {
-        let line = line.strip_suffix(b"\r").unwrap_or(line);
-        match format {
-            Format::Text => String::from_utf8(line.to_vec()).map_err(|error| error.utf8_error().to_string()),
-            Format::Jsonl => match serde_json::from_slice(line).map_err(|error| error.to_string())? {
+
+    fn new(path: &Path, source: Box<dyn BufRead>, reading: Reading) -> Input {
+        Input { path: path.into(), source, reading, crc: Crc::new(), bytes: 0, buffer: Vec::new() }
+    }
+
+    /// How lines are taken.
+    pub fn reading(&self) -> &Reading {
+        &self.reading
+    }
+
+    /// How much was read, and its checksum: it tells whether two inputs begin alike.
+    pub fn fingerprint(&self) -> (u64, u32) {
+        (self.bytes, self.crc.sum())
+    }
+
+    /// The next lines, at most so many; none at the end.
+    pub fn window(&mut self, lines_max: usize) -> Outcome<Vec<Line>> {
+        let (mut lines, mut bytes) = (Vec::new(), 0);
+        while lines.len() < lines_max && bytes < WINDOW_BYTES {
+            let Some(whole) = self.next_line()? else { break };
+            bytes += self.buffer.len();
+            lines.push(match whole {
+                true => self.reading.text(&self.buffer),
+                false => Err(format!("it is longer than {} bytes", self.reading.line_bytes_max)),
+            });
+        }
+        Ok(lines)
+    }
+
+    /// Reads lines that nobody wants any more; false if there are fewer.
+    pub fn skip(&mut self, lines: u64) -> Outcome<bool> {
+        for _ in 0..lines {
+            if self.next_line()?.is_none() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Reads a line into the buffer, without its end; false if it is too long, and then nothing is in the buffer. None at the
+    /// end of the input.
+    fn next_line(&mut self) -> Outcome<Option<bool>> {
+        self.buffer.clear();
+        let (mut length, mut ended) = (0usize, false);
+        while !ended {
+            let part = match self.source.fill_buf() {
+                Ok(part) => part,
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(Failure::Input(format!("{}: {error}", self.path.display()))),
+            };
+            if part.is_empty() {
+                if length == 0 {
+                    return Ok(None);
+                }
+                break;
+            }
+            let end = part.iter().position(|byte| *byte == b'\n');
+            let taken = end.map_or(part.len(), |end| end + 1);
+            let text = &part[..end.unwrap_or(part.len())];
+            // With one byte more than is allowed, as it may be a `\r`.
+            if self.buffer.len() + text.len() <= self.reading.line_bytes_max.saturating_add(1) {
+                self.buffer.extend_from_slice(text);
+            } else {
+                self.buffer.truncate(self.reading.line_bytes_max);
+                self.buffer.resize(self.reading.line_bytes_max.saturating_add(1), 0);
+            }
+            self.crc.update(&part[..taken]);
+            ended = end.is_some();
+            length += taken;
+            self.source.consume(taken);
+        }
+        self.bytes += length as u64;
+        if self.buffer.last() == Some(&b'\r') {
+            self.buffer.pop();
+        }
+        let whole = self.buffer.len() <= self.reading.line_bytes_max;
+        if !whole {
+            self.buffer = Vec::new();
+        }
+        Ok(Some(whole))
+    }
+}
+
+impl Reading {
+    fn text(&self, line: &[u8]) -> Line {
+        let text = match std::str::from_utf8(line) {
+            Ok(text) => text,
+            Err(error) => return Err(error.to_string()),
+        };
+        match self.format {
+            Format::Text => Ok(text.into()),
+            Format::Jsonl => match serde_json::from_str(text).map_err(|error| error.to_string())? {
                 Value::String(text) => Ok(text),
-                Value::Object(mut object) => match object.remove(field) {
+                Value::Object(mut object) => match object.remove(&self.field) {
                     Some(Value::String(text)) => Ok(text),
-                    Some(_) => Err(format!("the field {field:?} is no string")),
-                    None => Err(format!("there is no field {field:?}")),
+                    Some(_) => Err(format!("the field {:?} is no string", self.field)),
+                    None => Err(format!("there is no field {:?}", self.field)),
                 },
                 _ => Err("expected a string or an object".into()),
             },
         }
-    };
-    bytes.split(|byte| *byte == b'\n').map(line).collect()
+    }
+}
+
+/// How many lines a file has, for a bar; none if it can't be read again.
+pub fn count_lines(path: &Path) -> Option<u64> {
+    let metadata = std::fs::metadata(path).ok().filter(|metadata| metadata.is_file())?;
+    if metadata.len() == 0 {
+        return Some(0);
+    }
+    let mut source = BufReader::with_capacity(1 << 18, File::open(path).ok()?);
+    let (mut lines, mut last) = (0, b'\n');
+    loop {
+        let part = source.fill_buf().ok()?;
+        let Some(end) = part.last() else { break };
+        last = *end;
+        lines += part.iter().filter(|byte| **byte == b'\n').count() as u64;
+        let read = part.len();
+        source.consume(read);
+    }
+    Some(lines + u64::from(last != b'\n'))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// In pieces of every size, so that each line is met at every cut.
+    fn lines(bytes: &[u8], format: Format, line_bytes_max: usize) -> Vec<Line> {
+        let read = |piece: usize| {
+            let source = BufReader::with_capacity(piece, std::io::Cursor::new(bytes.to_vec()));
+            let reading = Reading { format, field: "text".into(), line_bytes_max };
+            let mut input = Input::new(Path::new("x"), Box::new(source), reading);
+            let lines = input.window(1000).unwrap();
+            let mut crc = Crc::new();
+            crc.update(bytes);
+            assert_eq!(input.fingerprint(), (bytes.len() as u64, crc.sum()));
+            assert_eq!(input.window(1000).unwrap(), []);
+            lines
+        };
+        let whole = read(1 << 10);
+        for piece in 1..20 {
+            assert_eq!(read(piece), whole, "in pieces of {piece}");
+        }
+        whole
+    }
+
     #[test]
     fn bad_lines_lose_nothing_else() {
         let text = |text: &str| Ok(text.to_string());
-        let read = lines(b"one\r\n\n\xff\nfour \xc3\xa9\n", Format::Text, "text");
+        let read = lines(b"one\r\n\n\xff\nfour \xc3\xa9\n", Format::Text, 100);
         assert_eq!((&read[..2], &read[3..]), (&[text("one"), text("")][..], &[text("four é")][..]));
         assert!(read[2].as_ref().is_err_and(|why| why.contains("utf-8")));
         let json = b"\"one\"\n{\"text\": \"two\", \"n\": 1}\n{\"text\": 3}\n{}\nfive\n\n[\"six\"]";
-        let read = lines(json, Format::Jsonl, "text");
+        let read = lines(json, Format::Jsonl, 100);
         assert_eq!((read.len(), &read[..2]), (7, &[text("one"), text("two")][..]));
         assert!(read[2..].iter().all(Result::is_err));
         assert_eq!(read[3], Err("there is no field \"text\"".into()));
-        assert_eq!(lines(b"", Format::Text, "text"), []);
-        assert_eq!(lines(b"\n\n", Format::Text, "text"), [text(""), text("")]);
+        assert_eq!(lines(b"", Format::Text, 100), []);
+        assert_eq!(lines(b"\n", Format::Text, 100), [text("")]);
+        assert_eq!(lines(b"\n\n", Format::Text, 100), [text(""), text("")]);
+        assert_eq!(lines(b"a\n\nb", Format::Text, 100), [text("a"), text(""), text("b")]);
+    }
+
+    #[test]
+    fn a_line_may_be_as_long_as_the_limit() {
+        let long = Err("it is longer than 4 bytes".to_string());
+        let read = lines(b"1234\r\n12345\n123456\n1234\n123456789\r\nab", Format::Text, 4);
+        let text = |text: &str| Ok(text.to_string());
+        assert_eq!(read, [text("1234"), long.clone(), long.clone(), text("1234"), long, text("ab")]);
+    }
+
+    #[test]
+    fn windows_and_skips_end_at_lines() {
+        let reading = Reading { format: Format::Text, field: String::new(), line_bytes_max: 100 };
+        let open = || Input::new(Path::new("x"), Box::new(&b"a\nb\nc\nd\ne"[..]), reading.clone());
+        let mut input = open();
+        assert_eq!(input.window(2).unwrap().len(), 2);
+        let fingerprint = input.fingerprint();
+        assert_eq!(fingerprint.0, 4);
+        assert_eq!(input.window(9).unwrap().len(), 3);
+        let mut again = open();
+        assert!(again.skip(2).unwrap());
+        assert_eq!(again.fingerprint(), fingerprint);
+        assert_eq!(again.window(1).unwrap(), [Ok("c".to_string())]);
+        assert!(!again.skip(3).unwrap());
+    }
+
+    #[test]
+    fn lines_are_counted_as_they_are_read() {
+        let path = std::env::temp_dir().join(format!("raddle-{}-count", std::process::id()));
+        for text in ["", "\n", "a", "a\n", "a\nb", "\n\n", "a\n\n\nb\n"] {
+            std::fs::write(&path, text).unwrap();
+            let read = lines(text.as_bytes(), Format::Text, 100).len() as u64;
+            assert_eq!(count_lines(&path), Some(read), "{text:?}");
+        }
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(count_lines(&path), None);
     }
 }

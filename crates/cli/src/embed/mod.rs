@@ -1,27 +1,33 @@
 //! `raddle embed`: a vector for each line of a file.
 //!
-//! Lines are tokenized on all threads, sorted by length and cut into batches; threads take batches, the longest first, so
-//! that none is left with a long one at the end; rows are put where their lines stand.
+//! Lines are read a window at a time, tokenized on all threads, sorted by length and cut into batches; threads take batches, the
+//! longest first; rows are put where their lines stand and written in order. Memory is that of two windows, whatever the size of
+//! the input (and a line's number and reason for each one skipped). Every second or so what was written is put on the disk and
+//! noted in a journal, from which `--resume` goes on ([`journal`]).
 
+mod engine;
 mod input;
+mod journal;
+mod model;
 mod vectors;
 
 use crate::output::{Failure, Outcome, check_writable, is_stdout, progress, write_json};
-use input::{Format, Lines};
+use engine::{Engine, Window};
+use indicatif::ProgressBar;
+use input::{Format, Input, count_lines};
+use journal::{Entry, Identity, Journal};
 use raddle::{
-    DType, Device,
-    nn::text::{ModelOptions, SentenceEncoder, Tokens, TooLong},
+    DType, Device, Limits,
+    nn::text::{ModelOptions, SentenceEncoder},
 };
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::{
-    path::PathBuf,
-    sync::{
-        atomic::{AtomicUsize, Ordering::Relaxed},
-        mpsc,
-    },
-    time::Instant,
+    cell::RefCell,
+    collections::VecDeque,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
 };
-use vectors::Kind;
+use vectors::{Kind, Output};
 
 /// Makes a vector of each line of a file, with a sentence encoder.
 #[derive(clap::Args)]
@@ -29,8 +35,9 @@ use vectors::Kind;
     after_help = "Example: raddle embed --model target/models/all-MiniLM-L6-v2 --input lines.txt --output vectors.npy"
 )]
 pub struct Arguments {
-    /// The folder of the model: config.json, tokenizer.json, model.safetensors, and what sentence-transformers adds.
-    #[arg(long, value_name = "FOLDER")]
+    /// The folder of the model: config.json, tokenizer.json, model.safetensors, and what sentence-transformers adds. Or a name
+    /// on the Hugging Face hub, such as sentence-transformers/all-MiniLM-L6-v2: what isn't in its cache is fetched.
+    #[arg(long, value_name = "FOLDER|NAME")]
     model: PathBuf,
     /// Texts, one a line (- for standard input).
     #[arg(long, value_name = "FILE")]
@@ -42,15 +49,35 @@ pub struct Arguments {
     #[arg(long, default_value = "text")]
     field: String,
     /// Where the vectors go: .npy, .safetensors or .jsonl. f32, one row a line, in the order of the lines; the row of a line
-    /// that can't be read is NaN.
+    /// that can't be read is NaN. It is there when it is whole; until then NAME.partial is.
     #[arg(long, value_name = "FILE")]
     output: PathBuf,
+    /// Goes on with what an interrupted run of the same model, options and input has left, if anything. The output is the same
+    /// to the last byte.
+    #[arg(long)]
+    resume: bool,
     /// Threads that tokenize and compute. Without it: as many as there are cores.
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
     /// The most tokens of a batch, with padding; one text is a batch whatever its length.
     #[arg(long, default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     batch_tokens: u32,
+    /// The most tokens of a text, special ones included; the rest is cut off. Without it: as many as the model says.
+    #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u32).range(5..=1 << 20))]
+    max_length: Option<u32>,
+    /// The name of a prompt of the model to put before each text. Without it: the model's default, if it has one.
+    #[arg(long, value_name = "NAME")]
+    prompt: Option<String>,
+    /// The most bytes of a line; a longer one is skipped.
+    #[arg(long, value_name = "BYTES", default_value_t = 1 << 20, value_parser = clap::value_parser!(u32).range(1..=1 << 30))]
+    line_bytes: u32,
+    /// Lines that are sorted by length and written together.
+    #[arg(long, value_name = "LINES", default_value_t = 2048, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
+    window: u32,
+    /// The same bits whatever the threads, batches and windows. On the CPU they are in any case; elsewhere each text is computed
+    /// alone, which is slower.
+    #[arg(long)]
+    deterministic: bool,
     /// Where to run: cpu, cuda:ORDINAL or sim:SEED.
     #[arg(long, default_value = "cpu")]
     device: String,
@@ -64,11 +91,11 @@ pub struct Arguments {
 
 #[derive(Serialize)]
 struct Report {
-    lines: usize,
+    lines: u64,
     skipped: Vec<Skipped>,
-    tokens: usize,
-    padding_tokens: usize,
-    /// Of tokenizing and computing; without reading and writing files.
+    tokens: u64,
+    padding_tokens: u64,
+    /// From the first line read to the last row written, of all runs that made the output; without loading the model.
     seconds: f64,
     sentences_per_s: f64,
     threads: u16,
@@ -76,12 +103,16 @@ struct Report {
     dtype: String,
 }
 
-#[derive(Serialize)]
-struct Skipped {
+/// A line without a vector.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Skipped {
     /// From 1.
-    line: usize,
-    why: String,
+    pub line: u64,
+    pub why: String,
 }
+
+/// How often what was written is put on the disk.
+const SYNC_EVERY: Duration = Duration::from_secs(1);
 
 pub fn run(arguments: &Arguments) -> Outcome {
     let kind = Kind::of(&arguments.output)?;
@@ -89,37 +120,54 @@ pub fn run(arguments: &Arguments) -> Outcome {
     check_writable(arguments.json.as_deref())?;
     let known = [DType::F32, DType::F16, DType::BF16];
     let Some(dtype) = known.into_iter().find(|dtype| dtype.to_string() == arguments.dtype) else {
-        return Err(Failure::Input(format!(
-            "embed: expected a dtype of f32, f16, bf16, found {:?}",
-            arguments.dtype
-        )));
+        let (known, found) = (known.map(|dtype| dtype.to_string()).join(", "), &arguments.dtype);
+        return Err(Failure::Input(format!("--dtype: expected a dtype of {known}, found {found:?}")));
     };
-    let threads = arguments.threads.unwrap_or_else(|| {
-        std::thread::available_parallelism().map_or(1, |count| count.get().min(1024) as u16)
-    });
-    let device = Device::new(&arguments.device)?;
+    // Before a model is fetched or loaded.
+    let input =
+        Input::open(&arguments.input, arguments.format, &arguments.field, arguments.line_bytes as usize)?;
+    let threads = arguments
+        .threads
+        .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, |cores| cores.get() as u16));
+    let device = device(&arguments.device, threads)?;
+    let folder = model::folder(&arguments.model)?;
+    let wrong = |error: &dyn std::fmt::Display| Failure::Input(error.to_string());
     let options = ModelOptions { dtype, ..ModelOptions::default() };
-    let model = SentenceEncoder::load_with(&arguments.model, &device, &options);
-    let model = model.map_err(|error| Failure::Input(error.to_string()))?;
-    let lines = input::read(&arguments.input, arguments.format, &arguments.field)?;
-
-    let start = Instant::now();
-    let tokens = tokenize(&model, &lines, threads)?;
-    let rows = compute(&model, &tokens, lines.len(), arguments.batch_tokens as usize, threads)?;
-    let seconds = start.elapsed().as_secs_f64();
-
-    kind.write(&arguments.output, &lines, rows, model.width())?;
-    let why = |(index, line): (usize, &Result<String, String>)| {
-        line.as_ref().err().map(|why| Skipped { line: index + 1, why: why.clone() })
+    let mut model = SentenceEncoder::load_with(&folder, &device, &options).map_err(|error| wrong(&error))?;
+    if let Some(tokens) = arguments.max_length {
+        model.limit_tokens(tokens as usize).map_err(|error| wrong(&error))?;
+    }
+    let prompt = match &arguments.prompt {
+        Some(name) => model.prompt(name).map_err(|error| wrong(&error))?,
+        None => model.default_prompt(),
     };
-    let counts = || tokens.iter().map(|(_, tokens)| tokens.ids.len());
+    // On the CPU rows don't depend on what is computed with them.
+    let exact = !device.info().prepares;
+    let engine = Engine {
+        model: &model,
+        prompt,
+        threads,
+        batch_tokens: arguments.batch_tokens as usize,
+        alone: arguments.deterministic && !exact,
+    };
+    let identity = identity(arguments, &input, &folder, &engine, exact)?;
+    let output = Output::open(&arguments.output, kind, model.width())?;
+    let mut run = Run::begin(arguments, input, output, identity)?;
+    let embedded = embed(&mut run, &engine, arguments);
+    let Run { output, done, .. } = match embedded {
+        Ok(()) => run,
+        Err(failure) => return Err(run.interrupted(failure)),
+    };
+    output.finish()?;
+    journal::remove(&arguments.output);
+    let Entry { lines, tokens, padding_tokens, seconds, skipped, .. } = done;
     let report = Report {
-        lines: lines.len(),
-        skipped: lines.iter().enumerate().filter_map(why).collect(),
-        tokens: counts().sum(),
-        padding_tokens: counts().map(|count| model.padded_token_count(count) - count).sum(),
+        sentences_per_s: (lines - skipped.len() as u64) as f64 / seconds,
+        lines,
+        skipped,
+        tokens,
+        padding_tokens,
         seconds,
-        sentences_per_s: tokens.len() as f64 / seconds,
         threads,
         device: device.name().into(),
         dtype: arguments.dtype.clone(),
@@ -137,72 +185,178 @@ pub fn run(arguments: &Arguments) -> Outcome {
     write_json(arguments.json.as_deref(), &report)
 }
 
-fn failure(error: impl std::fmt::Display) -> Failure {
-    Failure::Other(format!("embed: {error}"))
+/// The device, with kernels that use the cores which threads of ours leave: batches side by side are faster than one batch on
+/// all cores, and both at once get in each other's way.
+fn device(name: &str, threads: u16) -> Outcome<Device> {
+    if name != "cpu" || std::env::var_os("RADDLE_NUM_THREADS").is_some() {
+        return Ok(Device::new(name)?);
+    }
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let limits = Limits { thread_count: Some((cores / usize::from(threads)).max(1)), ..Limits::default() };
+    Ok(Device::with_limits(name, &limits)?)
 }
 
-/// The tokens of each line that has a text, with its index.
-fn tokenize(model: &SentenceEncoder, lines: &Lines, threads: u16) -> Outcome<Vec<(usize, Tokens)>> {
-    let texts: Vec<(usize, &str)> =
-        lines.iter().enumerate().filter_map(|(index, line)| Some((index, line.as_deref().ok()?))).collect();
-    let part = |texts: &[(usize, &str)]| {
-        let (lines, texts): (Vec<usize>, Vec<&str>) = texts.iter().copied().unzip();
-        let tokens = model.tokenizer().tokenize(&texts, TooLong::Truncate).map_err(failure)?;
-        Ok(lines.into_iter().zip(tokens).collect::<Vec<_>>())
-    };
-    let parts = std::thread::scope(|scope| {
-        let size = texts.len().div_ceil(usize::from(threads)).max(1);
-        let threads: Vec<_> = texts.chunks(size).map(|texts| scope.spawn(move || part(texts))).collect();
-        let join = |thread: std::thread::ScopedJoinHandle<'_, _>| {
-            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+/// All that rows depend on but the input.
+fn identity(
+    arguments: &Arguments,
+    input: &Input,
+    folder: &Path,
+    engine: &Engine,
+    exact: bool,
+) -> Outcome<Identity> {
+    let reading = input.reading();
+    let named = |name: &str, value: String| (name.to_string(), value);
+    let mut identity = vec![
+        named("the program's version", env!("CARGO_PKG_VERSION").into()),
+        named("the model's fingerprint", model::fingerprint(folder)?),
+        named("--format", reading.format.name().into()),
+        named("--field", reading.field.clone()),
+        named("--line-bytes", reading.line_bytes_max.to_string()),
+        named("--max-length", engine.model.tokenizer().tokens_max().to_string()),
+        named("the prompt", engine.prompt.into()),
+        named("--dtype", arguments.dtype.clone()),
+        named("--device", arguments.device.split(':').next().unwrap_or_default().into()),
+    ];
+    if !exact {
+        let batches = match engine.alone {
+            true => "of one text".into(),
+            false => format!("{} of {}", arguments.batch_tokens, arguments.window),
         };
-        threads.into_iter().map(join).collect::<Outcome<Vec<_>>>()
-    })?;
-    Ok(parts.into_iter().flatten().collect())
+        identity.push(named("the batches", batches));
+    }
+    Ok(identity)
 }
 
-/// One row for each line.
-fn compute(
-    model: &SentenceEncoder,
-    texts: &[(usize, Tokens)],
-    lines: usize,
-    batch_tokens: usize,
-    threads: u16,
-) -> Outcome<Vec<f32>> {
-    let tokens: Vec<&Tokens> = texts.iter().map(|(_, tokens)| tokens).collect();
-    let batches = model.batches(&tokens, batch_tokens);
-    let width = model.width();
-    let mut rows = vec![f32::NAN; lines * width];
-    let template = "embedding {bar:40} {pos}/{len} lines, {per_sec}, {eta} left";
-    let bar = progress(texts.len() as u64, template);
-    // Only who has which batch; the rows come through the channel.
-    let taken = AtomicUsize::new(0);
-    let next = || batches.len().checked_sub(taken.fetch_add(1, Relaxed) + 1).map(|index| &batches[index]);
-    let embedded = std::thread::scope(|scope| -> Outcome {
-        let (give, take) = mpsc::sync_channel(2 * usize::from(threads));
-        for _ in 0..threads {
-            let (give, next, tokens) = (give.clone(), &next, &tokens);
-            scope.spawn(move || {
-                while let Some(batch) = next() {
-                    let tokens: Vec<&Tokens> = batch.iter().map(|&text| tokens[text]).collect();
-                    let vectors = model.encode_tokens(&tokens).map_err(failure);
-                    let vectors = vectors.and_then(|vectors| vectors.to_vec::<f32>().map_err(failure));
-                    // Nobody takes it any more: another thread has failed.
-                    if give.send((batch, vectors)).is_err() {
-                        break;
-                    }
+/// A run, and how far it has come.
+struct Run {
+    input: Input,
+    output: Output,
+    journal: Journal,
+    /// What the journal will say next.
+    done: Entry,
+    /// Lines that it speaks of already.
+    noted: u64,
+    synced: Option<Instant>,
+    /// Skipped lines that the journal doesn't have yet.
+    unsaved: usize,
+    seconds_before: f64,
+    start: Instant,
+}
+
+impl Run {
+    fn begin(
+        arguments: &Arguments,
+        mut input: Input,
+        mut output: Output,
+        identity: Identity,
+    ) -> Outcome<Run> {
+        // An empty one was just made: a run that ended between the renaming and the end of its journal has left only this.
+        let found = match arguments.resume && !output.is_empty() {
+            true => Journal::resume(&arguments.output, &identity)?,
+            false => None,
+        };
+        let start = Instant::now();
+        let (journal, done) = match found {
+            Some((journal, done)) => {
+                if !output.resume(done.lines, done.output_bytes, done.output_crc)? {
+                    return Err(journal.refuse("the rows that it speaks of aren't in the partial output"));
                 }
-            });
-        }
-        drop(give);
-        for (batch, vectors) in take {
-            for (&text, vector) in batch.iter().zip(vectors?.chunks(width)) {
-                rows[texts[text].0 * width..][..width].copy_from_slice(vector);
+                let begins_alike =
+                    input.skip(done.lines)? && input.fingerprint() == (done.input_bytes, done.input_crc);
+                if !begins_alike {
+                    return Err(journal.refuse("the input begins otherwise"));
+                }
+                (journal, done)
             }
-            bar.inc(batch.len() as u64);
+            None => {
+                output.restart()?;
+                (Journal::create(&arguments.output, &identity)?, Entry::default())
+            }
+        };
+        let (noted, seconds_before, unsaved) = (done.lines, done.seconds, 0);
+        Ok(Run { input, output, journal, done, noted, synced: None, unsaved, seconds_before, start })
+    }
+
+    /// Writes a window, and now and then puts all on the disk.
+    fn finish(&mut self, window: &Window, fingerprint: (u64, u32)) -> Outcome {
+        self.output.push(&window.lines, &window.rows)?;
+        let why = |(line, number): (&input::Line, u64)| {
+            line.as_ref().err().map(|why| Skipped { line: number, why: why.clone() })
+        };
+        let before = self.done.skipped.len();
+        self.done.skipped.extend(window.lines.iter().zip(self.done.lines + 1..).filter_map(why));
+        self.unsaved += self.done.skipped.len() - before;
+        self.done.tokens += window.tokens;
+        self.done.padding_tokens += window.padding_tokens;
+        self.done.seconds = self.seconds();
+        (self.done.lines, self.done.output_bytes, self.done.output_crc) = self.output.state();
+        (self.done.input_bytes, self.done.input_crc) = fingerprint;
+        if self.synced.is_none_or(|synced| synced.elapsed() >= SYNC_EVERY) {
+            self.output.sync()?;
+            let fresh = self.done.skipped[self.done.skipped.len() - self.unsaved..].to_vec();
+            self.journal.push(&Entry { skipped: fresh, ..self.done.without_skipped() })?;
+            (self.synced, self.unsaved, self.noted) = (Some(Instant::now()), 0, self.done.lines);
         }
         Ok(())
-    });
+    }
+
+    fn seconds(&self) -> f64 {
+        self.seconds_before + self.start.elapsed().as_secs_f64()
+    }
+
+    /// What is left of a run that failed: enough to go on, or nothing.
+    fn interrupted(self, failure: Failure) -> Failure {
+        if self.noted == 0 {
+            self.journal.discard();
+            self.output.discard();
+            return failure;
+        }
+        let told = |text| format!("{text}\n{} lines are done; --resume goes on behind them", self.noted);
+        match failure {
+            Failure::Input(text) => Failure::Input(told(text)),
+            Failure::Unusable(text) => Failure::Unusable(told(text)),
+            Failure::Other(text) => Failure::Other(told(text)),
+        }
+    }
+}
+
+fn embed(run: &mut Run, engine: &Engine, arguments: &Arguments) -> Outcome {
+    let bar = bar(arguments, run.done.lines);
+    // Of the input behind each window that is under way.
+    let fingerprints = RefCell::new(VecDeque::new());
+    // Read and written by one thread, in two closures.
+    let run = RefCell::new(run);
+    let next = || -> Outcome<Option<Vec<input::Line>>> {
+        let mut run = run.borrow_mut();
+        let lines = run.input.window(arguments.window as usize)?;
+        fingerprints.borrow_mut().push_back(run.input.fingerprint());
+        Ok((!lines.is_empty()).then_some(lines))
+    };
+    let finish = |window: Window| {
+        let fingerprint = fingerprints.borrow_mut().pop_front().expect("it was read");
+        bar.inc(window.lines.iter().filter(|line| line.is_err()).count() as u64);
+        run.borrow_mut().finish(&window, fingerprint)
+    };
+    engine.run(next, finish, |texts| bar.inc(texts)).inspect_err(|_| bar.finish_and_clear())?;
     bar.finish_and_clear();
-    embedded.map(|()| rows)
+    let mut run = run.borrow_mut();
+    run.done.seconds = run.seconds();
+    Ok(())
+}
+
+/// A bar with the time that is left where the number of lines can be known, else a rate.
+fn bar(arguments: &Arguments, done: u64) -> ProgressBar {
+    let known = progress(0, "embedding {bar:40} {pos}/{len} lines, {per_sec}, {eta} left");
+    // To count is to read it all: not for a bar that nobody sees.
+    let count = if known.is_hidden() { None } else { count_lines(&arguments.input) };
+    let bar = match count {
+        Some(count) => {
+            known.set_length(count);
+            known
+        }
+        None => progress(0, "embedding {spinner} {pos} lines, {per_sec}"),
+    };
+    bar.set_position(done);
+    bar.reset_eta();
+    bar
 }

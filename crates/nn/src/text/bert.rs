@@ -8,6 +8,7 @@
 use super::{
     Result,
     batch::{Batch, Group},
+    family::{Family, Names},
     folder::{Settings, Weights},
 };
 use crate::{LayerNorm, Linear, Module};
@@ -17,6 +18,8 @@ use serde_json::{Value, json};
 /// The sizes of a BERT encoder.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BertConfig {
+    /// Whose names and tables its files have.
+    pub family: Family,
     /// Tokens that there are.
     pub vocabulary: usize,
     /// Width of a token.
@@ -38,7 +41,7 @@ pub struct BertConfig {
 }
 
 /// Larger sizes are taken for a broken file; products of two must not overflow.
-const SIZE_MAX: usize = 1 << 24;
+pub(super) const SIZE_MAX: usize = 1 << 24;
 /// The table of positions and types is so many times as large as the one of positions in the file.
 const TYPES_MAX: usize = 16;
 
@@ -46,6 +49,7 @@ impl BertConfig {
     /// Small sizes for tests: 2 layers of 2 heads, width 32, at most 64 tokens.
     pub fn tiny(vocabulary: usize) -> BertConfig {
         BertConfig {
+            family: Family::Bert,
             vocabulary,
             hidden: 32,
             layers: 2,
@@ -60,32 +64,37 @@ impl BertConfig {
 
     /// Of a `config.json`.
     pub(super) fn read(settings: &Settings) -> Result<BertConfig> {
-        if settings.text("model_type")? != "bert" {
-            return Err(settings.wrong("model_type", "bert"));
-        }
+        let family = Family::read(settings)?;
         if settings.text("position_embedding_type").is_ok_and(|kind| kind != "absolute") {
             return Err(settings.wrong("position_embedding_type", "absolute"));
         }
-        let activation = match settings.text("hidden_act")? {
+        let keys = family.keys();
+        let activation = match settings.text(keys.activation)? {
             "gelu" => Activation::Gelu,
             "relu" => Activation::Relu,
-            _ => return Err(settings.wrong("hidden_act", "gelu or relu")),
+            _ => return Err(settings.wrong(keys.activation, "gelu or relu")),
         };
         let size = |key| settings.count(key, 1..=SIZE_MAX);
+        let positions = size("max_position_embeddings")?;
+        let unused = family.unused_positions(settings)?;
+        if positions <= unused {
+            return Err(settings.wrong("max_position_embeddings", format!("more than {unused}")));
+        }
         let config = BertConfig {
+            family,
             vocabulary: size("vocab_size")?,
-            hidden: size("hidden_size")?,
-            layers: size("num_hidden_layers")?,
-            heads: size("num_attention_heads")?,
-            inner: size("intermediate_size")?,
-            positions: size("max_position_embeddings")?,
-            types: settings.count("type_vocab_size", 1..=TYPES_MAX)?,
-            eps: settings.number("layer_norm_eps")?,
+            hidden: size(keys.hidden)?,
+            layers: size(keys.layers)?,
+            heads: size(keys.heads)?,
+            inner: size(keys.inner)?,
+            positions: positions - unused,
+            types: if family.has_types() { settings.count("type_vocab_size", 1..=TYPES_MAX)? } else { 2 },
+            eps: if family.has_types() { settings.number("layer_norm_eps")? } else { 1e-12 },
             activation,
         };
         if !config.hidden.is_multiple_of(config.heads) {
-            let expected = format!("a divisor of hidden_size, which is {}", config.hidden);
-            return Err(settings.wrong("num_attention_heads", expected));
+            let expected = format!("a divisor of {}, which is {}", keys.hidden, config.hidden);
+            return Err(settings.wrong(keys.heads, expected));
         }
         Ok(config)
     }
@@ -163,14 +172,27 @@ impl Bert {
         let hidden = config.hidden;
         let words =
             weights.take("embeddings.word_embeddings.weight", &[Some(config.vocabulary), Some(hidden)])?;
-        let positions =
-            weights.take("embeddings.position_embeddings.weight", &[Some(config.positions), Some(hidden)])?;
-        let types =
-            weights.take("embeddings.token_type_embeddings.weight", &[Some(config.types), Some(hidden)])?;
+        let positions = weights.take("embeddings.position_embeddings.weight", &[None, Some(hidden)])?;
+        let unused = positions.shape()[0].saturating_sub(config.positions);
+        if unused != config.family.unused() || positions.shape()[0] < config.positions {
+            let expected = config.positions + config.family.unused();
+            return Err(weights.wrong_shape(
+                "embeddings.position_embeddings.weight",
+                &positions,
+                &[expected, hidden],
+            ));
+        }
+        let positions = positions.narrow(0, unused, config.positions)?;
+        let types = match config.family.has_types() {
+            true => weights
+                .take("embeddings.token_type_embeddings.weight", &[Some(config.types), Some(hidden)])?,
+            false => Tensor::zeros([config.types, hidden], DType::F32, &positions.device())?,
+        };
         let places =
             types.unsqueeze(1)?.add(&positions)?.reshape([config.types * config.positions, hidden])?;
-        let norm = take_norm(weights, "embeddings", &config, dtype)?;
-        let layer = |layer| Layer::take(&format!("encoder.layer.{layer}"), &config, weights, dtype);
+        let names = config.family.names();
+        let norm = take_norm(weights, "embeddings.LayerNorm", &config, dtype)?;
+        let layer = |layer| Layer::take(&format!("{}.{layer}", names.layers), names, &config, weights, dtype);
         let layers = (0..config.layers).map(layer).collect::<Result<_>>()?;
         Ok(Bert { words: words.to_dtype(dtype)?, places: places.to_dtype(dtype)?, norm, layers, config })
     }
@@ -198,13 +220,18 @@ impl Bert {
 }
 
 impl Layer {
-    fn take(name: &str, config: &BertConfig, weights: &mut Weights, dtype: DType) -> Result<Layer> {
+    fn take(
+        name: &str,
+        names: &Names,
+        config: &BertConfig,
+        weights: &mut Weights,
+        dtype: DType,
+    ) -> Result<Layer> {
         let hidden = config.hidden;
         let scale = ((hidden / config.heads) as f64).sqrt().recip();
         let (mut weight, mut bias) = (Vec::new(), Vec::new());
-        for (part, scale) in [("query", scale), ("key", 1.0), ("value", 1.0)] {
-            let part =
-                take_linear(weights, &format!("{name}.attention.self.{part}"), [hidden, hidden], DType::F32)?;
+        for (part, scale) in [(names.query, scale), (names.key, 1.0), (names.value, 1.0)] {
+            let part = take_linear(weights, &format!("{name}.{part}"), [hidden, hidden], DType::F32)?;
             weight.push(part.weight.mul(scale)?);
             bias.extend(part.bias.map(|bias| bias.mul(scale)).transpose()?);
         }
@@ -212,11 +239,11 @@ impl Layer {
         let mut linear = |part: &str, shape| take_linear(weights, &format!("{name}.{part}"), shape, dtype);
         Ok(Layer {
             attention: Linear { weight: as_multiplied(&joined(&weight)?)?, bias: Some(joined(&bias)?) },
-            attention_output: linear("attention.output.dense", [hidden, hidden])?,
-            inner: linear("intermediate.dense", [config.inner, hidden])?,
-            output: linear("output.dense", [hidden, config.inner])?,
-            attention_norm: take_norm(weights, &format!("{name}.attention.output"), config, dtype)?,
-            norm: take_norm(weights, &format!("{name}.output"), config, dtype)?,
+            attention_output: linear(names.attention_output, [hidden, hidden])?,
+            inner: linear(names.inner, [config.inner, hidden])?,
+            output: linear(names.output, [hidden, config.inner])?,
+            attention_norm: take_norm(weights, &format!("{name}.{}", names.attention_norm), config, dtype)?,
+            norm: take_norm(weights, &format!("{name}.{}", names.norm), config, dtype)?,
         })
     }
 
@@ -251,7 +278,7 @@ impl Layer {
 
 /// The same matrix, the outputs of one input side by side. On the CPU products of few rows spent more on bringing weights to
 /// this form than on multiplying.
-fn as_multiplied(weight: &Tensor) -> raddle_tensor::Result<Tensor> {
+pub(super) fn as_multiplied(weight: &Tensor) -> raddle_tensor::Result<Tensor> {
     weight.t()?.contiguous()?.t()
 }
 
@@ -266,7 +293,7 @@ pub fn take_linear(weights: &mut Weights, name: &str, shape: [usize; 2], dtype: 
 fn take_norm(weights: &mut Weights, name: &str, config: &BertConfig, dtype: DType) -> Result<LayerNorm> {
     let mut part = |part: &str| {
         Ok::<_, super::ModelError>(
-            weights.take(&format!("{name}.LayerNorm.{part}"), &[Some(config.hidden)])?.to_dtype(dtype)?,
+            weights.take(&format!("{name}.{part}"), &[Some(config.hidden)])?.to_dtype(dtype)?,
         )
     };
     Ok(LayerNorm { weight: part("weight")?, bias: part("bias")?, eps: config.eps })

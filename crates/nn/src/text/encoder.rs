@@ -6,14 +6,10 @@ use super::{
     bert::Bert,
     captured::{Captured, What},
     folder::{Settings, Weights},
+    modules::Modules,
 };
-use crate::checkpoint::CheckpointError;
 use raddle_tensor::{DType, Device, Error, Fused, Scalar, Tensor, fused};
-use std::{
-    borrow::Borrow,
-    path::{Component, Path},
-    sync::LazyLock,
-};
+use std::{borrow::Borrow, path::Path, sync::LazyLock};
 
 /// How a model is loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +65,19 @@ impl Reader {
         let tokens_max = options.captured_tokens_max.unwrap_or(usual);
         let captured = (tokens_max > 0).then(|| Captured::new(tokens_max));
         Ok((Reader { tokenizer, bert, device: *device, pad_to, captured }, weights))
+    }
+
+    pub fn limit_tokens(&mut self, tokens_max: usize) -> Result<()> {
+        let positions = self.bert.config.positions;
+        if !(self.tokenizer.tokens_min()..=positions).contains(&tokens_max) {
+            let expected = "room for special tokens and one of each text, up to the model's positions";
+            let found = Scalar::Int(i64::try_from(tokens_max).unwrap_or(i64::MAX));
+            return Err(
+                Error::Argument { op: "limit tokens", what: "the most tokens", expected, found }.into()
+            );
+        }
+        self.tokenizer.limit(tokens_max);
+        Ok(())
     }
 
     /// The tokens that are computed for a text of so many.
@@ -175,18 +184,22 @@ pub(super) fn normalise(rows: &Tensor) -> raddle_tensor::Result<Tensor> {
     DIVIDE.call(&[rows, &rows.norm(1, true)?])
 }
 
+/// Texts by their names.
+type Prompts = Vec<(String, String)>;
+
 /// A sentence encoder: texts to vectors. See the [module](super) for what it guarantees.
 pub struct SentenceEncoder {
     reader: Reader,
-    pooling: Pooling,
-    normalize: bool,
+    modules: Modules,
+    prompts: Prompts,
+    default_prompt: Option<usize>,
 }
 
 impl SentenceEncoder {
     /// Loads a model in f32 from a folder: `config.json`, `tokenizer.json`, `model.safetensors`, and those of
-    /// sentence-transformers if they are there: `modules.json` with the `config.json` of the pooling that it names,
-    /// `sentence_bert_config.json`. Without `modules.json` it is the mean of the tokens, not normalised. Reads the files, and
-    /// doesn't wait for the device.
+    /// sentence-transformers if they are there: `modules.json` with what it names (pooling, linear maps, normalisation),
+    /// `sentence_bert_config.json`, `config_sentence_transformers.json`. Without `modules.json` it is the mean of the tokens, not
+    /// normalised. Reads the files, and doesn't wait for the device.
     ///
     /// Errors: what is missing, broken or not known, with its file and place.
     pub fn load(folder: impl AsRef<Path>, device: &Device) -> Result<SentenceEncoder> {
@@ -200,9 +213,10 @@ impl SentenceEncoder {
         options: &ModelOptions,
     ) -> Result<SentenceEncoder> {
         let folder = folder.as_ref();
-        let (pooling, normalize) = modules(folder)?;
         let (reader, _) = Reader::load(folder, device, options)?;
-        Ok(SentenceEncoder { reader, pooling, normalize })
+        let modules = Modules::load(folder, reader.bert.config.hidden, device)?;
+        let (prompts, default_prompt) = prompts(folder)?;
+        Ok(SentenceEncoder { reader, modules, prompts, default_prompt })
     }
 
     /// The vectors of texts, [texts, [`width`](SentenceEncoder::width)] in f32. Texts past
@@ -219,29 +233,24 @@ impl SentenceEncoder {
     /// Errors: besides, tokens that the model doesn't know, none or too many, with the index of the text. Then nothing was
     /// computed.
     pub fn encode_tokens<T: Borrow<Tokens>>(&self, texts: &[T]) -> Result<Tensor> {
-        self.reader.kept(self.vectors(texts, self.normalize)?)
+        self.reader.kept(self.vectors(texts, What::Vectors)?)
     }
 
     /// [`encode_tokens`](SentenceEncoder::encode_tokens), on the host: one vector after the other. Waits for them; on a GPU this
     /// saves a launch.
     pub fn encode_tokens_to_vec<T: Borrow<Tokens>>(&self, texts: &[T]) -> Result<Vec<f32>> {
-        Ok(self.vectors(texts, self.normalize)?.to_vec()?)
+        Ok(self.vectors(texts, What::Vectors)?.to_vec()?)
     }
 
     /// [`encode_tokens`](SentenceEncoder::encode_tokens) before vectors are normalised, for those who want a part of each, or
     /// the lengths.
     pub fn pool_tokens<T: Borrow<Tokens>>(&self, texts: &[T]) -> Result<Tensor> {
-        self.reader.kept(self.vectors(texts, false)?)
+        self.reader.kept(self.vectors(texts, What::Pooled)?)
     }
 
-    fn vectors<T: Borrow<Tokens>>(&self, texts: &[T], is_normalised: bool) -> Result<Tensor> {
-        let what = if is_normalised { What::Vectors } else { What::Pooled };
-        self.reader.rows(texts, what, |batch, hidden| {
-            let pool = |group| self.pooling.pool(group, hidden);
-            let pooled = batch.groups.iter().map(pool).collect::<raddle_tensor::Result<Vec<_>>>()?;
-            let vectors = join(&pooled)?;
-            if is_normalised { normalise(&vectors) } else { Ok(vectors) }
-        })
+    fn vectors<T: Borrow<Tokens>>(&self, texts: &[T], what: What) -> Result<Tensor> {
+        let end = |batch: &Batch, hidden: &Tensor| self.modules.apply(batch, hidden, what == What::Vectors);
+        self.reader.rows(texts, what, end)
     }
 
     /// Looks at what [`encode_tokens`](SentenceEncoder::encode_tokens) would refuse, and computes nothing.
@@ -253,12 +262,12 @@ impl SentenceEncoder {
 
     /// Does the model's folder say that vectors are normalised?
     pub fn is_normalized(&self) -> bool {
-        self.normalize
+        self.modules.is_normalized()
     }
 
-    /// How a text's vector is made of those of its tokens.
-    pub fn pooling(&self) -> Pooling {
-        self.pooling
+    /// How a text's vector is made of those of its tokens: several are side by side.
+    pub fn pooling(&self) -> &[Pooling] {
+        self.modules.pooling()
     }
 
     /// Batches of at most so many padded tokens, or of one text, as indices into `texts`: texts of like lengths are together,
@@ -267,6 +276,30 @@ impl SentenceEncoder {
         let order = self.reader.order(texts, tokens_max);
         let mut rest = order.texts.into_iter();
         order.passes.iter().map(|&count| rest.by_ref().take(count).collect()).collect()
+    }
+
+    /// What the model wants before texts of this kind, by the name that it has for it: to be put there by the caller, as the
+    /// encoder adds nothing.
+    ///
+    /// Errors: it has none of this name.
+    pub fn prompt(&self, name: &str) -> Result<&str> {
+        let names = || self.prompts.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ");
+        match self.prompts.iter().find(|(known, _)| known == name) {
+            Some((_, text)) => Ok(text),
+            None => Err(ModelError::Prompt { known: names(), found: name.into() }),
+        }
+    }
+
+    /// What it wants before texts of which nothing is said; empty for most models.
+    pub fn default_prompt(&self) -> &str {
+        self.default_prompt.map_or("", |place| &self.prompts[place].1)
+    }
+
+    /// Takes fewer tokens of a text, or more, up to the model's positions.
+    ///
+    /// Errors: fewer than 5, which is what a pair of texts needs, or too many.
+    pub fn limit_tokens(&mut self, tokens_max: usize) -> Result<()> {
+        self.reader.limit_tokens(tokens_max)
     }
 
     /// What makes tokens of texts.
@@ -281,7 +314,7 @@ impl SentenceEncoder {
 
     /// Elements of a vector.
     pub fn width(&self) -> usize {
-        self.reader.bert.config.hidden
+        self.modules.width()
     }
 
     /// The device that it is on.
@@ -290,38 +323,15 @@ impl SentenceEncoder {
     }
 }
 
-/// What `modules.json` says comes after the transformer: pooling, and whether vectors are normalised.
-fn modules(folder: &Path) -> Result<(Pooling, bool)> {
-    let Some(list) = Settings::read_if_there(folder.join("modules.json"))? else {
-        return Ok((Pooling::Mean, false));
+/// The prompts of `config_sentence_transformers.json`, and which of them is the default.
+fn prompts(folder: &Path) -> Result<(Prompts, Option<usize>)> {
+    let Some(settings) = Settings::read_if_there(folder.join("config_sentence_transformers.json"))? else {
+        return Ok((Vec::new(), None));
     };
-    let (mut pooling, mut normalize) = (None, false);
-    for (index, module) in list.items()?.into_iter().enumerate() {
-        let kind = module.text("type")?;
-        match kind.rsplit('.').next() {
-            Some("Transformer") if index == 0 => {}
-            Some("Pooling") if index == 1 => {
-                let path = Path::new(module.text("path")?);
-                // Whoever made the folder says nothing of what lies beside it.
-                let inside = |part| matches!(part, Component::Normal(_) | Component::CurDir);
-                if !path.components().all(inside) {
-                    return Err(module.wrong("path", "a folder inside of the model's"));
-                }
-                let settings = Settings::read(folder.join(path).join("config.json"))?;
-                pooling = Some(Pooling::read(&settings)?);
-            }
-            Some("Normalize") if index == 2 => normalize = true,
-            _ => return Err(module.wrong("type", "Transformer, Pooling and maybe Normalize, in this order")),
-        }
-    }
-    match pooling {
-        Some(pooling) => Ok((pooling, normalize)),
-        None => Err(CheckpointError::Format {
-            file: folder.join("modules.json"),
-            what: "the list of modules",
-            expected: "Transformer, Pooling and maybe Normalize, in this order".into(),
-            found: "no Pooling".into(),
-        }
-        .into()),
+    let prompts = settings.named_texts("prompts")?;
+    let Some(default) = settings.text_if_there("default_prompt_name")? else { return Ok((prompts, None)) };
+    match prompts.iter().position(|(name, _)| name == default) {
+        Some(place) => Ok((prompts, Some(place))),
+        None => Err(settings.wrong("default_prompt_name", "a name of prompts")),
     }
 }

@@ -1,6 +1,6 @@
 //! The files of a model's folder: settings as JSON, weights as safetensors.
 
-use super::{BertConfig, ModelError, Result};
+use super::{BertConfig, ModelError, Result, shards};
 use crate::checkpoint::{self, CheckpointError, brief};
 use raddle_tensor::{DType, Device, Generator, Tensor};
 use serde_json::{Map, Value, json};
@@ -10,7 +10,7 @@ use std::{
     fs,
     io::Read,
     ops::RangeInclusive,
-    path::{Path, PathBuf},
+    path::{Component, Path, PathBuf},
 };
 
 /// Larger files are no settings (a guess: names of 20,000 labels have half a megabyte).
@@ -116,9 +116,60 @@ impl Settings<'_> {
         found.ok_or_else(|| self.wrong(key, "a number of at least 0"))
     }
 
+    /// As [`number`](Settings::number), or nothing if the file doesn't say.
+    pub fn number_if_there(&self, key: &'static str) -> Result<Option<f64>> {
+        if self.get(key).is_null() { Ok(None) } else { self.number(key).map(Some) }
+    }
+
     /// A text.
     pub fn text(&self, key: &'static str) -> Result<&str> {
         self.get(key).as_str().ok_or_else(|| self.wrong(key, "a text"))
+    }
+
+    /// A text, or nothing if the file doesn't say.
+    pub fn text_if_there(&self, key: &'static str) -> Result<Option<&str>> {
+        if self.get(key).is_null() { Ok(None) } else { self.text(key).map(Some) }
+    }
+
+    /// One text or a list of them, or nothing if the file doesn't say.
+    pub fn texts_if_there(&self, key: &'static str) -> Result<Option<Vec<&str>>> {
+        let text = |value: &'_ Value| -> bool { value.is_string() };
+        match self.get(key) {
+            Value::Null => Ok(None),
+            Value::String(text) => Ok(Some(vec![text])),
+            Value::Array(values) if values.iter().all(text) => {
+                Ok(Some(values.iter().filter_map(Value::as_str).collect()))
+            }
+            _ => Err(self.wrong(key, "a text or a list of texts")),
+        }
+    }
+
+    /// The texts of an object by their names; none if the file doesn't say.
+    pub fn named_texts(&self, key: &'static str) -> Result<Vec<(String, String)>> {
+        let wrong = || self.wrong(key, "texts by their names");
+        match self.get(key) {
+            Value::Null => Ok(Vec::new()),
+            Value::Object(named) => {
+                let text = |(name, text): (&String, &Value)| {
+                    Ok((name.clone(), text.as_str().ok_or_else(wrong)?.to_string()))
+                };
+                named.iter().map(text).collect()
+            }
+            _ => Err(wrong()),
+        }
+    }
+
+    /// As [`flag`](Settings::flag), with another default.
+    pub fn flag_or(&self, key: &'static str, default: bool) -> Result<bool> {
+        if self.get(key).is_null() { Ok(default) } else { self.flag(key) }
+    }
+
+    /// Where a folder of the model's folder lies, by its name in this file; the name must not lead out of it.
+    pub fn folder(&self, key: &'static str) -> Result<PathBuf> {
+        let name = self.text(key)?;
+        let inside = Path::new(name).components().all(|part| matches!(part, Component::Normal(_)));
+        let root = self.file.parent().filter(|_| inside);
+        root.map(|root| root.join(name)).ok_or_else(|| self.wrong(key, "a folder inside of the model's"))
     }
 
     /// True or false; false if the file doesn't say.
@@ -130,26 +181,46 @@ impl Settings<'_> {
     }
 }
 
-/// The tensors of `model.safetensors`, to be taken by name.
+/// The tensors of `model.safetensors`, or of the files that its index names, to be taken by name.
 pub struct Weights {
     file: PathBuf,
     tensors: HashMap<String, Tensor>,
-    /// Before each name of the encoder: `bert.` if a model with a head was saved.
-    prefix: &'static str,
+    /// Before each name of the encoder: `bert.` or the like if a model with a head was saved.
+    prefix: String,
 }
 
+/// What every encoder has, and no head.
+const ANCHOR: &str = "embeddings.word_embeddings.weight";
+
 impl Weights {
-    /// Reads and checks the whole file.
+    /// Reads and checks all of it.
     pub fn read(folder: &Path, device: &Device) -> Result<Weights> {
-        let file = folder.join("model.safetensors");
-        let tensors: HashMap<_, _> = checkpoint::load(&file, device)?.into_iter().collect();
-        let prefixed = tensors.contains_key("bert.embeddings.word_embeddings.weight");
-        Ok(Weights { file, tensors, prefix: if prefixed { "bert." } else { "" } })
+        let (file, tensors) = shards::read(folder, device)?;
+        let mut prefixes = tensors.keys().filter_map(|name| name.strip_suffix(ANCHOR));
+        let prefix = prefixes.next().unwrap_or_default().to_string();
+        if let Some(other) = prefixes.next() {
+            let (expected, found) =
+                ("one encoder".into(), format!("{prefix:?} and {other:?} before {ANCHOR}"));
+            return Err(CheckpointError::Format { file, what: "the list of tensors", expected, found }.into());
+        }
+        Ok(Weights { file, tensors, prefix })
     }
 
     /// A tensor of the encoder in f32. Its shape, of which `None` may be of any size.
     pub fn take(&mut self, name: &str, shape: &[Option<usize>]) -> Result<Tensor> {
         self.take_named(format!("{}{name}", self.prefix), shape)
+    }
+
+    /// An error about the shape of what was taken.
+    pub fn wrong_shape(&self, name: &str, found: &Tensor, expected: &[usize]) -> ModelError {
+        CheckpointError::Entry {
+            file: self.file.clone(),
+            tensor: format!("{}{name}", self.prefix),
+            what: "the shape",
+            expected: format!("{expected:?}"),
+            found: format!("{:?}", found.shape()),
+        }
+        .into()
     }
 
     /// [`take`](Weights::take) of a head, whose names have no prefix.

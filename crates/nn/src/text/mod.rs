@@ -1,4 +1,4 @@
-//! Models that read text: sentence encoders and rerankers of the BERT kind, from a folder as Hugging Face and
+//! Models that read text: sentence encoders and rerankers of the BERT kind (BERT, RoBERTa, DistilBERT), from a folder as Hugging Face and
 //! sentence-transformers lay it out.
 //!
 //! ```no_run
@@ -30,15 +30,21 @@ mod batch;
 mod bert;
 mod captured;
 mod encoder;
+mod family;
 mod folder;
+#[cfg(feature = "hub")]
+pub mod hub;
+mod modules;
 mod pooling;
 mod rerank;
+mod shards;
 mod spell;
 mod tokenizer_file;
 mod tokens;
 
 pub use bert::BertConfig;
 pub use encoder::{ModelOptions, SentenceEncoder};
+pub use family::Family;
 pub use folder::write_random_model;
 pub use pooling::Pooling;
 pub use rerank::CrossEncoder;
@@ -76,6 +82,23 @@ pub enum ModelError {
         expected: String,
         /// What it is.
         found: String,
+    },
+    /// There is no prompt of this name.
+    #[error("the prompt is wrong, expected one of: {known}, found {found:?}")]
+    Prompt {
+        /// The names that the model has.
+        known: String,
+        /// What was asked for.
+        found: String,
+    },
+    /// A model couldn't be fetched.
+    #[cfg(feature = "hub")]
+    #[error("model {name:?}: {reason}")]
+    Hub {
+        /// Its name.
+        name: String,
+        /// What is wrong, and what to do.
+        reason: String,
     },
     /// An op failed: out of memory, a lost device.
     #[error(transparent)]

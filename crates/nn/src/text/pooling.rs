@@ -1,6 +1,6 @@
 //! One vector of many.
 
-use super::{ModelError, Result, batch::Group, folder::Settings};
+use super::{Result, batch::Group, folder::Settings};
 use raddle_tensor::{DType, Tensor};
 
 /// How a text's vector is made of those of its tokens.
@@ -8,34 +8,67 @@ use raddle_tensor::{DType, Tensor};
 pub enum Pooling {
     /// That of the first token, `[CLS]`.
     Cls,
+    /// The largest of each element.
+    Max,
     /// The mean.
     Mean,
     /// Σ / √n of n tokens.
     MeanSqrtLength,
-    /// The largest of each element.
-    Max,
+    /// The mean, in which the n-th token counts n times.
+    WeightedMean,
+    /// That of the last token.
+    LastToken,
 }
 
+/// The modes by their names in a text, and by those of their flags, in the order in which the vectors of several stand.
+const MODES: [(&str, &str, Pooling); 6] = [
+    ("cls", "pooling_mode_cls_token", Pooling::Cls),
+    ("max", "pooling_mode_max_tokens", Pooling::Max),
+    ("mean", "pooling_mode_mean_tokens", Pooling::Mean),
+    ("mean_sqrt_len_tokens", "pooling_mode_mean_sqrt_len_tokens", Pooling::MeanSqrtLength),
+    ("weightedmean", "pooling_mode_weightedmean_tokens", Pooling::WeightedMean),
+    ("lasttoken", "pooling_mode_lasttoken", Pooling::LastToken),
+];
+
 impl Pooling {
-    /// Of a `1_Pooling/config.json`.
-    pub(super) fn read(settings: &Settings) -> Result<Pooling> {
-        let known = [
-            ("pooling_mode_cls_token", Some(Pooling::Cls)),
-            ("pooling_mode_mean_tokens", Some(Pooling::Mean)),
-            ("pooling_mode_max_tokens", Some(Pooling::Max)),
-            ("pooling_mode_mean_sqrt_len_tokens", Some(Pooling::MeanSqrtLength)),
-            ("pooling_mode_weightedmean_tokens", None),
-            ("pooling_mode_lasttoken", None),
-        ];
-        let mut chosen = None;
-        for (key, pooling) in known {
-            if settings.flag(key)? && (pooling.is_none() || chosen.replace(pooling).is_some()) {
-                return Err(settings.wrong(key, "one mode of cls, mean, max, mean_sqrt_len"));
+    /// As sentence-transformers calls it.
+    pub fn name(self) -> &'static str {
+        let named = MODES.iter().find(|(.., mode)| *mode == self);
+        named.map_or("", |(name, ..)| name)
+    }
+
+    /// Of a `1_Pooling/config.json`: the modes whose vectors stand one behind the other, at least one. `pooling_mode`, one name
+    /// or a list, counts before the flags that older files have.
+    pub(super) fn read(settings: &Settings) -> Result<Vec<Pooling>> {
+        let names = settings.texts_if_there("pooling_mode")?;
+        let mut chosen = Vec::new();
+        match names {
+            Some(names) => {
+                for name in names {
+                    let Some((_, _, mode)) = MODES.iter().find(|(known, ..)| *known == name) else {
+                        let known = MODES.map(|(name, ..)| name).join(", ");
+                        return Err(settings.wrong("pooling_mode", format!("of {known}")));
+                    };
+                    chosen.push(*mode);
+                }
+            }
+            None => {
+                for (_, flag, mode) in MODES {
+                    if settings.flag(flag)? {
+                        chosen.push(mode);
+                    }
+                }
             }
         }
-        let missing =
-            || -> ModelError { settings.wrong("pooling_mode_mean_tokens", "one mode to be chosen") };
-        chosen.flatten().ok_or_else(missing)
+        if chosen.is_empty() || chosen.len() > MODES.len() {
+            return Err(
+                settings.wrong("pooling_mode", format!("1 to {} modes, or flags of them", MODES.len()))
+            );
+        }
+        if settings.flag_or("include_prompt", true)? {
+            return Ok(chosen);
+        }
+        Err(settings.wrong("include_prompt", "true: prompts are pooled like all tokens"))
     }
 
     /// The vectors of a group's texts, [texts, width] in f32, of those of their tokens, [rows, width]. Padding doesn't count.
@@ -44,25 +77,54 @@ impl Pooling {
         if self == Pooling::Cls {
             return tokens.select(1, 0)?.to_dtype(DType::F32);
         }
+        if self == Pooling::LastToken && group.mask.is_none() {
+            return tokens.select(1, -1)?.to_dtype(DType::F32);
+        }
         // Sums in 16 bits would be rounded before they are normalised.
         let tokens = tokens.to_dtype(DType::F32)?;
+        let device = rows.device();
+        // What tokens count, [texts or 1, length], if not all the same.
+        let weights = match self {
+            Pooling::WeightedMean => {
+                Some(Tensor::arange(1, group.length as i64 + 1, 1, DType::F32, &device)?.unsqueeze(0)?)
+            }
+            _ => None,
+        };
         let (tokens, counts) = match &group.mask {
             Some(mask) => {
+                let mask = if self == Pooling::LastToken { last(mask)? } else { mask.clone() };
                 let other = if self == Pooling::Max { f64::NEG_INFINITY } else { 0.0 };
-                let counts = mask.to_dtype(DType::F32)?.sum(1, true)?;
-                (mask.unsqueeze(2)?.where_(&tokens, other)?, counts)
+                let counted = mask.to_dtype(DType::F32)?;
+                let counted = weights.as_ref().map_or(Ok(counted.clone()), |weights| counted.mul(weights))?;
+                (mask.unsqueeze(2)?.where_(&tokens, other)?, counted.sum(1, true)?)
             }
             None => {
                 let length = group.length as f64;
-                (tokens, Tensor::full([1, 1], length, DType::F32, &rows.device())?)
+                let count = if weights.is_some() { length * (length + 1.0) / 2.0 } else { length };
+                (tokens, Tensor::full([1, 1], count, DType::F32, &device)?)
             }
         };
         match self {
             Pooling::Max => tokens.amax(1, false),
             Pooling::MeanSqrtLength => tokens.sum(1, false)?.div(&counts.sqrt()?),
-            Pooling::Mean | Pooling::Cls => tokens.sum(1, false)?.div(&counts),
+            Pooling::LastToken => tokens.sum(1, false),
+            Pooling::WeightedMean | Pooling::Mean | Pooling::Cls => {
+                let tokens = match weights {
+                    Some(weights) => tokens.mul(&weights.unsqueeze(2)?)?,
+                    None => tokens,
+                };
+                tokens.sum(1, false)?.div(&counts)
+            }
         }
     }
+}
+
+/// Of a mask, [texts, length], the last of each text.
+fn last(mask: &Tensor) -> raddle_tensor::Result<Tensor> {
+    let (texts, length) = (mask.shape()[0], mask.shape()[1]);
+    let end = Tensor::full([texts, 1], false, DType::Bool, &mask.device())?;
+    let next = Tensor::cat(&[&mask.narrow(1, 1, length - 1)?, &end], 1)?;
+    mask.ne(&next)
 }
 
 #[cfg(test)]
@@ -82,6 +144,8 @@ mod tests {
         assert_eq!(values(pool(Pooling::Max)), [3.0, 6.0]);
         assert_eq!(values(pool(Pooling::Cls)), [1.0, 2.0]);
         assert_eq!(values(pool(Pooling::MeanSqrtLength)), [4.0 / 2f32.sqrt(), 8.0 / 2f32.sqrt()]);
+        assert_eq!(values(pool(Pooling::WeightedMean)), [(1.0 + 2.0 * 3.0) / 3.0, (2.0 + 2.0 * 6.0) / 3.0]);
+        assert_eq!(values(pool(Pooling::LastToken)), [3.0, 6.0]);
         let normalised = values(super::super::encoder::normalise(&pool(Pooling::Mean)).unwrap());
         assert!((normalised[0] - 0.4472136).abs() < 1e-7 && (normalised[1] - 0.8944272).abs() < 1e-7);
     }

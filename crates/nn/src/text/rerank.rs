@@ -1,7 +1,7 @@
 //! Pairs of texts to scores.
 
 use super::{
-    ModelOptions, Result, Tokenizer, Tokens, TooLong,
+    Family, ModelOptions, Result, Tokenizer, Tokens, TooLong,
     bert::take_linear,
     captured::What,
     encoder::{Reader, join},
@@ -19,7 +19,7 @@ pub struct CrossEncoder {
 }
 
 impl CrossEncoder {
-    /// Loads a model in f32 from a folder, as it is saved of a `BertForSequenceClassification`: `config.json`,
+    /// Loads a model in f32 from a folder, as it is saved of a `BertForSequenceClassification` (or RoBERTa's, or DistilBERT's): `config.json`,
     /// `tokenizer.json`, `model.safetensors`. Reads the files, and doesn't wait for the device.
     ///
     /// Errors: what is missing, broken or not known, with its file and place.
@@ -35,12 +35,24 @@ impl CrossEncoder {
     ) -> Result<CrossEncoder> {
         let (reader, mut weights) = Reader::load(folder.as_ref(), device, options)?;
         let hidden = reader.bert.config.hidden;
-        let pooler = take_linear(&mut weights, "pooler.dense", [hidden, hidden], options.dtype)?;
-        let weight =
-            weights.take_named("classifier.weight".into(), &[None, Some(hidden)])?.to_dtype(options.dtype)?;
-        let labels = Some(weight.shape()[0]);
-        let bias = weights.take_named("classifier.bias".into(), &[labels])?.to_dtype(options.dtype)?;
-        Ok(CrossEncoder { reader, pooler, classifier: Linear { weight, bias: Some(bias) } })
+        // The head: a map of the first token, and one of that to the scores.
+        let (first, last) = match reader.bert.config.family {
+            Family::Bert => (None, "classifier"),
+            Family::Roberta => (Some("classifier.dense"), "classifier.out_proj"),
+            Family::DistilBert => (Some("pre_classifier"), "classifier"),
+        };
+        let mut head = |name: &str, labels: Option<usize>| -> Result<Linear> {
+            let weight = weights.take_named(format!("{name}.weight"), &[labels, Some(hidden)])?;
+            let bias = weights.take_named(format!("{name}.bias"), &[Some(weight.shape()[0])])?;
+            let bias = Some(bias.to_dtype(options.dtype)?);
+            Ok(Linear { weight: weight.to_dtype(options.dtype)?, bias })
+        };
+        let classifier = head(last, None)?;
+        let pooler = match first {
+            Some(name) => head(name, Some(hidden))?,
+            None => take_linear(&mut weights, "pooler.dense", [hidden, hidden], options.dtype)?,
+        };
+        Ok(CrossEncoder { reader, pooler, classifier })
     }
 
     /// How well texts answer a query, [texts, labels] in f32: what the head says, before any sigmoid or softmax. Of pairs
@@ -60,7 +72,11 @@ impl CrossEncoder {
         let scores = self.reader.rows(pairs, What::Scores, |batch, hidden| {
             let first = |group: &super::batch::Group| group.rows(hidden)?.select(1, 0);
             let first = batch.groups.iter().map(first).collect::<raddle_tensor::Result<Vec<_>>>()?;
-            let pooled = self.pooler.forward(&join(&first)?)?.tanh()?;
+            let pooled = self.pooler.forward(&join(&first)?)?;
+            let pooled = match self.reader.bert.config.family {
+                Family::DistilBert => pooled.relu()?,
+                Family::Bert | Family::Roberta => pooled.tanh()?,
+            };
             self.classifier.forward(&pooled)?.to_dtype(DType::F32)
         })?;
         self.reader.kept(scores)
@@ -71,6 +87,13 @@ impl CrossEncoder {
     /// Errors: tokens that the model doesn't know, none or too many, with the index of the pair.
     pub fn check_tokens<T: Borrow<Tokens>>(&self, pairs: &[T]) -> Result<()> {
         self.reader.check_all(pairs)
+    }
+
+    /// Takes fewer tokens of a pair, or more, up to the model's positions.
+    ///
+    /// Errors: fewer than 5, or too many.
+    pub fn limit_tokens(&mut self, tokens_max: usize) -> Result<()> {
+        self.reader.limit_tokens(tokens_max)
     }
 
     /// What makes tokens of pairs.

@@ -2,8 +2,9 @@
 //!
 //! Guarantees: what is accepted makes tokens of any text in time and memory that are bounded by the text's length, and never
 //! panics. The `tokenizers` crate promises neither: its files may name a replacement that doubles a text forty times, a
-//! regular expression that never ends, or a special token that isn't there. So only the kinds that models of the BERT family
-//! have are let through, with all that they say checked; what the file says of truncation and padding isn't for us,
+//! regular expression that never ends, or a special token that isn't there. So only the kinds that models of the BERT and
+//! RoBERTa families have are let through, with all that they say checked (but for tables of normalised characters, which
+//! XLM-RoBERTa's have); what the file says of truncation and padding isn't for us,
 //! and the crate doesn't see it.
 
 use super::{ModelError, Result, folder::Settings};
@@ -16,6 +17,8 @@ const FILE_BYTES_MAX: u64 = 128 << 20;
 const WORD_CHARS_MAX: usize = 200;
 /// Of what stands before the pieces of a word; it is copied for each try.
 const PREFIX_BYTES_MAX: usize = 16;
+/// Of a piece of text that has a number (a guess: 64 are usual).
+const PIECE_BYTES_MAX: usize = 256;
 /// Steps one after the other (a guess: two are usual).
 const STEP_COUNT_MAX: usize = 8;
 /// Tokens around a text or a pair (a guess: three are usual).
@@ -31,8 +34,8 @@ pub fn read(file: PathBuf) -> Result<tokenizers::Tokenizer> {
     part("pre_tokenizer").map_or(Ok(()), |part| steps(&part, "pretokenizers", &PRE_TOKENIZERS, 0))?;
     part("post_processor").map_or(Ok(()), |part| post_processor(&part))?;
     match part("decoder") {
-        Some(decoder) if decoder.text("type")? != "WordPiece" => {
-            return Err(decoder.wrong("type", "WordPiece"));
+        Some(decoder) if !["WordPiece", "ByteLevel", "Metaspace"].contains(&decoder.text("type")?) => {
+            return Err(decoder.wrong("type", "one of WordPiece, ByteLevel, Metaspace"));
         }
         _ => {}
     }
@@ -41,20 +44,65 @@ pub fn read(file: PathBuf) -> Result<tokenizers::Tokenizer> {
 }
 
 fn model(model: &Settings) -> Result<()> {
-    if model.text("type")? != "WordPiece" {
-        return Err(model.wrong("type", "WordPiece"));
+    match model.text("type")? {
+        "WordPiece" => word_piece(model),
+        "BPE" => pairs(model),
+        "Unigram" => unigram(model),
+        _ => Err(model.wrong("type", "one of WordPiece, BPE, Unigram")),
     }
+}
+
+/// BERT's.
+fn word_piece(model: &Settings) -> Result<()> {
     model.count("max_input_chars_per_word", 1..=WORD_CHARS_MAX)?;
-    if model.text("continuing_subword_prefix")?.len() > PREFIX_BYTES_MAX {
-        let expected = format!("at most {PREFIX_BYTES_MAX} bytes");
-        return Err(model.wrong("continuing_subword_prefix", expected));
-    }
+    short(model, "continuing_subword_prefix")?;
     // What isn't known has to be something.
     let unknown = model.text("unk_token")?;
     match model.get("vocab").as_object() {
         Some(words) if words.contains_key(unknown) => Ok(()),
         Some(_) => Err(model.wrong("unk_token", "a word of the vocabulary")),
         None => Err(model.wrong("vocab", "an object")),
+    }
+}
+
+/// RoBERTa's: pairs of pieces become one, by rank; a word of n bytes takes n · log n steps.
+fn pairs(model: &Settings) -> Result<()> {
+    if model.number_if_there("dropout")?.is_some_and(|part| part != 0.0) {
+        return Err(model.wrong("dropout", "none: it draws what tokens a text has"));
+    }
+    for key in ["continuing_subword_prefix", "end_of_word_suffix"] {
+        if !model.get(key).is_null() {
+            short(model, key)?;
+        }
+    }
+    let Some(words) = model.get("vocab").as_object() else { return Err(model.wrong("vocab", "an object")) };
+    match model.get("unk_token").as_str() {
+        Some(unknown) if !words.contains_key(unknown) => {
+            Err(model.wrong("unk_token", "a word of the vocabulary"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The most likely pieces: each character is tried as the start of each piece, so that a long one costs.
+fn unigram(model: &Settings) -> Result<()> {
+    let Some(pieces) = model.get("vocab").as_array() else { return Err(model.wrong("vocab", "a list")) };
+    let is_piece = |piece: &Value| {
+        piece[0].as_str().is_some_and(|text| text.len() <= PIECE_BYTES_MAX) && piece[1].is_number()
+    };
+    if !pieces.iter().all(is_piece) {
+        return Err(model.wrong("vocab", format!("pieces of at most {PIECE_BYTES_MAX} bytes with a score")));
+    }
+    match pieces.len() {
+        0 => Err(model.wrong("vocab", "at least one piece")),
+        count => model.count("unk_id", 0..=count - 1).map(drop),
+    }
+}
+
+fn short(model: &Settings, key: &'static str) -> Result<()> {
+    match model.text(key)?.len() <= PREFIX_BYTES_MAX {
+        true => Ok(()),
+        false => Err(model.wrong(key, format!("at most {PREFIX_BYTES_MAX} bytes"))),
     }
 }
 
@@ -72,8 +120,9 @@ fn added_tokens(tokens: &Settings) -> Result<()> {
 /// They make a text longer by a factor at most.
 const NORMALIZERS: [&str; 8] =
     ["BertNormalizer", "Lowercase", "StripAccents", "Strip", "NFC", "NFD", "NFKC", "NFKD"];
-/// They cut at what one look at a character tells.
-const PRE_TOKENIZERS: [&str; 4] = ["BertPreTokenizer", "Whitespace", "WhitespaceSplit", "Punctuation"];
+/// They cut at what one look at a character tells, or by a pattern of the crate's own.
+const PRE_TOKENIZERS: [&str; 6] =
+    ["BertPreTokenizer", "Whitespace", "WhitespaceSplit", "Punctuation", "ByteLevel", "Metaspace"];
 
 /// One of these kinds, or a sequence of them.
 fn steps(part: &Settings, list: &'static str, known: &[&str], depth: usize) -> Result<()> {
@@ -94,8 +143,8 @@ fn steps(part: &Settings, list: &'static str, known: &[&str], depth: usize) -> R
 fn post_processor(part: &Settings) -> Result<()> {
     match part.text("type")? {
         "TemplateProcessing" => {}
-        "BertProcessing" => return Ok(()),
-        _ => return Err(part.wrong("type", "TemplateProcessing or BertProcessing")),
+        "BertProcessing" | "RobertaProcessing" => return Ok(()),
+        _ => return Err(part.wrong("type", "TemplateProcessing, BertProcessing or RobertaProcessing")),
     }
     let special = part.get("special_tokens");
     // How many tokens a name stands for.

@@ -21,6 +21,18 @@ impl From<Vec<u32>> for Tokens {
     }
 }
 
+/// The names that sentence-transformers has had for its settings, newest first.
+const SETTINGS: [&str; 8] = [
+    "sentence_bert_config.json",
+    "sentence_roberta_config.json",
+    "sentence_distilbert_config.json",
+    "sentence_camembert_config.json",
+    "sentence_albert_config.json",
+    "sentence_xlm-roberta_config.json",
+    "sentence_xlnet_config.json",
+    "sentence_mpnet_config.json",
+];
+
 /// What is done with a text of more tokens than the model takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TooLong {
@@ -36,10 +48,12 @@ pub struct Tokenizer {
     pub(super) tokenizer: tokenizers::Tokenizer,
     pub(super) lower_case: bool,
     tokens_max: usize,
+    /// Special tokens and one of each text.
+    tokens_min: usize,
 }
 
 impl Tokenizer {
-    /// Reads `tokenizer.json` and `sentence_bert_config.json` of a folder, for a model of so many tokens and positions. What
+    /// Reads `tokenizer.json`, and `sentence_bert_config.json` or else `tokenizer_config.json` for the limit, of a folder, for a model of so many tokens and positions. What
     /// the former says of truncation and padding is ignored: they are the model's.
     pub(super) fn load(folder: &Path, vocabulary: usize, positions: usize) -> Result<Tokenizer> {
         let file = folder.join("tokenizer.json");
@@ -49,7 +63,6 @@ impl Tokenizer {
             let (expected, found) = (format!("below vocab_size, {vocabulary}"), largest.to_string());
             return Err(CheckpointError::Format { file, what: "the largest token", expected, found }.into());
         }
-        let settings = Settings::read_if_there(folder.join("sentence_bert_config.json"))?;
         // Special tokens leave room for one of each text.
         let special = |is_pair| tokenizer.get_post_processor().map_or(0, |last| last.added_tokens(is_pair));
         let tokens_min = (special(true) + 2).max(special(false) + 1);
@@ -59,12 +72,39 @@ impl Tokenizer {
             let expected = format!("at least {tokens_min}, with special tokens");
             return Err(CheckpointError::Format { file, what, expected, found }.into());
         }
+        let mut settings = None;
+        for name in SETTINGS {
+            if settings.is_none() {
+                settings = Settings::read_if_there(folder.join(name))?;
+            }
+        }
         let limit =
             |settings: &Settings<'_>| settings.count_if_there("max_seq_length", tokens_min..=positions);
-        let tokens_max = settings.as_ref().map(limit).transpose()?.flatten().unwrap_or(positions);
+        let own = settings.as_ref().map(limit).transpose()?.flatten();
+        let tokens_max = match own {
+            Some(own) => own,
+            // Where nothing is said some files have 10^30.
+            None => match Settings::read_if_there(folder.join("tokenizer_config.json"))? {
+                Some(settings) => match settings.number_if_there("model_max_length")? {
+                    Some(most) if most < positions as f64 => (most as usize).clamp(tokens_min, positions),
+                    _ => positions,
+                },
+                None => positions,
+            },
+        };
         let lower_case =
             settings.map(|settings| settings.flag("do_lower_case")).transpose()?.unwrap_or(false);
-        Ok(Tokenizer { file, tokenizer, lower_case, tokens_max })
+        Ok(Tokenizer { file, tokenizer, lower_case, tokens_max, tokens_min })
+    }
+
+    /// The least that a limit may be.
+    pub(super) fn tokens_min(&self) -> usize {
+        self.tokens_min
+    }
+
+    /// Takes so many tokens of a text.
+    pub(super) fn limit(&mut self, tokens_max: usize) {
+        self.tokens_max = tokens_max;
     }
 
     /// The most tokens of a text that the model takes, special ones included: so many are taken, one more isn't.

@@ -2,6 +2,8 @@
 
 mod autoencoder;
 mod checkpoint;
+#[cfg(feature = "text")]
+mod folders;
 mod layers;
 #[cfg(feature = "text")]
 mod text;

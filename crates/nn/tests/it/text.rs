@@ -242,7 +242,13 @@ fn padding_doesnt_count() {
 #[test]
 fn every_pooling_skips_padding() {
     let texts = ["a", "a thread waits", "the device"];
-    for (mode, normalized) in [("cls_token", true), ("max_tokens", true), ("mean_sqrt_len_tokens", false)] {
+    for (mode, normalized) in [
+        ("cls_token", true),
+        ("max_tokens", true),
+        ("mean_sqrt_len_tokens", false),
+        ("weightedmean_tokens", true),
+        ("lasttoken", true),
+    ] {
         let folder = Folder::new(mode);
         folder.edit("1_Pooling/config.json", "mean_tokens", mode);
         if !normalized {
@@ -366,8 +372,8 @@ fn what_is_wrong_with_a_folder_is_said() {
         (
             "config.json",
             "\"bert\"",
-            "\"roberta\"",
-            "config.json: model_type is wrong, expected bert, found \"roberta\"",
+            "\"mpnet\"",
+            "config.json: model_type is wrong, expected bert, roberta, xlm-roberta, camembert or distilbert, found \"mpnet\"",
         ),
         (
             "config.json",
@@ -421,19 +427,19 @@ fn what_is_wrong_with_a_folder_is_said() {
             "modules.json",
             "models.Pooling",
             "models.Dense",
-            "modules.json: type is wrong, expected Transformer, Pooling and maybe Normalize, in this order, found \"sentence_transformers.models.Dense\"",
+            "modules.json: type is wrong, expected Transformer, Pooling, then any of Dense and Normalize, found \"sentence_transformers.models.Dense\"",
         ),
         (
             "1_Pooling/config.json",
-            "mean_tokens",
-            "lasttoken",
-            "1_Pooling/config.json: pooling_mode_lasttoken is wrong, expected one mode of cls, mean, max, mean_sqrt_len, found true",
+            "\"pooling_mode_mean_tokens\": true",
+            "\"pooling_mode\": \"median\"",
+            "1_Pooling/config.json: pooling_mode is wrong, expected of cls, max, mean, mean_sqrt_len_tokens, weightedmean, lasttoken, found \"median\"",
         ),
         (
             "1_Pooling/config.json",
             "true",
             "false",
-            "1_Pooling/config.json: pooling_mode_mean_tokens is wrong, expected one mode to be chosen, found false",
+            "1_Pooling/config.json: pooling_mode is wrong, expected 1 to 6 modes, or flags of them, found nothing",
         ),
         (
             "sentence_bert_config.json",

@@ -39,8 +39,8 @@ pub enum Kind {
     Encoder {
         /// Its elements.
         width: usize,
-        /// How it is made of those of tokens.
-        pooling: Pooling,
+        /// How it is made of those of tokens; several are side by side.
+        pooling: Vec<Pooling>,
         /// Whether the model's folder says that it is normalised.
         normalize: bool,
     },
@@ -66,7 +66,7 @@ impl About {
         let kind = match model.inner() {
             Inner::Encoder(encoder) => Kind::Encoder {
                 width: encoder.width(),
-                pooling: encoder.pooling(),
+                pooling: encoder.pooling().to_vec(),
                 normalize: encoder.is_normalized(),
             },
             Inner::Reranker(reranker) => {

@@ -163,9 +163,9 @@ impl From<ModelError> for Failure {
             ModelError::Text { .. } | ModelError::Tokenizer { .. } | ModelError::NoTexts => {
                 Failure::new(StatusCode::UNPROCESSABLE_ENTITY, Kind::Tokenizer, message)
             }
-            ModelError::Folder(_) | ModelError::Tensor(_) => {
-                Failure::new(StatusCode::FAILED_DEPENDENCY, Kind::Backend, message)
-            }
+            ModelError::Prompt { .. } => Failure::form(message),
+            // The folder's and the device's, and the hub's where there is one.
+            _ => Failure::new(StatusCode::FAILED_DEPENDENCY, Kind::Backend, message),
         }
     }
 }

@@ -14,7 +14,6 @@ use axum::{
     extract::{Request, State},
     http::{HeaderValue, Response, StatusCode, header},
 };
-use raddle_nn::text::Pooling;
 use raddle_sync::Arc;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -186,12 +185,10 @@ pub async fn health(State(app): State<Arc<App>>) -> Answer {
 pub async fn info(State(app): State<Arc<App>>) -> Answer {
     let about = app.engine.about();
     let model_type = match &about.kind {
-        Kind::Encoder { pooling, .. } => json!({ "embedding": { "pooling": match pooling {
-            Pooling::Cls => "cls",
-            Pooling::Mean => "mean",
-            Pooling::MeanSqrtLength => "mean_sqrt_len",
-            Pooling::Max => "max",
-        } } }),
+        Kind::Encoder { pooling, .. } => {
+            let names: Vec<&str> = pooling.iter().map(|mode| mode.name()).collect();
+            json!({ "embedding": { "pooling": names.join("+") } })
+        }
         Kind::Reranker { labels } => {
             let by_id: serde_json::Map<String, Value> =
                 labels.iter().enumerate().map(|(id, label)| (id.to_string(), json!(label))).collect();

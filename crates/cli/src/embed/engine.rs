@@ -1,0 +1,192 @@
+//! Windows of lines through a model, on several threads, in order and with bounded memory.
+//!
+//! Two windows are under way at once: while threads compute the batches of one, the next is read and tokenized, so no thread is
+//! idle at the end of a window. One thread, which calls [`run`], reads, cuts into batches and takes the rows of whole windows in
+//! order; the others take jobs from one queue, first in first out. Which thread takes which job is open, and rows don't depend on it.
+//!
+//! What batches are made of follows from the lines of a window and the options alone, so a run that goes on at the start of a
+//! window makes the same batches as one that came there without a break.
+
+use super::input::Line;
+use crate::output::{Failure, Outcome};
+use raddle::nn::text::{SentenceEncoder, Tokens, TooLong};
+use std::{
+    any::Any,
+    collections::VecDeque,
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    sync::{Mutex, PoisonError, mpsc},
+};
+
+/// Windows that are read ahead of the one whose rows are wanted next, and that one.
+const WINDOWS_MAX: usize = 2;
+/// Texts that a thread tokenizes at once. (A guess: a millisecond or two.)
+const TOKENIZED_TOGETHER: usize = 128;
+
+/// How texts go through a model.
+pub struct Engine<'a> {
+    pub model: &'a SentenceEncoder,
+    /// Before each text.
+    pub prompt: &'a str,
+    pub threads: u16,
+    /// The most tokens of a batch of more than one text.
+    pub batch_tokens: usize,
+    /// Each text is computed alone.
+    pub alone: bool,
+}
+
+/// Lines, and what came of them.
+pub struct Window {
+    pub lines: Vec<Line>,
+    /// One for each line; NaN where there was no text.
+    pub rows: Vec<f32>,
+    pub tokens: u64,
+    pub padding_tokens: u64,
+    number: u64,
+    tokenized: Vec<(usize, Tokens)>,
+    /// Jobs that are queued or running.
+    jobs: usize,
+}
+
+enum Task {
+    /// Lines with their places in the window.
+    Tokenize(Vec<(usize, String)>),
+    Embed(Vec<(usize, Tokens)>),
+}
+
+enum Answer {
+    Tokens(Vec<(usize, Tokens)>),
+    /// Places in the window, and their rows.
+    Rows(Vec<usize>, Vec<f32>),
+}
+
+/// With the number of its window.
+type Job = (u64, Task);
+type Done = (u64, Result<Outcome<Answer>, Box<dyn Any + Send>>);
+
+impl Engine<'_> {
+    /// Takes windows from `next` until there is none, and gives them to `finish` in the same order. `note` hears of texts that
+    /// are done.
+    ///
+    /// Errors: the first of anyone's; then nothing more is asked for, read or given.
+    pub fn run(
+        &self,
+        mut next: impl FnMut() -> Outcome<Option<Vec<Line>>>,
+        mut finish: impl FnMut(Window) -> Outcome,
+        note: impl Fn(u64),
+    ) -> Outcome {
+        let (give, take) = mpsc::channel::<Job>();
+        let (answer, answers) = mpsc::channel::<Done>();
+        let take = Mutex::new(take);
+        std::thread::scope(|scope| {
+            for _ in 0..self.threads {
+                let (take, answer) = (&take, answer.clone());
+                scope.spawn(move || {
+                    let job = || take.lock().unwrap_or_else(PoisonError::into_inner).recv();
+                    while let Ok((window, task)) = job() {
+                        let done = catch_unwind(AssertUnwindSafe(|| self.work(task)));
+                        // Nobody listens any more: another job has failed.
+                        if answer.send((window, done)).is_err() {
+                            break;
+                        }
+                    }
+                });
+            }
+            drop(answer);
+            // Dropped at the end, which ends the threads.
+            let give = give;
+            let queue = |job| give.send(job).map_err(|_| Failure::Other("embed: no thread is left".into()));
+            let mut windows: VecDeque<Window> = VecDeque::new();
+            let (mut count, mut ended) = (0, false);
+            loop {
+                while !ended && windows.len() < WINDOWS_MAX {
+                    let Some(lines) = next()? else {
+                        ended = true;
+                        break;
+                    };
+                    windows.push_back(self.begin(count, lines, &queue)?);
+                    count += 1;
+                }
+                let Some(first) = windows.front() else { return Ok(()) };
+                if first.jobs == 0 {
+                    finish(windows.pop_front().expect("it is there"))?;
+                    continue;
+                }
+                let Ok((number, done)) = answers.recv() else {
+                    return Err(Failure::Other("embed: no thread is left".into()));
+                };
+                let done = done.unwrap_or_else(|panic| resume_unwind(panic))?;
+                let window = windows.iter_mut().find(|window| window.number == number);
+                let window = window.expect("a window stays until all its jobs are done");
+                window.jobs -= 1;
+                match done {
+                    Answer::Tokens(tokens) => {
+                        window.tokenized.extend(tokens);
+                        if window.jobs == 0 {
+                            self.cut(window, &queue)?;
+                        }
+                    }
+                    Answer::Rows(places, rows) => {
+                        let width = self.model.width();
+                        for (place, row) in places.iter().zip(rows.chunks(width)) {
+                            window.rows[place * width..][..width].copy_from_slice(row);
+                        }
+                        note(places.len() as u64);
+                    }
+                }
+            }
+        })
+    }
+
+    /// A window whose lines are being tokenized.
+    fn begin(&self, number: u64, lines: Vec<Line>, queue: &impl Fn(Job) -> Outcome) -> Outcome<Window> {
+        let texts = lines.iter().enumerate().filter_map(|(place, line)| Some((place, line.as_ref().ok()?)));
+        let texts: Vec<(usize, String)> =
+            texts.map(|(place, text)| (place, format!("{}{text}", self.prompt))).collect();
+        let rows = vec![f32::NAN; lines.len() * self.model.width()];
+        let (tokens, padding_tokens, tokenized) = (0, 0, Vec::new());
+        let mut window = Window { lines, rows, tokens, padding_tokens, number, tokenized, jobs: 0 };
+        for texts in texts.chunks(TOKENIZED_TOGETHER) {
+            queue((number, Task::Tokenize(texts.to_vec())))?;
+            window.jobs += 1;
+        }
+        Ok(window)
+    }
+
+    /// Makes batches of what was tokenized, the longest first: so no thread is left with a long one at the end.
+    fn cut(&self, window: &mut Window, queue: &impl Fn(Job) -> Outcome) -> Outcome {
+        // As threads were done is no order.
+        window.tokenized.sort_by_key(|(place, _)| *place);
+        let (places, tokens): (Vec<usize>, Vec<Tokens>) = window.tokenized.drain(..).unzip();
+        for tokens in &tokens {
+            let count = tokens.ids.len();
+            window.tokens += count as u64;
+            window.padding_tokens += (self.model.padded_token_count(count) - count) as u64;
+        }
+        // No text has no tokens, so at most one makes each text a batch.
+        let batches = self.model.batches(&tokens, if self.alone { 1 } else { self.batch_tokens });
+        let mut tokens: Vec<Option<Tokens>> = tokens.into_iter().map(Some).collect();
+        for batch in batches.into_iter().rev() {
+            let texts = batch.iter().map(|&text| (places[text], tokens[text].take().expect("each once")));
+            queue((window.number, Task::Embed(texts.collect())))?;
+            window.jobs += 1;
+        }
+        Ok(())
+    }
+
+    fn work(&self, task: Task) -> Outcome<Answer> {
+        let failed = |error: &dyn std::fmt::Display| Failure::Other(format!("embed: {error}"));
+        match task {
+            Task::Tokenize(texts) => {
+                let (places, texts): (Vec<usize>, Vec<String>) = texts.into_iter().unzip();
+                let tokens = self.model.tokenizer().tokenize(&texts, TooLong::Truncate);
+                let tokens = tokens.map_err(|error| failed(&error))?;
+                Ok(Answer::Tokens(places.into_iter().zip(tokens).collect()))
+            }
+            Task::Embed(texts) => {
+                let (places, tokens): (Vec<usize>, Vec<Tokens>) = texts.into_iter().unzip();
+                let rows = self.model.encode_tokens(&tokens).map_err(|error| failed(&error))?;
+                Ok(Answer::Rows(places, rows.to_vec::<f32>().map_err(|error| failed(&error))?))
+            }
+        }
+    }
+}

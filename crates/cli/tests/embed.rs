@@ -1,0 +1,387 @@
+//! `raddle embed`: streams of any size, runs that end in the middle, models by their names.
+
+use raddle::nn::text::{BertConfig, write_random_model};
+use serde_json::{Value, json};
+use std::{
+    fs,
+    io::{BufRead, BufReader, Write},
+    net::{TcpListener, TcpStream},
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+    time::{Duration, Instant},
+};
+
+/// A folder with a random model, gone at the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let folder = std::env::temp_dir().join(format!("raddle-{}-embed-{name}", std::process::id()));
+        let device = raddle::Device::new("cpu").unwrap();
+        let words = ["a", "thread", "waits", "stream"];
+        write_random_model(folder.join("model"), &BertConfig::tiny(8), &words, 16, 2, &device).unwrap();
+        Folder(folder)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    fn read(&self, name: &str) -> Vec<u8> {
+        fs::read(self.path(name)).unwrap()
+    }
+
+    /// `embed` of this folder's model and a file.
+    fn embed(&self, input: &str, output: &str, more: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_raddle"));
+        let input = if input == "-" { PathBuf::from("-") } else { self.path(input) };
+        command.arg("embed").arg("--model").arg(self.path("model")).arg("--input").arg(input);
+        command.arg("--output").arg(self.path(output)).args(more).args(["--json", "-"]);
+        command
+    }
+
+    fn report(&self, input: &str, output: &str, more: &[&str]) -> Value {
+        succeeded(self.embed(input, output, more).output().unwrap())
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn succeeded(output: Output) -> Value {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn refused(mut command: Command, point: &str) {
+    let output = command.output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert!(
+        stderr.lines().next().is_some_and(|line| line.contains(point)),
+        "expected {point:?} in: {stderr}"
+    );
+}
+
+/// Lines of all lengths, some of which can't be read.
+fn lines(count: usize) -> Vec<u8> {
+    let mut text = Vec::new();
+    for index in 0..count {
+        match index % 17 {
+            5 => text.extend(b"a \xff stream"),
+            _ => text.extend(["a thread waits ", "stream "][index % 2].repeat(index % 9).into_bytes()),
+        }
+        text.push(b'\n');
+    }
+    text
+}
+
+fn count_lines(path: &Path) -> usize {
+    fs::read(path).map_or(0, |text| text.iter().filter(|byte| **byte == b'\n').count())
+}
+
+/// Feeds lines to a run, kills it as soon as it has noted some of them, and leaves what it has left.
+fn kill_in_the_middle(folder: &Folder, output: &str, lines: &[u8], more: &[&str]) {
+    let mut command = folder.embed("-", output, more);
+    let mut child =
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    // Kept open: the run can't come to its end.
+    let mut input = child.stdin.take().unwrap();
+    input.write_all(lines).unwrap();
+    input.flush().unwrap();
+    let journal = folder.path(&format!("{output}.partial.journal"));
+    let start = Instant::now();
+    while count_lines(&journal) < 2 {
+        assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
+        assert!(start.elapsed() < Duration::from_secs(300), "nothing was noted");
+        std::thread::yield_now();
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    drop(input);
+    assert!(!folder.path(output).exists(), "half an output is none");
+    assert!(folder.path(&format!("{output}.partial")).exists());
+}
+
+#[test]
+fn a_killed_run_goes_on_to_the_same_bytes() {
+    let folder = Folder::new("resume");
+    fs::write(folder.path("lines.txt"), lines(300)).unwrap();
+    for kind in ["npy", "safetensors", "jsonl"] {
+        let (whole, resumed) = (format!("whole.{kind}"), format!("resumed.{kind}"));
+        let window = ["--window", "32", "--threads", "2"];
+        let expected = folder.report("lines.txt", &whole, &window);
+        assert_eq!((&expected["lines"], expected["skipped"].as_array().unwrap().len()), (&json!(300), 18));
+        let text = folder.read("lines.txt");
+        let half = &text[..text.len() * 2 / 3];
+        kill_in_the_middle(&folder, &resumed, half, &window);
+
+        // As if it had been killed while it wrote: more rows than were noted, and half an entry. And a count that only the
+        // journal knows, to see that the run goes on and doesn't start anew.
+        let (partial, journal) =
+            (folder.path(&format!("{resumed}.partial")), folder.path(&format!("{resumed}.partial.journal")));
+        fs::OpenOptions::new().append(true).open(&partial).unwrap().write_all(b"junk").unwrap();
+        let noted = fs::read_to_string(&journal).unwrap();
+        let entry = noted.lines().last().unwrap();
+        let mut changed: Value = serde_json::from_str(entry).unwrap();
+        changed["tokens"] = json!(changed["tokens"].as_u64().unwrap() + 1_000_000);
+        fs::write(
+            &journal,
+            format!("{}\n{{\"lines\": 9", noted.trim_end().replace(entry, &changed.to_string())),
+        )
+        .unwrap();
+
+        let more = [&window[..], &["--resume"]].concat();
+        let report = folder.report("lines.txt", &resumed, &more);
+        assert!(folder.read(&resumed) == folder.read(&whole), "{kind}: the bytes differ");
+        assert_eq!(report["tokens"].as_u64(), expected["tokens"].as_u64().map(|tokens| tokens + 1_000_000));
+        assert_eq!((&report["lines"], &report["skipped"]), (&expected["lines"], &expected["skipped"]));
+        assert!(!partial.exists() && !journal.exists());
+        // There is nothing to go on with: from the beginning.
+        let report = folder.report("lines.txt", &resumed, &more);
+        assert!(folder.read(&resumed) == folder.read(&whole));
+        assert_eq!(report["tokens"], expected["tokens"]);
+    }
+}
+
+#[test]
+fn a_run_goes_on_only_as_it_began() {
+    let folder = Folder::new("refused");
+    let text = lines(200);
+    fs::write(folder.path("lines.txt"), &text).unwrap();
+    let window = ["--window", "16"];
+    kill_in_the_middle(&folder, "v.npy", &text, &window);
+    let with = |input: &str, more: &[&str]| {
+        folder.embed(input, "v.npy", &[&window[..], &["--resume"], more].concat())
+    };
+    let mut other = text.clone();
+    other[0] = b'b';
+    fs::write(folder.path("other.txt"), other).unwrap();
+    refused(with("other.txt", &[]), "can't go on, the input begins otherwise");
+    fs::write(folder.path("short.txt"), "a\n").unwrap();
+    refused(with("short.txt", &[]), "can't go on, the input begins otherwise");
+    refused(with("lines.txt", &["--dtype", "bf16"]), "can't go on, --dtype was f32 and is bf16");
+    refused(with("lines.txt", &["--max-length", "9"]), "can't go on, --max-length was 16 and is 9");
+    refused(with("lines.txt", &["--format", "jsonl"]), "can't go on, --format was text and is jsonl");
+    let weights = folder.path("model/model.safetensors");
+    let mut bytes = fs::read(&weights).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    fs::write(&weights, &bytes).unwrap();
+    refused(with("lines.txt", &[]), "can't go on, the model's fingerprint was ");
+    *bytes.last_mut().unwrap() ^= 1;
+    fs::write(&weights, &bytes).unwrap();
+    let partial = folder.path("v.npy.partial");
+    let rows = fs::read(&partial).unwrap();
+    let mut damaged = rows.clone();
+    damaged[200] ^= 1;
+    fs::write(&partial, damaged).unwrap();
+    refused(with("lines.txt", &[]), "the rows that it speaks of aren't in the partial output");
+    fs::write(&partial, &rows[..rows.len().min(1000)]).unwrap();
+    refused(with("lines.txt", &[]), "the rows that it speaks of aren't in the partial output");
+    fs::write(&partial, rows).unwrap();
+    // All of these have left it as it was.
+    succeeded(with("lines.txt", &["--threads", "1", "--batch-tokens", "20"]).output().unwrap());
+    let resumed = folder.read("v.npy");
+    // Without the option a run starts from the beginning, whatever is there.
+    kill_in_the_middle(&folder, "w.npy", &text, &window);
+    folder.report("lines.txt", "w.npy", &["--dtype", "f32"]);
+    assert!(folder.read("w.npy") == resumed);
+}
+
+#[test]
+fn rows_dont_depend_on_threads_batches_or_windows() {
+    let folder = Folder::new("deterministic");
+    fs::write(folder.path("lines.txt"), lines(150)).unwrap();
+    let mut all = Vec::new();
+    for (index, more) in [
+        &["--threads", "1", "--batch-tokens", "1"][..],
+        &["--threads", "3", "--batch-tokens", "64", "--window", "7"],
+        &["--threads", "2", "--batch-tokens", "4096", "--window", "150"],
+        &["--device", "sim:3", "--threads", "2"],
+    ]
+    .iter()
+    .enumerate()
+    {
+        let name = format!("{index}.npy");
+        folder.report("lines.txt", &name, &[*more, &["--deterministic"]].concat());
+        all.push(folder.read(&name));
+    }
+    assert!(all.windows(2).all(|pair| pair[0] == pair[1]));
+}
+
+#[test]
+fn streams_long_lines_limits_and_prompts() {
+    let folder = Folder::new("options");
+    let long = "a ".repeat(100);
+    fs::write(folder.path("lines.txt"), format!("a thread\n{long}\nstream")).unwrap();
+    let report = folder.report("lines.txt", "v.jsonl", &["--line-bytes", "50", "--max-length", "5"]);
+    assert_eq!(report["skipped"], json!([{ "line": 2, "why": "it is longer than 50 bytes" }]));
+    assert_eq!((&report["lines"], &report["tokens"]), (&json!(3), &json!(4 + 3)));
+    let rows: Vec<Value> = String::from_utf8(folder.read("v.jsonl"))
+        .unwrap()
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(rows.iter().map(|row| row["line"].as_u64()).collect::<Vec<_>>(), [Some(1), Some(2), Some(3)]);
+    assert_eq!(rows[1]["error"], "it is longer than 50 bytes");
+    let cut = folder.report("lines.txt", "cut.npy", &["--max-length", "6"]);
+    assert_eq!(cut["tokens"], json!(4 + 6 + 3));
+    refused(
+        folder.embed("lines.txt", "v.npy", &["--max-length", "65"]),
+        "expected room for special tokens and one of each text",
+    );
+
+    // Nothing at all is a file without rows.
+    fs::write(folder.path("none.txt"), "").unwrap();
+    assert_eq!(folder.report("none.txt", "none.npy", &[])["lines"], 0);
+    assert!(String::from_utf8_lossy(&folder.read("none.npy")).contains("'shape': (0, 32), }"));
+
+    let settings = json!({ "prompts": { "query": "thread waits " }, "default_prompt_name": null });
+    fs::write(folder.path("model/config_sentence_transformers.json"), settings.to_string()).unwrap();
+    fs::write(folder.path("with.txt"), "thread waits a\n").unwrap();
+    fs::write(folder.path("without.txt"), "a\n").unwrap();
+    folder.report("with.txt", "with.npy", &[]);
+    folder.report("without.txt", "without.npy", &["--prompt", "query"]);
+    assert!(folder.read("with.npy") == folder.read("without.npy"));
+    refused(
+        folder.embed("with.txt", "v.npy", &["--prompt", "queri"]),
+        "expected one of: query, found \"queri\"",
+    );
+}
+
+/// What a hub answers of one model, as far as its client asks; how often files were asked for comes back.
+struct Hub {
+    address: String,
+    asked: std::sync::Arc<std::sync::atomic::AtomicUsize>,
+}
+
+impl Hub {
+    fn new(model: PathBuf) -> Hub {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = format!("http://{}", listener.local_addr().unwrap());
+        let asked = std::sync::Arc::<std::sync::atomic::AtomicUsize>::default();
+        let count = asked.clone();
+        // It ends with the process.
+        std::thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                let (model, count) = (model.clone(), count.clone());
+                std::thread::spawn(move || serve(stream, &model, &count));
+            }
+        });
+        Hub { address, asked }
+    }
+}
+
+fn serve(stream: TcpStream, model: &Path, files: &std::sync::atomic::AtomicUsize) -> Option<()> {
+    let mut reader = BufReader::new(stream.try_clone().ok()?);
+    let mut stream = stream;
+    loop {
+        let (mut request, mut range) = (String::new(), None);
+        if reader.read_line(&mut request).ok()? == 0 {
+            return None;
+        }
+        loop {
+            let mut header = String::new();
+            reader.read_line(&mut header).ok()?;
+            if header.trim().is_empty() {
+                break;
+            }
+            if let Some(value) = header.to_lowercase().strip_prefix("range: bytes=") {
+                let (start, end) = value.trim().split_once('-')?;
+                range = Some((start.parse::<usize>().ok()?, end.parse::<usize>().ok()));
+            }
+        }
+        let path = request.split(' ').nth(1)?;
+        let (status, more, body) = if path == "/api/models/someone/tiny/revision/main" {
+            let names = [
+                "README.md",
+                "config.json",
+                "tokenizer.json",
+                "model.safetensors",
+                "modules.json",
+                "1_Pooling/config.json",
+                "sentence_bert_config.json",
+                "../outside.json",
+                "pytorch_model.bin",
+            ];
+            let siblings: Vec<Value> = names.iter().map(|name| json!({ "rfilename": name })).collect();
+            (
+                "200 OK",
+                String::new(),
+                json!({ "sha": "c0ffee", "siblings": siblings }).to_string().into_bytes(),
+            )
+        } else if let Some(file) = path.strip_prefix("/someone/tiny/resolve/main/") {
+            files.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            let all = fs::read(model.join(file)).ok()?;
+            let (start, end) = range.unwrap_or((0, None));
+            let end = end.map_or(all.len(), |end| (end + 1).min(all.len()));
+            let more = format!(
+                "x-repo-commit: c0ffee\r\netag: \"{}\"\r\ncontent-range: bytes {start}-{}/{}\r\n",
+                file.replace('/', "-"),
+                end - 1,
+                all.len()
+            );
+            ("206 Partial Content", more, all[start..end].to_vec())
+        } else {
+            ("404 Not Found", String::new(), b"{}".to_vec())
+        };
+        let length = body.len();
+        write!(stream, "HTTP/1.1 {status}\r\ncontent-length: {length}\r\n{more}\r\n").ok()?;
+        stream.write_all(&body).ok()?;
+    }
+}
+
+#[test]
+fn models_have_names_on_the_hub() {
+    let folder = Folder::new("hub");
+    fs::write(folder.path("lines.txt"), lines(20)).unwrap();
+    folder.report("lines.txt", "folder.npy", &[]);
+    let hub = Hub::new(folder.path("model"));
+    let embed = |name: &str, output: &str, endpoint: &str, offline: bool| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_raddle"));
+        command.args(["embed", "--model", name, "--json", "-"]);
+        command.arg("--input").arg(folder.path("lines.txt")).arg("--output").arg(folder.path(output));
+        command.env("HF_HOME", folder.path("cache")).env("HF_ENDPOINT", endpoint);
+        command.env_remove("HF_HUB_OFFLINE").env_remove("HF_TOKEN");
+        for proxy in ["HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"] {
+            command.env_remove(proxy);
+        }
+        if offline {
+            command.env("HF_HUB_OFFLINE", "1");
+        }
+        command
+    };
+    let nobody = "http://127.0.0.1:1";
+    // Not there yet: what to do is said, also where there is no network.
+    refused(
+        embed("someone/tiny", "v.npy", nobody, false),
+        "model \"someone/tiny\": the hub can't be reached",
+    );
+    let output = embed("someone/tiny", "v.npy", nobody, true).output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2));
+    for word in ["HF_HUB_OFFLINE is set", "cache", "download config.json, tokenizer.json, model.safetensors"]
+    {
+        assert!(stderr.lines().next().unwrap().contains(word), "expected {word:?} in {stderr}");
+    }
+    refused(embed("someone/else", "v.npy", &hub.address, false), "the hub doesn't give it");
+
+    let asked = || hub.asked.load(std::sync::atomic::Ordering::Relaxed);
+    succeeded(embed("someone/tiny", "v.npy", &hub.address, false).output().unwrap());
+    assert!(folder.read("v.npy") == folder.read("folder.npy"));
+    let first = asked();
+    assert!(first > 0);
+    // From the cache now: files aren't asked for, and the hub needn't be there.
+    for (endpoint, offline) in [(hub.address.as_str(), false), (nobody, false), (nobody, true)] {
+        fs::remove_file(folder.path("v.npy")).unwrap();
+        succeeded(embed("someone/tiny", "v.npy", endpoint, offline).output().unwrap());
+        assert!(folder.read("v.npy") == folder.read("folder.npy"));
+    }
+    assert_eq!(asked(), first);
+    assert!(!folder.path("cache/outside.json").exists());
+    // A folder that isn't there is no name.
+    refused(embed("./someone/tiny", "v.npy", &hub.address, false), "config.json: reading failed");
+}

@@ -1,0 +1,117 @@
+//! Encoders that compute as BERT does, and differ in names and tables.
+
+use super::{Result, folder::Settings};
+
+/// Which it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Family {
+    /// Devlin et al. 2018.
+    Bert,
+    /// Liu et al. 2019, with XLM-RoBERTa and CamemBERT: no text stands at the first positions, up to the one of the padding.
+    Roberta,
+    /// Sanh et al. 2019: there are no types of tokens.
+    DistilBert,
+}
+
+/// What `config.json` calls the sizes.
+pub struct Keys {
+    pub hidden: &'static str,
+    pub layers: &'static str,
+    pub heads: &'static str,
+    pub inner: &'static str,
+    pub activation: &'static str,
+}
+
+/// What files call a layer's parameters.
+pub struct Names {
+    pub layers: &'static str,
+    pub query: &'static str,
+    pub key: &'static str,
+    pub value: &'static str,
+    pub attention_output: &'static str,
+    pub attention_norm: &'static str,
+    pub inner: &'static str,
+    pub output: &'static str,
+    pub norm: &'static str,
+}
+
+const KEYS: Keys = Keys {
+    hidden: "hidden_size",
+    layers: "num_hidden_layers",
+    heads: "num_attention_heads",
+    inner: "intermediate_size",
+    activation: "hidden_act",
+};
+const DISTIL_KEYS: Keys = Keys {
+    hidden: "dim",
+    layers: "n_layers",
+    heads: "n_heads",
+    inner: "hidden_dim",
+    activation: "activation",
+};
+
+const NAMES: Names = Names {
+    layers: "encoder.layer",
+    query: "attention.self.query",
+    key: "attention.self.key",
+    value: "attention.self.value",
+    attention_output: "attention.output.dense",
+    attention_norm: "attention.output.LayerNorm",
+    inner: "intermediate.dense",
+    output: "output.dense",
+    norm: "output.LayerNorm",
+};
+const DISTIL_NAMES: Names = Names {
+    layers: "transformer.layer",
+    query: "attention.q_lin",
+    key: "attention.k_lin",
+    value: "attention.v_lin",
+    attention_output: "attention.out_lin",
+    attention_norm: "sa_layer_norm",
+    inner: "ffn.lin1",
+    output: "ffn.lin2",
+    norm: "output_layer_norm",
+};
+
+/// Positions of RoBERTa's that no text has: its padding is token 1.
+const ROBERTA_UNUSED: usize = 2;
+
+impl Family {
+    /// Of a `config.json`.
+    pub(super) fn read(settings: &Settings) -> Result<Family> {
+        match settings.text("model_type")? {
+            "bert" => Ok(Family::Bert),
+            "roberta" | "xlm-roberta" | "camembert" => Ok(Family::Roberta),
+            "distilbert" => Ok(Family::DistilBert),
+            _ => Err(settings.wrong("model_type", "bert, roberta, xlm-roberta, camembert or distilbert")),
+        }
+    }
+
+    pub(super) fn keys(self) -> &'static Keys {
+        if self == Family::DistilBert { &DISTIL_KEYS } else { &KEYS }
+    }
+
+    pub(super) fn names(self) -> &'static Names {
+        if self == Family::DistilBert { &DISTIL_NAMES } else { &NAMES }
+    }
+
+    pub(super) fn has_types(self) -> bool {
+        self != Family::DistilBert
+    }
+
+    /// Rows at the start of the table of positions that no token has.
+    pub(super) fn unused(self) -> usize {
+        if self == Family::Roberta { ROBERTA_UNUSED } else { 0 }
+    }
+
+    /// [`unused`](Family::unused), after a look whether the file agrees.
+    pub(super) fn unused_positions(self, settings: &Settings) -> Result<usize> {
+        let agrees = settings
+            .count_if_there("pad_token_id", 0..=usize::MAX)?
+            .is_none_or(|pad| pad + 1 == ROBERTA_UNUSED);
+        if self == Family::Roberta && !agrees {
+            return Err(settings.wrong("pad_token_id", "1"));
+        }
+        Ok(self.unused())
+    }
+}
