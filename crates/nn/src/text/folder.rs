@@ -167,7 +167,8 @@ impl Settings<'_> {
     /// Where a folder of the model's folder lies, by its name in this file; the name must not lead out of it.
     pub fn folder(&self, key: &'static str) -> Result<PathBuf> {
         let name = self.text(key)?;
-        let inside = Path::new(name).components().all(|part| matches!(part, Component::Normal(_)));
+        let is_below = |part| matches!(part, Component::Normal(_) | Component::CurDir);
+        let inside = Path::new(name).components().all(is_below);
         let root = self.file.parent().filter(|_| inside);
         root.map(|root| root.join(name)).ok_or_else(|| self.wrong(key, "a folder inside of the model's"))
     }

@@ -8,7 +8,7 @@ const TOKENIZER: &str = "tokenizer.json";
 
 #[test]
 fn a_tokenizer_is_checked_before_it_is_made() {
-    let cases: [(&str, &str, &str); 17] = [
+    let cases: [(&str, &str, &str); 19] = [
         // A panic at the first text.
         (
             "\"[CLS]\": {",
@@ -24,8 +24,8 @@ fn a_tokenizer_is_checked_before_it_is_made() {
         ("\"id\": \"B\"", "\"id\": \"A\"", "pair is wrong, expected each of the sequences A, B once"),
         (
             "TemplateProcessing",
-            "RobertaProcessing",
-            "type is wrong, expected TemplateProcessing or BertProcessing, found \"RobertaProcessing\"",
+            "Sequence",
+            "type is wrong, expected TemplateProcessing, BertProcessing or RobertaProcessing, found \"Sequence\"",
         ),
         // A text of 30 letters would be one of 30 gigabytes.
         (
@@ -48,12 +48,23 @@ fn a_tokenizer_is_checked_before_it_is_made() {
         (
             "\"BertPreTokenizer\"",
             "\"Split\", \"pattern\": { \"Regex\": \"(a+)+$\" }, \"behavior\": \"Isolated\", \"invert\": false",
-            "type is wrong, expected one of BertPreTokenizer, Whitespace, WhitespaceSplit, Punctuation, found \"Split\"",
+            "type is wrong, expected one of BertPreTokenizer, Whitespace, WhitespaceSplit, Punctuation, ByteLevel, Metaspace, found \"Split\"",
         ),
         (
             "\"type\": \"WordPiece\",\n    \"unk",
-            "\"type\": \"BPE\",\n    \"unk",
-            "type is wrong, expected WordPiece, found \"BPE\"",
+            "\"type\": \"WordLevel\",\n    \"unk",
+            "type is wrong, expected one of WordPiece, BPE, Unigram, found \"WordLevel\"",
+        ),
+        // Tokens would be drawn.
+        (
+            "\"type\": \"WordPiece\",\n    \"unk",
+            "\"type\": \"BPE\", \"dropout\": 0.5,\n    \"unk",
+            "dropout is wrong, expected none: it draws what tokens a text has, found 0.5",
+        ),
+        (
+            "\"type\": \"WordPiece\",\n    \"unk",
+            "\"type\": \"Unigram\",\n    \"unk",
+            "vocab is wrong, expected a list, found ",
         ),
         (
             "\"max_input_chars_per_word\": 100",
@@ -84,6 +95,41 @@ fn a_tokenizer_is_checked_before_it_is_made() {
         let error = folder.error();
         assert!(error.starts_with(&format!("{TOKENIZER}: {expected}")), "{to}: {error}");
     }
+}
+
+/// Pairs of bytes as RoBERTa has them, and pieces.
+#[test]
+fn tokenizers_of_other_families_are_taken() {
+    let added =
+        r#""added_tokens": [], "normalizer": null, "decoder": null, "truncation": null, "padding": null"#;
+    let pairs = format!(
+        r#"{{ "version": "1.0", {added},
+        "pre_tokenizer": {{ "type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true }},
+        "post_processor": {{ "type": "RobertaProcessing", "sep": ["</s>", 2], "cls": ["<s>", 0], "trim_offsets": true,
+            "add_prefix_space": false }},
+        "model": {{ "type": "BPE", "dropout": null, "unk_token": "<unk>", "continuing_subword_prefix": "",
+            "end_of_word_suffix": "", "fuse_unk": false, "byte_fallback": false, "ignore_merges": false,
+            "vocab": {{ "<s>": 0, "<pad>": 1, "</s>": 2, "<unk>": 3, "T": 4, "h": 5, "e": 6, "Th": 7, "The": 8 }},
+            "merges": ["T h", "Th e"] }} }}"#
+    );
+    let pieces = format!(
+        r#"{{ "version": "1.0", {added},
+        "pre_tokenizer": {{ "type": "Metaspace", "replacement": "_", "prepend_scheme": "always", "split": true }},
+        "post_processor": {{ "type": "BertProcessing", "sep": ["</s>", 1], "cls": ["<s>", 0] }},
+        "model": {{ "type": "Unigram", "unk_id": 2, "byte_fallback": false,
+            "vocab": [["<s>", 0], ["</s>", 0], ["<unk>", 0], ["_The", -1], ["_", -3], ["T", -3], ["h", -3], ["e", -3]] }} }}"#
+    );
+    for (name, text, expected) in [("pairs", &pairs, [0, 8, 2]), ("pieces", &pieces, [0, 3, 1])] {
+        let folder = Folder::new(&format!("family-{name}"));
+        std::fs::write(folder.0.join(TOKENIZER), text).unwrap();
+        let model = SentenceEncoder::load(&folder.0, device()).unwrap();
+        let tokens = model.tokenizer().tokenize(&["The"], raddle_nn::text::TooLong::Truncate).unwrap();
+        assert_eq!(tokens[0].ids, expected, "{name}");
+    }
+    let folder = Folder::new("family-outside");
+    std::fs::write(folder.0.join(TOKENIZER), pieces.replace("\"unk_id\": 2", "\"unk_id\": 8")).unwrap();
+    let expected = "tokenizer.json: unk_id is wrong, expected a whole number from 0 to 7, found 8";
+    assert_eq!(folder.error(), expected);
 }
 
 /// What the checks let through of what others write.
