@@ -57,9 +57,9 @@ pub struct Arguments {
     /// Threads that read requests, tokenize and send answers. Without it: as many as there are cores.
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=256))]
     tokenization_workers: Option<u16>,
-    /// Tokens in a batch, with padding.
-    #[arg(long, default_value_t = 16_384, value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
-    max_batch_tokens: u32,
+    /// Tokens in a batch, with padding. Without it: 1024 on the CPU, else 16384.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
+    max_batch_tokens: Option<u32>,
     /// Texts in a batch.
     #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=1 << 16))]
     max_batch_requests: u32,
@@ -211,7 +211,7 @@ fn bind(address: SocketAddr) -> Outcome<TcpSocket> {
 
 fn engine_options(arguments: &Arguments) -> EngineOptions {
     EngineOptions {
-        batch_tokens_max: arguments.max_batch_tokens as usize,
+        batch_tokens_max: arguments.max_batch_tokens.map(|tokens| tokens as usize),
         batch_count_max: arguments.max_batch_requests as usize,
         waiting_count_max: arguments.max_queue as usize,
         running_count_max: arguments.threads.map(usize::from),

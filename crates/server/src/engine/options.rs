@@ -7,8 +7,9 @@ use std::time::Duration;
 /// What an engine batches, and how much it holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EngineOptions {
-    /// Tokens in a batch, with padding to its bucket. If it is less than the model takes in one text, that many.
-    pub batch_tokens_max: usize,
+    /// Tokens in a batch, with padding to its bucket; at least as many as the model takes in one text. `None`: 16,384, as
+    /// text-embeddings-inference has it, but on the CPU 1,024, where more makes nothing faster and everybody wait.
+    pub batch_tokens_max: Option<usize>,
     /// Texts in a batch.
     pub batch_count_max: usize,
     /// Texts that wait. One more is refused.
@@ -27,7 +28,7 @@ impl Default for EngineOptions {
     /// The numbers of text-embeddings-inference where it has them.
     fn default() -> EngineOptions {
         EngineOptions {
-            batch_tokens_max: 16 * 1024,
+            batch_tokens_max: None,
             batch_count_max: 256,
             waiting_count_max: 4096,
             running_count_max: None,
@@ -46,12 +47,12 @@ impl EngineOptions {
     pub(super) fn batcher(&self, model: &Model) -> Options {
         let tokens_max = model.tokenizer().tokens_max();
         let is_costly = model.device().info().prepares;
-        // Texts of any length run together where nothing is padded.
-        let below = BUCKETS_TOKENS.into_iter().filter(|bucket| *bucket < tokens_max && is_costly);
+        let below = BUCKETS_TOKENS.into_iter().filter(|bucket| *bucket < tokens_max);
+        let usual = if is_costly { 16 * 1024 } else { 1024 };
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
         Options {
             buckets_tokens: below.chain([tokens_max]).collect(),
-            batch_tokens_max: self.batch_tokens_max.max(tokens_max),
+            batch_tokens_max: self.batch_tokens_max.unwrap_or(usual).max(tokens_max),
             batch_count_max: if self.deterministic && is_costly { 1 } else { self.batch_count_max },
             wait_max: self.wait_max,
             waiting_count_max: self.waiting_count_max,

@@ -101,7 +101,8 @@ fn streams_are_told_by_use() {
 #[test]
 fn a_limit_below_the_models_is_raised_to_it() {
     let engine =
-        Engine::start(model(false), EngineOptions { batch_tokens_max: 1, ..Default::default() }).unwrap();
+        Engine::start(model(false), EngineOptions { batch_tokens_max: Some(1), ..Default::default() })
+            .unwrap();
     assert_eq!(engine.about().batch_tokens_max, 16);
     let tokens = engine.complete(vec![4; 40], TooLong::Truncate).unwrap();
     assert_eq!(tokens.ids.len(), 16);
