@@ -24,7 +24,8 @@ fn main() {
 
     let scratch = std::env::temp_dir().join(format!("raddle-seeds-{}", std::process::id()));
     fs::create_dir_all(&scratch).unwrap();
-    let dtypes = [DType::F64, DType::F32, DType::F16, DType::BF16, DType::I64, DType::I32, DType::U8, DType::Bool];
+    let dtypes =
+        [DType::F64, DType::F32, DType::F16, DType::BF16, DType::I64, DType::I32, DType::U8, DType::Bool];
     let all: Vec<_> = dtypes
         .iter()
         .map(|dtype| (dtype.to_string(), Tensor::ones([1, 2], *dtype, &device).unwrap()))
@@ -43,12 +44,21 @@ fn main() {
         let value: serde_json::Value = serde_json::from_slice(&fs::read(model.join(name)).unwrap()).unwrap();
         value.to_string()
     };
-    let files = ["config.json", "tokenizer.json", "modules.json", "1_Pooling/config.json", "sentence_bert_config.json"];
+    let files = [
+        "config.json",
+        "tokenizer.json",
+        "modules.json",
+        "1_Pooling/config.json",
+        "sentence_bert_config.json",
+    ];
     let parts: Vec<String> = files.map(compact).into_iter().chain(["The thread waits. é".into()]).collect();
     let joined = |parts: &[String]| parts.iter().map(String::as_bytes).collect::<Vec<_>>().join(&0xff);
     write("folder/whole", &joined(&parts));
-    let no_modules: Vec<String> =
-        parts.iter().enumerate().map(|(index, part)| if (2..5).contains(&index) { String::new() } else { part.clone() }).collect();
+    let no_modules: Vec<String> = parts
+        .iter()
+        .enumerate()
+        .map(|(index, part)| if (2..5).contains(&index) { String::new() } else { part.clone() })
+        .collect();
     write("folder/plain", &joined(&no_modules));
 
     let event = |time_us, thread, stream, op| TraceEvent { time_us, thread, stream, op };

@@ -16,7 +16,22 @@ const FILES: [&str; 5] =
 /// In no text of UTF-8.
 const BETWEEN: u8 = 0xff;
 
-/// A folder in memory, where there is a file system for that. It stays: libFuzzer ends processes without a word.
+/// Of folders; the process follows.
+const NAME: &str = "raddle-fuzz-";
+
+/// Removes what processes have left that are no more: libFuzzer ends its own without a word.
+fn remove_left(base: &Path) {
+    for path in fs::read_dir(base).into_iter().flatten().flatten().map(|entry| entry.path()) {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let process = name.strip_prefix(NAME).and_then(|number| number.parse::<u32>().ok());
+        if process.is_some_and(|process| !Path::new(&format!("/proc/{process}")).exists()) {
+            // Another fuzzer may be doing the same.
+            _ = fs::remove_dir_all(path);
+        }
+    }
+}
+
+/// A folder in memory, where there is a file system for that.
 struct Folder {
     path: PathBuf,
     /// What the files hold; nothing if they aren't there.
@@ -26,11 +41,13 @@ struct Folder {
 impl Folder {
     fn new() -> Folder {
         let memory = Path::new("/dev/shm");
-        let base = if memory.is_dir() { memory.into() } else { std::env::temp_dir() };
-        let base: PathBuf = base.join(format!("raddle-fuzz-{}", std::process::id()));
+        let base: PathBuf = if memory.is_dir() { memory.into() } else { std::env::temp_dir() };
+        remove_left(&base);
+        let base: PathBuf = base.join(format!("{NAME}{}", std::process::id()));
         let path = base.join("model");
         let config = BertConfig { hidden: 8, inner: 8, layers: 1, ..BertConfig::tiny(16) };
-        let words = ["a", "b", "thread", "stream", "tick", "waits", "for", "the", "device", "##s", ".", "memory"];
+        let words =
+            ["a", "b", "thread", "stream", "tick", "waits", "for", "the", "device", "##s", ".", "memory"];
         write_random_model(&path, &config, &words, 16, 5, device()).expect("there is room");
         // What a path that leaves the folder would find.
         fs::create_dir_all(base.join("outside")).expect("there is room");
