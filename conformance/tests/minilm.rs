@@ -82,6 +82,8 @@ fn long_texts_are_cut_at_256(device: &Device) -> Result<(), Failed> {
     Ok(())
 }
 
+type Body = Box<dyn Fn(&Device) -> Result<(), Failed> + Send>;
+
 fn main() -> ExitCode {
     let missing = (!folder().join("model.safetensors").exists())
         .then_some("no model; benches/peers/minilm.py makes it");
@@ -91,7 +93,7 @@ fn main() -> ExitCode {
         if let Some(absent) = absent {
             println!("{} is skipped: {absent}", backend.name());
         }
-        let mut add = |name: &str, body: Box<dyn Fn(&Device) -> Result<(), Failed> + Send>| {
+        let mut add = |name: &str, body: Body| {
             let name = format!("{}::{name}", backend.name());
             let run = move || {
                 let mut outcome = Ok(());
