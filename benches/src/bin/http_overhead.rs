@@ -6,7 +6,8 @@
 //!
 //! A process of its own serves an engine whose model gives a constant vector of 384 numbers. Clients send the same text of 32
 //! tokens over connections that stay open. Counted is all CPU time of that process as the system tells it: sockets, HTTP,
-//! JSON, the batcher with its hand-over to another thread and back, the log's line. Making tokens is told apart.
+//! JSON, the batcher with its hand-over to another thread and back, the log's line. `text` is tokenized as well, `tokens` is the
+//! same text as numbers, `base64` the same with the answer in base64, and `health` computes nothing.
 
 use raddle::{
     Device,
@@ -48,10 +49,11 @@ fn main() -> Result<(), Box<dyn Error>> {
         .spawn()?;
     let mut address = String::new();
     BufReader::new(server.stdout.take().ok_or("no output")?).read_line(&mut address)?;
-    let rows: Vec<_> = [("embed", 1), ("embed", 8), ("base64", 1), ("base64", 8), ("health", 1)]
-        .into_iter()
-        .map(|(route, clients)| measure(server.id(), address.trim(), route, clients))
-        .collect::<Result<_, _>>()?;
+    let rows: Vec<_> =
+        [("text", 1), ("tokens", 1), ("tokens", 8), ("base64", 1), ("base64", 8), ("health", 1)]
+            .into_iter()
+            .map(|(route, clients)| measure(server.id(), address.trim(), route, clients))
+            .collect::<Result<_, _>>()?;
     drop(server.stdin.take());
     server.wait()?;
     std::fs::remove_dir_all(&folder)?;
@@ -99,16 +101,6 @@ fn cpu_micros(process: u32) -> Result<f64, Box<dyn Error>> {
     Ok((fields[11].parse::<f64>()? + fields[12].parse::<f64>()?) * 10_000.0)
 }
 
-/// Seconds that the server has spent on bodies and tokens.
-fn tokenization(address: &str) -> Result<f64, Box<dyn Error>> {
-    let text = String::from_utf8(call(
-        &mut TcpStream::connect(address)?,
-        b"GET /metrics HTTP/1.1\r\nhost: a\r\n\r\n",
-    )?)?;
-    let line = text.lines().find_map(|line| line.strip_prefix("te_request_tokenization_duration_sum "));
-    Ok(line.ok_or("no such count")?.parse()?)
-}
-
 /// Sends a request and reads the whole answer.
 fn call(stream: &mut TcpStream, request: &[u8]) -> Result<Vec<u8>, Box<dyn Error>> {
     stream.write_all(request)?;
@@ -141,12 +133,14 @@ fn measure(
     clients: usize,
 ) -> Result<serde_json::Value, Box<dyn Error>> {
     let text: Vec<&str> = (0..30).map(|index| WORDS[index % WORDS.len()]).collect();
+    // The same, with nothing to tokenize.
+    let tokens: Vec<usize> = (0..30).map(|index| 4 + index % WORDS.len()).collect();
     let (path, body) = match route {
-        "embed" => ("POST /embed", json!({ "inputs": text.join(" ") }).to_string()),
-        "base64" => (
-            "POST /v1/embeddings",
-            json!({ "input": text.join(" "), "encoding_format": "base64" }).to_string(),
-        ),
+        "text" => ("POST /embed", json!({ "inputs": text.join(" ") }).to_string()),
+        "tokens" => ("POST /embed", json!({ "inputs": tokens }).to_string()),
+        "base64" => {
+            ("POST /v1/embeddings", json!({ "input": tokens, "encoding_format": "base64" }).to_string())
+        }
         _ => ("GET /health", String::new()),
     };
     let head = format!(
@@ -161,17 +155,14 @@ fn measure(
         (0..count).try_for_each(|_| call(&mut stream, &request).map(drop).map_err(failed))
     };
     send(500)?;
-    let (cpu, tokens, start) = (cpu_micros(process)?, tokenization(address)?, Instant::now());
+    let (cpu, start) = (cpu_micros(process)?, Instant::now());
     std::thread::scope(|scope| {
         let threads: Vec<_> = (0..clients).map(|_| scope.spawn(|| send(REQUESTS / clients))).collect();
         threads.into_iter().try_for_each(|thread| thread.join().expect("it doesn't panic"))
     })?;
     let (seconds, count) = (start.elapsed().as_secs_f64(), (REQUESTS / clients * clients) as f64);
     let cpu = (cpu_micros(process)? - cpu) / count;
-    let tokens = (tokenization(address)? - tokens) * 1e6 / count;
     let round = |number: f64| (number * 10.0).round() / 10.0;
-    Ok(json!({
-        "route": route, "clients": clients, "cpu_us": round(cpu), "tokens_us": round(tokens),
-        "cpu_us_without_tokens": round(cpu - tokens), "requests_per_s": (count / seconds).round(),
-    }))
+    let requests_per_s = (count / seconds).round();
+    Ok(json!({ "route": route, "clients": clients, "cpu_us": round(cpu), "requests_per_s": requests_per_s }))
 }
