@@ -189,7 +189,7 @@ fn done(target: &str, said: &str, is_good: bool) -> Done {
         let lines: Vec<&str> = said.lines().collect();
         let is_point =
             |line: &&&str| ["panicked at", "ERROR: ", "SUMMARY: "].iter().any(|sign| line.contains(sign));
-        let at = lines.iter().position(|line| is_point(&&line)).unwrap_or(lines.len().saturating_sub(1));
+        let at = lines.iter().position(|line| is_point(&line)).unwrap_or(lines.len().saturating_sub(1));
         // A panic's text stands in the line after its place.
         let point = lines[at..].iter().take(2).map(|line| line.trim()).collect::<Vec<_>>().join(" ");
         let input =

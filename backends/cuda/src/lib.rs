@@ -126,7 +126,7 @@ pub struct CudaOptions {
     pub spin: Option<Spin>,
 }
 
-/// A GPU, a [`Device`] named `cuda:ORDINAL`.
+/// A GPU, a [`Device`](raddle_hal::Device) named `cuda:ORDINAL`.
 pub struct Cuda(Arc<Shared>);
 
 struct Shared {
