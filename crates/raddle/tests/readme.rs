@@ -10,7 +10,7 @@ const OWN: &str = include_str!("readme.rs");
 
 /// A tensor that all threads read.
 #[rustfmt::skip]
-fn tensors() -> Result<()> {
+fn tensors() -> raddle::Result<()> {
 // The first example begins.
 let device = Device::new("cpu")?;
 let weight = Tensor::randn([512, 512], DType::F32, &device, None)?;
