@@ -172,7 +172,7 @@ class Load:
 
 
 def check(raddle, seconds, seed=1):
-    with serving(raddle, "--max-concurrent-requests", "1024") as server, tempfile.TemporaryDirectory() as folder:
+    with serving(raddle, "--max-concurrent-requests", "1024", "--drain-timeout", "110") as server, tempfile.TemporaryDirectory() as folder:
         load = Load(server, Texts(raddle, folder, seed))
         start = time.monotonic()
         figures = asyncio.run(load.run(seconds))
