@@ -164,7 +164,7 @@ fn axis_to_cut(kernel: &Kernel, operands: &[Operand]) -> Option<usize> {
         Kernel::Pointwise { .. } => {
             return operands[0].shape().iter().position(|&size| size > 1);
         }
-        Kernel::MatMul { .. } => 1, // axis 0 is the batch
+        Kernel::MatMul { .. } | Kernel::Attention { .. } => 1, // axis 0 is the batch
         Kernel::CumSum { axis }
         | Kernel::Softmax { axis, .. }
         | Kernel::SoftmaxBackward { axis, .. }

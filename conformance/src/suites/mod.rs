@@ -1,5 +1,6 @@
 //! The bodies, by what they are about.
 
+mod attention;
 mod create;
 mod draws;
 mod graphs;
@@ -19,6 +20,7 @@ pub fn all() -> Vec<Case> {
         pointwise::cases(),
         reduce::cases(),
         product::cases(),
+        attention::cases(),
         normalize::cases(),
         order::cases(),
         create::cases(),

@@ -145,6 +145,7 @@ const OTHERS: &[Other] = &[
     // Normalisation
     Other::structured("softmax", "(x; axis)", Float).grad().out(),
     Other::structured("log_softmax", "(x; axis)", Float).grad().out(),
+    Other::structured("scaled_dot_product_attention", "(query, key, value, mask; is_causal, scale)", Float).grad().out(),
     Other::structured("layer_norm", "(x, weight, bias; axes, eps)", Float).grad().out(),
     Other::structured("dropout", "(x; p, generator)", Float).grad(),
     // Order and indices

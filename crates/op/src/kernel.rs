@@ -219,6 +219,22 @@ pub enum Kernel {
         /// Of the logarithm?
         log: bool,
     },
+    /// Out [b, h, n, dv], In query [b, h, n, d], In key [b, h, m, d], In value [b, h, m, dv], then, if `mask`, In bool or
+    /// float expanded to [b, h, n, m]. Floats of one dtype; of 16-bit floats scores, weights and sums are `f32`, and the
+    /// result is rounded once. `n`, `m`, `dv` are not 0.
+    ///
+    /// A score is `scale · q·k`, plus the mask if that is a float; it is −∞ where a mask of bools is false, and with `causal`
+    /// where the key's index is above the query's. A row of the result is the mean of the values with weights
+    /// `exp(score − max)`; 0 if all scores are −∞. A value of weight 0 counts or not if it isn't finite. Nothing in a
+    /// result depends on other batches or heads (T8).
+    Attention {
+        /// Factor of the products of query and key.
+        scale: f64,
+        /// Does a query see only keys up to its own index?
+        causal: bool,
+        /// Is there a mask?
+        mask: bool,
+    },
     /// Over the last `axes` axes: Out y, Out mean, Out rstd (compute dtype, with the normalised axes of size 1); In x,
     /// then weight and bias if there are any (shape of the normalised axes).
     LayerNorm {
@@ -326,6 +342,7 @@ impl Kernel {
             Kernel::MatMul { .. } => "matmul",
             Kernel::Softmax { .. } => "softmax",
             Kernel::SoftmaxBackward { .. } => "softmax_backward",
+            Kernel::Attention { .. } => "attention",
             Kernel::LayerNorm { .. } => "layer_norm",
             Kernel::LayerNormBackward { .. } => "layer_norm_backward",
             Kernel::Sort { .. } => "sort",

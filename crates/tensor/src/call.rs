@@ -135,6 +135,15 @@ pub enum Call {
         /// The logarithm?
         log: bool,
     },
+    /// Inputs query, key, value and, if `mask`, mask; see `scaled_dot_product_attention`.
+    Attention {
+        /// Is there a mask?
+        mask: bool,
+        /// Does a query see only keys up to its own index?
+        is_causal: bool,
+        /// Factor of the products of query and key.
+        scale: f64,
+    },
     /// Inputs x, then weight and bias if there are any; outputs y, mean, rstd.
     LayerNorm {
         /// How many axes, from the last.

@@ -15,6 +15,7 @@
 //! `grad` fills, whether somebody wants to know of it.
 #![forbid(unsafe_code)]
 
+mod attention;
 mod call;
 mod create;
 mod error;

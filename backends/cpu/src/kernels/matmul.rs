@@ -264,7 +264,12 @@ type Range = std::ops::Range<usize>;
 ///
 /// # Safety
 /// - The matrices are in live memory, nobody writes `a` and `b`, nobody else uses `to`.
-unsafe fn product<A: Product>((m, n, k): (usize, usize, usize), a: Matrix<A>, b: Matrix<A>, to: Matrix<A>) {
+pub unsafe fn product<A: Product>(
+    (m, n, k): (usize, usize, usize),
+    a: Matrix<A>,
+    b: Matrix<A>,
+    to: Matrix<A>,
+) {
     if m == 0 || n == 0 {
         return;
     }

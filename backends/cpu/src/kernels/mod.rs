@@ -4,6 +4,7 @@
 //! Every kernel gives the same bits on any number of threads and in any layout (T8), and at any [`level`] but for matrix
 //! products where there is no fused multiply-add.
 
+mod attention;
 mod axis;
 mod block;
 mod convert;
@@ -76,6 +77,7 @@ pub unsafe fn execute(kernel: &Kernel, operands: &[Operand], threads: Threads) -
             Reduce { .. } => reduce::execute(kernel, operands, threads),
             ArgReduce { .. } | CumSum { .. } => scan::execute(kernel, operands, threads),
             MatMul { .. } => matmul::execute(kernel, operands, threads),
+            Attention { .. } => attention::execute(kernel, operands, threads),
             Softmax { .. } | SoftmaxBackward { .. } => softmax::execute(kernel, operands, threads),
             LayerNorm { .. } | LayerNormBackward { .. } => layer_norm::execute(kernel, operands, threads),
             Sort { .. } | TopK { .. } => sort::execute(kernel, operands, threads),

@@ -364,6 +364,28 @@ fn softmax_knows_the_special_numbers() {
 }
 
 #[test]
+fn attention_has_the_same_bits_in_any_layout_on_any_number_of_threads() {
+    let mut rng = Rng(21);
+    for round in 0..60 {
+        let dtype = rng.pick(&FLOATS);
+        let [b, h, n, m, d, dv] = [3, 4, 70, 90, 40, 40].map(|most| 1 + rng.below(most));
+        let sides = [[n, d], [m, d], [m, dv]].map(|[rows, width]| [b, h, rows, width]);
+        let sides = sides.map(|shape| numbers(&mut rng, dtype, dims(&shape)));
+        let mask = match round % 3 {
+            0 => None,
+            1 => Some(numbers(&mut rng, DType::Bool, dims(&[b, h, n, m]))),
+            _ => Some(numbers(&mut rng, dtype, dims(&[b, h, n, m]))),
+        };
+        let kernel = Kernel::Attention { scale: 0.3, causal: rng.chance(40), mask: mask.is_some() };
+        let inputs: Vec<&Tensor> = sides.iter().chain(&mask).collect();
+        let found = run(&mut rng, &kernel, &[(dtype, dims(&[b, h, n, dv]))], zero, &inputs).unwrap();
+        // A mean is no larger than the largest.
+        let most = floats(&sides[2]).into_iter().fold(0.0, |most: f64, x| most.max(x.abs()));
+        assert!(found[0].iter().all(|x| x.to_f64().abs() <= most * 1.01), "{kernel:?}");
+    }
+}
+
+#[test]
 fn layer_norm_and_its_derivative_are_the_definition() {
     let mut rng = Rng(7);
     for round in 0..150 {

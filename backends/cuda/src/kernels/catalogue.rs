@@ -220,6 +220,33 @@ impl Collection {
         }
     }
 
+    fn attention(&mut self) {
+        for dtype in FLOATS {
+            for (d, dv) in [(32, 32), (128, 112), (7, 3), (150, 140)] {
+                // One text, many; and rows that don't start evenly.
+                // What widths differ in doesn't depend on the rest.
+                let shapes = [(1, 32, 32, 0), (64, 128, 128, 0), (1, 100, 100, 1)];
+                let (shapes, masks) = if d == 32 { (&shapes[..], 3) } else { (&shapes[..1], 1) };
+                for &(batch, n, m, slack) in shapes {
+                    let side = |rows: usize, width: usize| {
+                        let row = 12 * width + slack;
+                        strided(dtype, &[batch, 12, rows, width], &[rows * row, width, row, 1])
+                    };
+                    let (out, query, key, value) = (side(n, dv), side(n, d), side(m, d), side(m, dv));
+                    let choice = strided(DType::Bool, &[batch, 12, n, m], &[m, 0, 0, 1]);
+                    let added = view(dtype, &[batch, 12, n, m]);
+                    let kinds = [(Some(choice), false), (None, false), (Some(added), true)];
+                    for (mask, causal) in kinds.into_iter().take(masks) {
+                        let kernel = Kernel::Attention { scale: 0.5, causal, mask: mask.is_some() };
+                        let mut inputs = vec![query, key, value];
+                        inputs.extend(mask);
+                        self.add(&format!("{dtype}"), &kernel, &[out], &inputs);
+                    }
+                }
+            }
+        }
+    }
+
     fn structured(&mut self) {
         for dtype in FLOATS {
             let name = format!("{dtype}");
@@ -344,6 +371,7 @@ pub fn catalogue() -> Vec<(String, Key)> {
     collection.layouts();
     collection.reductions();
     collection.products();
+    collection.attention();
     collection.structured();
     collection.named
 }

@@ -9,6 +9,7 @@
 //!
 //! The texts beside this file are CUDA C++ without includes; `common.cu` comes before each of them.
 
+mod attention;
 mod build;
 mod catalogue;
 mod fill;
@@ -96,6 +97,7 @@ pub fn plan_over(plan: &mut Plan, kernel: &Kernel, operands: &[Operand]) {
         Kernel::Softmax { .. } | Kernel::SoftmaxBackward { .. } => {
             normalize::softmax(&mut builder, kernel, operands)
         }
+        Kernel::Attention { .. } => attention::plan(&mut builder, kernel, operands),
         Kernel::LayerNorm { .. } => normalize::layer_norm(&mut builder, kernel, operands),
         Kernel::LayerNormBackward { .. } => normalize::layer_norm_backward(&mut builder, kernel, operands),
         Kernel::Sort { axis, descending } => sort::sort(&mut builder, *axis, *descending, operands),

@@ -49,6 +49,10 @@ units! {
     FewRows "few_rows" ["few_rows.cu"];
     /// Softmax of rows and its backward.
     Softmax "softmax" ["rows.cu", "softmax.cu"];
+    /// Attention on tensor cores.
+    Attention "attention" ["attention.cu", "attention_mma.cu"];
+    /// Attention of anything else.
+    AttentionAny "attention" ["attention.cu", "attention_any.cu"];
     /// Layer normalisation of rows.
     LayerNorm "layer_norm" ["rows.cu", "layer_norm.cu"];
     /// Its backward.
@@ -104,9 +108,9 @@ macro_rules! names {
 }
 names! {
     ACC, AHEAD, ELEMENT, IN, INDEX, OUT, PROBABILITY, ACROSS, ACT, ADD, ADDEND, ALIGNED, ARG, AXES, BACKWARD, BIAS,
-    CHUNK, CHUNKS, COUNTS, DESCENDING, DOUBLE, FOLD, HAS_PROBABILITY, KEPT, KIND, LANES, LAST, LOG, M, MAP,
-    PAIRS, PARTIAL, PARTS, PASS, PLAIN, RANK, REDUCED, RESIDENT, ROOM, ROOT, RUNS, SCALE, SHARED, STARTS, SUM_BIAS, SUM_WEIGHT,
-    THREADS, TOTALS, TURNED, V, WEIGHT, WIDE_KEY, WORDS
+    CAUSAL, CHUNK, CHUNKS, COUNTS, D, DESCENDING, DOUBLE, DV, FOLD, HAS_PROBABILITY, KEPT, KEYS, KIND, LANES, LAST, LOG, M,
+    MAP, MASK, OWN, PAIRS, PARTIAL, PARTS, PASS, PLAIN, RANK, REDUCED, RESIDENT, ROOM, ROOT, RUNS, SCALE, SHARED, STARTS,
+    SUM_BIAS, SUM_WEIGHT, THREADS, TOTALS, TURNED, V, WARPS, WEIGHT, WIDE_KEY, WORDS
 }
 
 /// What a macro stands for: a type or a number.

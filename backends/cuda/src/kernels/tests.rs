@@ -165,6 +165,38 @@ fn rows_with_holes_are_staged() {
 }
 
 #[test]
+fn attention_is_one_launch_wherever_its_operands_lie() {
+    let kernel = Kernel::Attention { scale: 1.0, causal: false, mask: false };
+    // Queries, keys and values side by side in rows, as one product makes them.
+    let side = |dtype, texts: usize, rows: usize| {
+        strided(dtype, &[texts, 12, rows, 32], &[rows * 1152, 32, 1152, 1])
+    };
+    for (dtype, texts, rows, setting, blocks) in [
+        (DType::F16, 1, 16, "(WARPS, Number(1))", 12),
+        (DType::F16, 1, 32, "(WARPS, Number(2))", 12),
+        (DType::BF16, 64, 128, "(WARPS, Number(2))", 64 * 12 * 4),
+        (DType::F32, 1, 32, "(OWN, Number(4))", 12 * 2),
+        (DType::F32, 64, 32, "(OWN, Number(8))", 64 * 12),
+    ] {
+        let x = side(dtype, texts, rows);
+        let plan = planned(&kernel, &[x], &[x, x, x]);
+        assert_eq!((plan.steps.len(), plan.scratch_bytes), (1, 0));
+        let step = kernels(&plan)[0];
+        let text = format!("{:?}", step.key);
+        assert!(text.contains(setting), "{setting}: {text}");
+        assert_eq!(step.grid[0], blocks);
+        assert_eq!(text.contains("(ALIGNED, Number(1))"), dtype != DType::F32);
+    }
+    // Rows that don't start evenly, and columns that don't lie side by side.
+    let uneven = strided(DType::F16, &[1, 12, 32, 32], &[0, 32, 385, 1]);
+    let plan = planned(&kernel, &[uneven], &[uneven, uneven, uneven]);
+    assert!(format!("{:?}", kernels(&plan)[0].key).contains("(ALIGNED, Number(0))"));
+    let turned = strided(DType::F16, &[1, 12, 32, 32], &[0, 1024, 1, 32]);
+    let plan = planned(&kernel, &[turned], &[turned, turned, turned]);
+    assert!(format!("{:?}", kernels(&plan)[0].key).contains("AttentionAny"));
+}
+
+#[test]
 fn layer_norm_shares_rows_as_measured() {
     let key = |kernel: &Kernel, outputs: &[View], inputs: &[View]| {
         let plan = planned(kernel, outputs, inputs);

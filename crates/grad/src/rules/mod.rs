@@ -1,5 +1,6 @@
 //! One rule for each kind of recorded call: what it keeps for backward, and the gradients by its inputs.
 
+mod attention;
 mod place;
 mod product;
 mod program;
@@ -82,6 +83,7 @@ pub(crate) fn call_name(call: &Call) -> &'static str {
         Call::SparseLinear { .. } => "sparse_linear",
         Call::Softmax { log: true, .. } => "log_softmax",
         Call::Softmax { .. } => "softmax",
+        Call::Attention { .. } => "scaled_dot_product_attention",
         Call::LayerNorm { .. } => "layer_norm",
         Call::Sort { .. } => "sort",
         Call::Gather { .. } => "gather",
@@ -145,6 +147,7 @@ fn needs(call: &Call) -> Needs {
         },
         Call::SparseLinear { .. } => (0b111, 0),
         Call::Softmax { .. } => (0, 0b1),
+        Call::Attention { mask, .. } => (if *mask { 0b1111 } else { 0b111 }, 0b1),
         Call::LayerNorm { weight, .. } => (if *weight { 0b11 } else { 0b1 }, 0b110),
         Call::Gather { .. } | Call::IndexSelect { .. } | Call::Scatter { .. } | Call::IndexAdd { .. } => {
             (0b10, 0)
@@ -220,6 +223,9 @@ fn apply_call(context: &Context<'_>, call: &Call, g: &Tensor) -> Result<Gradient
         Call::Linear { bias, activation } => product::linear(context, *bias, *activation, g),
         Call::SparseLinear { bias } => product::sparse_linear(context, *bias, g),
         Call::Softmax { axis, log } => only(context.output(0).softmax_backward(g, *axis as isize, *log)?),
+        Call::Attention { mask, is_causal, scale } => {
+            attention::attention(context, *mask, *is_causal, *scale, g)
+        }
         Call::LayerNorm { axes, weight, bias } => {
             let weight_value = weight.then(|| context.input(1));
             let stats = (context.output(1), context.output(2));

@@ -179,6 +179,49 @@ fn products() {
 }
 
 #[test]
+fn attention() {
+    let query = random(&[2, 3, 4, 5], -1.0, 1.0, 1);
+    let (key, value) = (random(&[2, 3, 6, 5], -1.0, 1.0, 2), random(&[2, 3, 6, 2], -1.0, 1.0, 3));
+    let all = [query.clone(), key.clone(), value.clone()];
+    let plain =
+        |i: &[Tensor], causal, scale| i[0].scaled_dot_product_attention(&i[1], &i[2], None, causal, scale);
+    check("attention", &all, |i| plain(i, false, None));
+    check("causal attention", &all, |i| plain(i, true, Some(1.5)));
+    // Two queries of a text see no key.
+    let seen: Vec<bool> = (0..2 * 4 * 6).map(|at| at % 5 != 2 && !(6..18).contains(&at)).collect();
+    let seen = tensor(&seen, &[2, 1, 4, 6]);
+    check("masked attention", &all, |i| {
+        i[0].scaled_dot_product_attention(&i[1], &i[2], Some(&seen), false, None)
+    });
+    check("masked causal attention", &all, |i| {
+        i[0].scaled_dot_product_attention(&i[1], &i[2], Some(&seen), true, None)
+    });
+    let added = random(&[3, 1, 6], -1.0, 1.0, 4);
+    let [query, key, value] = all;
+    check("attention with what is added", &[query, key.clone(), value.clone(), added], |i| {
+        i[0].scaled_dot_product_attention(&i[1], &i[2], Some(&i[3]), false, None)
+    });
+    let shared = random(&[4, 5], -1.0, 1.0, 5);
+    check("attention of broadcast queries", &[shared, key, value], |i| plain(i, false, None));
+}
+
+#[test]
+fn attention_of_halves_has_gradients_in_their_dtype() {
+    let half = |shape: &[usize], seed| {
+        let half = random(shape, -1.0, 1.0, seed).detach().to(DType::BF16).unwrap();
+        half.requires_grad_(true).unwrap();
+        half
+    };
+    let [query, key, value] = [half(&[3, 8], 1), half(&[5, 8], 2), half(&[5, 8], 3)];
+    let y = query.scaled_dot_product_attention(&key, &value, None, false, None).unwrap();
+    y.to(DType::F32).unwrap().sum(.., false).unwrap().backward().unwrap();
+    assert_eq!(query.grad().unwrap().dtype(), DType::BF16);
+    // Each query spreads a weight of 1 over the values.
+    let spread = value.grad().unwrap().to(DType::F32).unwrap().sum(.., false).unwrap().item::<f32>().unwrap();
+    assert!((spread - 24.0).abs() < 0.2, "{spread}");
+}
+
+#[test]
 fn layer_norm() {
     let (x, weight, bias) =
         (random(&[3, 2, 4], -1.0, 1.0, 1), random(&[2, 4], 0.5, 1.0, 2), random(&[2, 4], -1.0, 1.0, 3));

@@ -3,7 +3,7 @@
 
 use super::Tokens;
 use raddle_sync::fault;
-use raddle_tensor::{DType, Result, Tensor};
+use raddle_tensor::{Result, Tensor};
 
 /// Texts in the order in which they are computed: by padded length, then as they came.
 pub struct Order {
@@ -162,14 +162,13 @@ impl Batch {
 }
 
 impl Group {
-    /// What is added to attention's scores, [texts, 1, 1, length]: −∞ for padding.
-    pub fn scores_mask(&self, dtype: DType) -> Result<Option<Tensor>> {
+    /// Which keys take part in attention's scores, [texts, 1, 1, length]: all but padding.
+    pub fn scores_mask(&self) -> Result<Option<Tensor>> {
         let Some(mask) = &self.mask else { return Ok(None) };
         if fault!(unmasked_padding) {
             return Ok(None);
         }
-        let (zero, low) = (Tensor::zeros([1], dtype, &mask.device())?, f64::NEG_INFINITY);
-        Ok(Some(mask.where_(&zero, low)?.reshape([self.texts, 1, 1, self.length])?))
+        Ok(Some(mask.view([self.texts, 1, 1, self.length])?))
     }
 
     /// The rows of this group, [texts, length, width].

@@ -202,8 +202,7 @@ impl Bert {
         let embedded = self.words.embedding(&batch.ids)?;
         embedded.add_(&self.places.embedding(&batch.places)?)?;
         let mut x = self.norm.forward(&embedded)?;
-        let mask = |group: &Group| group.scores_mask(x.dtype());
-        let masks = batch.groups.iter().map(mask).collect::<raddle_tensor::Result<Vec<_>>>()?;
+        let masks = batch.groups.iter().map(Group::scores_mask).collect::<raddle_tensor::Result<Vec<_>>>()?;
         for layer in &self.layers {
             let attended =
                 layer.attention_output.forward(&layer.attend(&x, batch, &masks, self.config.heads)?)?;
@@ -262,15 +261,11 @@ impl Layer {
             let width = x.shape()[1] / heads;
             let parts =
                 group.rows(&projected)?.view([texts, length, 3, heads, width])?.permute([2, 0, 3, 1, 4])?;
-            // Products take stacks of matrices that are evenly spaced: heads of one text are, heads of several aren't.
-            let parts = if texts > 1 { parts.contiguous()? } else { parts };
             let [query, key, value] = [0, 1, 2].map(|part| parts.select(0, part));
-            let scores = query?.matmul(&key?.transpose(2, 3)?)?;
-            if let Some(mask) = mask {
-                scores.add_(mask)?;
-            }
             let to = group.rows(&gathered)?.view([texts, length, heads, width])?.transpose(1, 2)?;
-            scores.softmax(3)?.matmul_out(&value?, &to)?;
+            // The scale is in the weights already.
+            let (mask, scale) = (mask.as_ref(), Some(1.0));
+            query?.scaled_dot_product_attention_out(&key?, &value?, mask, false, scale, &to)?;
         }
         Ok(gathered)
     }

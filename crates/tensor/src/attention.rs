@@ -1,0 +1,204 @@
+//! Attention: one launch of [`Kernel::Attention`], whatever the number of axes and their strides.
+
+use crate::{
+    Call, DType, Dims, Error, Layout, Result, Tensor,
+    create::check_dtype,
+    error::shape_error,
+    pointwise::{check_device, check_disjoint, check_float, check_out},
+    record::{self, Mode, TensorRefs},
+};
+use raddle_base::Scalar;
+use raddle_op::Kernel;
+use raddle_runtime::Operand;
+use smallvec::SmallVec;
+
+const OP: &str = "scaled_dot_product_attention";
+
+/// What has been checked.
+struct Attention<'a> {
+    inputs: TensorRefs<'a>,
+    /// Of the axes in front of each matrix.
+    batch: SmallVec<[usize; 8]>,
+    /// Queries, keys, and the widths of keys and of values.
+    sizes: [usize; 4],
+    is_causal: bool,
+    scale: f64,
+}
+
+impl Tensor {
+    /// Attention (Vaswani et al. 2017): `softmax(scale · query keyᵀ + mask) value`, in one launch that keeps no scores.
+    ///
+    /// `self` is the query [.., n, d], `key` [.., m, d], `value` [.., m, dv]; the result is [.., n, dv]. The axes in front
+    /// (batch, heads) are broadcast. A `mask`, broadcast to [.., n, m], is of bools (true: the key takes part) or of
+    /// floats (added to the scores). With `is_causal` a query sees keys up to its own index only; a mask may go with it.
+    /// The `scale` is `1 / √d` if none is given. Of floats of one dtype; 16-bit floats are computed in `f32` and rounded
+    /// once. A query for which no key takes part, or all scores are −∞, gets 0. What isn't finite in a value may show in
+    /// results that give it no weight (0 · ∞).
+    ///
+    /// Has a gradient by query, key, value and a mask of floats; 0 where no key takes part.
+    ///
+    /// Errors: `scaled_dot_product_attention: inner sizes differ, …`, and wrong dtypes, ranks and shapes.
+    ///
+    /// ```
+    /// # use raddle_tensor::{Device, Tensor};
+    /// # let device = Device::open(Box::new(raddle_cpu::Cpu::new()))?;
+    /// let query = Tensor::from_slice(&[0.0f32, 1.0], [1, 2], &device)?;
+    /// let key = Tensor::from_slice(&[1.0f32, 0.0, 0.0, 1.0], [2, 2], &device)?;
+    /// let value = Tensor::from_slice(&[1.0f32, 2.0], [2, 1], &device)?;
+    /// let all = query.scaled_dot_product_attention(&key, &value, None, false, Some(0.0))?;
+    /// assert_eq!(all.to_vec::<f32>()?, [1.5]);
+    /// let first = query.scaled_dot_product_attention(&key, &value, None, true, None)?;
+    /// assert_eq!(first.to_vec::<f32>()?, [1.0]);
+    /// # Ok::<(), raddle_tensor::Error>(())
+    /// ```
+    pub fn scaled_dot_product_attention(
+        &self,
+        key: &Tensor,
+        value: &Tensor,
+        mask: Option<&Tensor>,
+        is_causal: bool,
+        scale: Option<f64>,
+    ) -> Result<Tensor> {
+        let attention = Attention::new(self, key, value, mask, is_causal, scale)?;
+        let layout = Layout::contiguous(attention.shape());
+        let out = Tensor::allocate(OP, layout, self.dtype(), &self.device())?;
+        attention.launch(&out)?;
+        record::fresh(&attention.inputs, &[&out], || attention.call())?;
+        Ok(out)
+    }
+
+    /// [`scaled_dot_product_attention`](Tensor::scaled_dot_product_attention) into `out`, of any strides.
+    pub fn scaled_dot_product_attention_out(
+        &self,
+        key: &Tensor,
+        value: &Tensor,
+        mask: Option<&Tensor>,
+        is_causal: bool,
+        scale: Option<f64>,
+        out: &Tensor,
+    ) -> Result<()> {
+        let attention = Attention::new(self, key, value, mask, is_causal, scale)?;
+        check_dtype(OP, "the output", self.dtype(), out)?;
+        check_out(OP, out, &attention.shape(), &self.device())?;
+        check_disjoint(OP, out, &attention.inputs)?;
+        let call = || attention.call();
+        record::written(Mode::Out, &attention.inputs, &[out], call, || attention.launch(out))
+    }
+}
+
+impl<'a> Attention<'a> {
+    fn new(
+        query: &'a Tensor,
+        key: &'a Tensor,
+        value: &'a Tensor,
+        mask: Option<&'a Tensor>,
+        is_causal: bool,
+        scale: Option<f64>,
+    ) -> Result<Attention<'a>> {
+        let mut inputs = TensorRefs::from_slice(&[query, key, value]);
+        inputs.extend(mask);
+        check_device(OP, query, &inputs)?;
+        check_float(OP, "the query", query)?;
+        for (what, tensor) in [("the key", key), ("the value", value)] {
+            check_dtype(OP, what, query.dtype(), tensor)?;
+        }
+        for (what, &tensor) in ["the query", "the key", "the value"].iter().zip(&inputs) {
+            if tensor.rank() < 2 {
+                return Err(Error::Rank { op: OP, what, expected: "at least 2", found: tensor.rank() });
+            }
+        }
+        let inner = |lhs: &Tensor, lhs_axis: usize, rhs: &Tensor, rhs_axis: usize| {
+            let (lhs, rhs) = (lhs.shape().to_vec(), rhs.shape().to_vec());
+            Error::InnerSize { op: OP, lhs, lhs_axis, rhs, rhs_axis }
+        };
+        let last = |tensor: &Tensor, from_end: usize| tensor.shape()[tensor.rank() - from_end];
+        let [n, m, d, dv] = [last(query, 2), last(key, 2), last(query, 1), last(value, 1)];
+        if last(key, 1) != d {
+            return Err(inner(query, query.rank() - 1, key, key.rank() - 1));
+        }
+        if last(value, 2) != m {
+            return Err(inner(key, key.rank() - 2, value, value.rank() - 2));
+        }
+        let front =
+            |tensor: &Tensor| -> Dims { tensor.shape()[..tensor.rank() - 2].iter().copied().collect() };
+        let mut batch = front(query);
+        for tensor in [key, value] {
+            batch = Layout::broadcast_shapes(OP, &batch, &front(tensor))?;
+        }
+        if let Some(mask) = mask {
+            if mask.dtype() != DType::Bool && !mask.dtype().is_float() {
+                let (what, expected) = ("the mask", "bool or a float");
+                return Err(Error::DType { op: OP, what, expected, found: mask.dtype() });
+            }
+            let mut shape = batch;
+            shape.push(n);
+            shape.push(m);
+            if mask.layout().broadcast_to(OP, &shape).is_err() {
+                return Err(shape_error(OP, "the mask", &shape, mask.shape()));
+            }
+        }
+        let scale = scale.unwrap_or_else(|| (d.max(1) as f64).sqrt().recip());
+        let batch = batch.iter().copied().collect();
+        Ok(Attention { inputs, batch, sizes: [n, m, d, dv], is_causal, scale })
+    }
+
+    fn shape(&self) -> Dims {
+        self.batch.iter().copied().chain([self.sizes[0], self.sizes[3]]).collect()
+    }
+
+    fn call(&self) -> Call {
+        Call::Attention { mask: self.inputs.len() > 3, is_causal: self.is_causal, scale: self.scale }
+    }
+
+    fn launch(&self, out: &Tensor) -> Result<()> {
+        let [n, m, d, dv] = self.sizes;
+        if out.layout().is_empty() {
+            return Ok(());
+        }
+        if m == 0 {
+            return out.fill_raw(Scalar::Int(0));
+        }
+        let matrices = [[n, d], [m, d], [m, dv], [n, m]];
+        let mut seen: SmallVec<[(Tensor, Layout); 4]> = SmallVec::new();
+        for (tensor, matrix) in self.inputs.iter().zip(matrices) {
+            let shape: Dims = self.batch.iter().copied().chain(matrix).collect();
+            let layout = tensor.layout().broadcast_to(OP, &shape)?;
+            seen.push(match four_axes(&layout) {
+                Ok(layout) => ((*tensor).clone(), layout),
+                Err(_) => {
+                    let copy = tensor.detach().alias(layout).row_major_copy()?;
+                    let layout = four_axes(copy.layout())?;
+                    (copy, layout)
+                }
+            });
+        }
+        let Ok(layout) = four_axes(out.layout()) else {
+            // The axes of the output can't be merged: through a temporary, copied back whole.
+            let made = Tensor::allocate(OP, Layout::contiguous(*out.shape()), out.dtype(), &out.device())?;
+            self.submit(&made, &four_axes(made.layout())?, &seen)?;
+            return made.copy_into_fresh(out);
+        };
+        self.submit(out, &layout, &seen)
+    }
+
+    fn submit(&self, out: &Tensor, layout: &Layout, inputs: &[(Tensor, Layout)]) -> Result<()> {
+        let kernel =
+            Kernel::Attention { scale: self.scale, causal: self.is_causal, mask: self.inputs.len() > 3 };
+        let mut operands: SmallVec<[Operand<'_>; 5]> = SmallVec::new();
+        operands.push(out.write(layout));
+        operands.extend(inputs.iter().map(|(tensor, layout)| tensor.read(layout)));
+        Ok(out.device().submit_named(OP, &kernel, &operands)?)
+    }
+}
+
+/// The layout with four axes: further ones in front, or the first ones as one.
+fn four_axes(layout: &Layout) -> Result<Layout> {
+    let mut layout = *layout;
+    while layout.rank() < 4 {
+        layout = layout.unsqueeze(0)?;
+    }
+    let split = layout.rank() - 3;
+    let first = layout.shape()[..split].iter().product();
+    let shape: Dims = std::iter::once(first).chain(layout.shape()[split..].iter().copied()).collect();
+    Ok(if split == 1 { layout } else { layout.view(&shape)? })
+}
