@@ -1,7 +1,7 @@
 //! The hal's methods: who is inside, who is told of a loss.
 
 use super::{
-    Cuda, address,
+    Cuda,
     driver::{Driver, Event},
     exit::Inside,
 };

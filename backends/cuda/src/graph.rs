@@ -201,8 +201,8 @@ impl Shared {
     ) -> Result<Planned, DeviceError> {
         let mut steps = Steps::default();
         self.plan(driver, None, kernel, operands, &mut steps)?;
-        let scratch = crate::scratch_of(&steps.plan, operands);
-        let record = crate::wants_record(&steps.plan).then(|| {
+        let scratch = crate::launch::scratch_of(&steps.plan, operands);
+        let record = crate::launch::wants_record(&steps.plan).then(|| {
             axis_sizes.push(errors::axis_size(kernel, operands));
             axis_sizes.len() - 1
         });
