@@ -123,6 +123,7 @@ fn is_under(path: &str, folders: &[&str]) -> bool {
 fn is_test_path(path: &str) -> bool {
     path.starts_with("conformance/")
         || path.contains("/tests/")
+        || path.contains("_tests/")
         || path.ends_with("/tests.rs")
         || path.ends_with("_tests.rs")
 }
