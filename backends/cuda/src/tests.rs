@@ -1,7 +1,7 @@
 //! What needs no GPU; the rest is in `conformance`.
 
-use crate::{Cuda, Device, driver};
-use raddle_hal::DeviceError;
+use crate::{Cuda, driver};
+use raddle_hal::{Device, DeviceError};
 use raddle_sync::faults::{self, Fault, Planted};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
