@@ -15,33 +15,35 @@ use std::{fs, path::Path};
 
 fn main() {
     let seeds = Path::new(env!("CARGO_MANIFEST_DIR")).join("seeds");
-    let device = Device::open(Box::new(raddle_cpu::Cpu::new())).unwrap();
+    let device = Device::open(Box::new(raddle_cpu::Cpu::new())).expect("a seed can be made");
     let write = |name: &str, bytes: &[u8]| {
         let path = seeds.join(name);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, bytes).unwrap();
+        fs::create_dir_all(path.parent().expect("a seed can be made")).expect("a seed can be made");
+        fs::write(path, bytes).expect("a seed can be made");
     };
 
     let scratch = std::env::temp_dir().join(format!("raddle-seeds-{}", std::process::id()));
-    fs::create_dir_all(&scratch).unwrap();
+    fs::create_dir_all(&scratch).expect("a seed can be made");
     let dtypes =
         [DType::F64, DType::F32, DType::F16, DType::BF16, DType::I64, DType::I32, DType::U8, DType::Bool];
     let all: Vec<_> = dtypes
         .iter()
-        .map(|dtype| (dtype.to_string(), Tensor::ones([1, 2], *dtype, &device).unwrap()))
+        .map(|dtype| (dtype.to_string(), Tensor::ones([1, 2], *dtype, &device).expect("a seed can be made")))
         .collect();
     for (name, tensors) in [("all", &all[..]), ("one", &all[1..2]), ("none", &[])] {
         let path = scratch.join("weights");
-        checkpoint::save(&path, tensors).unwrap();
-        write(&format!("safetensors/{name}"), &fs::read(path).unwrap());
+        checkpoint::save(&path, tensors).expect("a seed can be made");
+        write(&format!("safetensors/{name}"), &fs::read(path).expect("a seed can be made"));
     }
 
     let config = BertConfig { hidden: 8, inner: 8, layers: 1, ..BertConfig::tiny(16) };
     let words = ["a", "b", "thread", "stream", "tick", "waits", "for", "the", "device", "##s", ".", "memory"];
     let model = scratch.join("model");
-    write_random_model(&model, &config, &words, 16, 5, &device).unwrap();
+    write_random_model(&model, &config, &words, 16, 5, &device).expect("a seed can be made");
     let compact = |name: &str| {
-        let value: serde_json::Value = serde_json::from_slice(&fs::read(model.join(name)).unwrap()).unwrap();
+        let value: serde_json::Value =
+            serde_json::from_slice(&fs::read(model.join(name)).expect("a seed can be made"))
+                .expect("a seed can be made");
         value.to_string()
     };
     let files = [
@@ -70,12 +72,12 @@ fn main() {
         event(9000, 1, 0, TraceOp::Synchronize),
     ]);
     let mut bytes = Vec::new();
-    trace.unwrap().write(&mut bytes).unwrap();
+    trace.expect("a seed can be made").write(&mut bytes).expect("a seed can be made");
     write("trace/few", &bytes);
 
-    let small = Device::open(Box::new(raddle_cpu::Cpu::new())).unwrap();
+    let small = Device::open(Box::new(raddle_cpu::Cpu::new())).expect("a seed can be made");
     small.set_memory_history(2);
-    drop(small.allocate(100).unwrap());
+    drop(small.allocate(100).expect("a seed can be made"));
     write("snapshot/one", small.memory_snapshot().to_json().as_bytes());
-    fs::remove_dir_all(scratch).unwrap();
+    fs::remove_dir_all(scratch).expect("a seed can be made");
 }

@@ -124,7 +124,6 @@ fn is_test_path(path: &str) -> bool {
     path.starts_with("conformance/")
         || path.contains("/tests/")
         || path.contains("_tests/")
-        || path.starts_with("fuzz/")
         || path.ends_with("/tests.rs")
         || path.ends_with("_tests.rs")
 }

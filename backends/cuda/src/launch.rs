@@ -13,7 +13,7 @@ use raddle_hal::{DeviceError, Kernel, Launch, Operand, QueueId, Submitted, Wait}
 use std::ptr;
 
 /// Where the steps of a plan find their scratch memory: in the last operand, if there is some.
-pub(crate) fn scratch_of(plan: &plan::Plan, operands: &[Operand]) -> u64 {
+pub fn scratch_of(plan: &plan::Plan, operands: &[Operand]) -> u64 {
     match operands.last() {
         Some(Operand::Out(view)) if plan.scratch_bytes > 0 => address(&view.address),
         _ => 0,
@@ -21,7 +21,7 @@ pub(crate) fn scratch_of(plan: &plan::Plan, operands: &[Operand]) -> u64 {
 }
 
 /// Can one of the steps fail on the device?
-pub(crate) fn wants_record(plan: &plan::Plan) -> bool {
+pub fn wants_record(plan: &plan::Plan) -> bool {
     plan.steps.iter().any(|step| matches!(step, Step::Kernel(step) if step.args.has_error_record()))
 }
 
