@@ -102,6 +102,10 @@ fn use_model(model: &SentenceEncoder, text: &str) {
     let Ok(tokens) = tokenizer.tokenize(&[text], TooLong::Truncate) else { return };
     assert!(tokens[0].ids.len() <= tokenizer.tokens_max());
     assert_eq!(tokens[0].ids.len(), tokens[0].types.len());
+    let pieces = tokenizer.spell(text, true).expect("it was tokenized");
+    assert!(pieces.len() >= tokens[0].ids.len());
+    let ids: Vec<u32> = pieces.iter().map(|piece| piece.id).collect();
+    _ = tokenizer.unspell(&ids, false);
     // Without special tokens an empty text has none, and a tokenizer may know tokens that the model doesn't: errors.
     let Ok(vectors) = model.encode_tokens(&tokens) else { return };
     assert_eq!(vectors.shape()[..], [1, model.width()]);

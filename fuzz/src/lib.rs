@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | `safetensors` | a weights file | names differ, the tensors are the data, byte for byte; saved and read again they are the same |
 //! | `folder` | the JSON files of a model's folder and a text, one `0xff` between two | nothing outside of the folder is read; a text has tokens within the limit and a finite vector |
+//! | `http_body` | a body of a request, read for each route | what is read is no larger than the body, what isn't is told in few words |
 //! | `trace` | an allocation trace | it is exactly what writing it again gives |
 //! | `snapshot` | a snapshot of memory | it is the same after writing and reading; its page holds no element of others |
 //!
@@ -12,10 +13,12 @@
 #![forbid(unsafe_code)]
 
 mod folder;
+mod http_body;
 mod json;
 mod safetensors;
 
 pub use folder::folder;
+pub use http_body::http_body;
 pub use json::{snapshot, trace};
 pub use safetensors::safetensors;
 

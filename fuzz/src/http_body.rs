@@ -1,0 +1,35 @@
+//! Bodies of requests.
+
+use raddle_server::request::{
+    BodyError, Decode, Embed, Embeddings, ITEM_COUNT_MAX, Input, Inputs, Rerank, Similarity, Tokenize, read,
+};
+
+/// What is read is no larger than what was sent, whichever route it was sent to; what isn't read is told in few words.
+pub fn http_body(bytes: &[u8]) {
+    let embed = read::<Embed<'_>>(bytes);
+    check(bytes, embed.as_ref().map(|body| &body.inputs));
+    check(bytes, read::<Embeddings<'_>>(bytes).as_ref().map(|body| &body.input));
+    check(bytes, read::<Rerank<'_>>(bytes).as_ref().map(|body| &body.texts));
+    check(bytes, read::<Similarity<'_>>(bytes).as_ref().map(|body| &body.inputs.sentences));
+    check(bytes, read::<Tokenize<'_>>(bytes).as_ref().map(|body| &body.inputs));
+    check(bytes, read::<Decode<'_>>(bytes).as_ref().map(|body| &body.ids));
+}
+
+fn check(bytes: &[u8], read: Result<&Inputs<'_>, &BodyError>) {
+    let inputs = match read {
+        Ok(inputs) => inputs,
+        Err(error) => return assert!(error.to_string().chars().count() < 300, "{error}"),
+    };
+    assert!(inputs.items.len() <= ITEM_COUNT_MAX && (inputs.is_list || inputs.items.len() == 1));
+    let sizes = inputs.items.iter().map(|item| match item {
+        Input::Text(text) => text.len(),
+        // A digit at least, and a comma between two.
+        Input::Tokens(tokens) => {
+            assert!(tokens.len() <= ITEM_COUNT_MAX);
+            tokens.len()
+        }
+    });
+    assert!(sizes.sum::<usize>() <= bytes.len(), "more than was sent");
+    let all_texts = inputs.items.iter().all(|item| item.text().is_some());
+    assert_eq!(inputs.texts().map(|texts| texts.len()), all_texts.then_some(inputs.items.len()));
+}
