@@ -463,9 +463,11 @@ impl DeviceInner {
     /// Takes some of the store of each thread to the centre.
     fn drain(&self, take: impl Fn(&mut Shelves, &mut Vec<FreeBlock>)) {
         let mut blocks = Vec::new();
-        for local in self.locals.lock().iter() {
+        let locals = self.locals.lock();
+        for local in locals.iter() {
             local.magazine.with(|shelves| take(shelves, &mut blocks));
         }
+        // Under the lock, so that to the next who drains no block is on its way.
         self.to_centre(blocks);
     }
 

@@ -106,6 +106,9 @@ fn give_back(local: &'static Local) {
         dedicated::release(stream, hold);
     }
     let mut blocks = Vec::new();
+    // Whoever looks through all magazines does so under this lock: it finds the blocks here or in the centre, never on their
+    // way. So a device closes behind a scope of threads, whose ends come after the scope.
+    let all = local.device.locals.lock();
     local.magazine.with(|shelves| {
         shelves.drain(&mut blocks);
         local.device.collect(&mut shelves.counts);
@@ -113,6 +116,7 @@ fn give_back(local: &'static Local) {
     if !fault!(exit_loses_magazine) {
         local.device.to_centre(blocks);
     }
+    drop(all);
     local.device.idle_locals.lock().push(local);
 }
 
