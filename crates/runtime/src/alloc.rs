@@ -93,7 +93,8 @@ pub(crate) struct Shelf {
 }
 
 pub(crate) struct Allocator {
-    pub(crate) centre: [Mutex<Shelf>; CLASS_COUNT],
+    /// By class.
+    pub(crate) centre: Box<[Mutex<Shelf>]>,
     pub(crate) large: Mutex<Large>,
     pub(crate) watch: Watch,
     pub(crate) hooks: Hooks,
@@ -116,7 +117,7 @@ pub(crate) struct Allocator {
 impl Allocator {
     pub(crate) fn new() -> Allocator {
         Allocator {
-            centre: std::array::from_fn(|_| Mutex::new(Rank::Centre, Shelf::default())),
+            centre: (0..CLASS_COUNT).map(|_| Mutex::new(Rank::Centre, Shelf::default())).collect(),
             large: Mutex::new(Rank::Slabs, Large::new(Grain::LARGE)),
             watch: Watch::new(),
             hooks: Hooks::new(),

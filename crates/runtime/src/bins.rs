@@ -21,7 +21,7 @@ pub(crate) struct Bins {
     unit_bytes: usize,
     /// A bit for each bin that isn't empty.
     words: [u64; WORD_COUNT],
-    heads: [u32; WORD_COUNT * 64],
+    heads: Box<[u32]>,
     /// By index of the piece.
     links: Vec<Link>,
 }
@@ -29,7 +29,7 @@ pub(crate) struct Bins {
 impl Bins {
     /// The finest difference that matters.
     pub(crate) fn new(unit_bytes: usize) -> Bins {
-        Bins { unit_bytes, words: [0; WORD_COUNT], heads: [NONE; WORD_COUNT * 64], links: Vec::new() }
+        Bins { unit_bytes, words: [0; WORD_COUNT], heads: vec![NONE; WORD_COUNT * 64].into(), links: Vec::new() }
     }
 
     /// The bin of a size. Those of a larger bin are larger.
