@@ -29,7 +29,12 @@ pub(crate) struct Bins {
 impl Bins {
     /// The finest difference that matters.
     pub(crate) fn new(unit_bytes: usize) -> Bins {
-        Bins { unit_bytes, words: [0; WORD_COUNT], heads: vec![NONE; WORD_COUNT * 64].into(), links: Vec::new() }
+        Bins {
+            unit_bytes,
+            words: [0; WORD_COUNT],
+            heads: vec![NONE; WORD_COUNT * 64].into(),
+            links: Vec::new(),
+        }
     }
 
     /// The bin of a size. Those of a larger bin are larger.
