@@ -1,6 +1,7 @@
 //! `raddle embed`: streams of any size, runs that end in the middle, models by their names.
 
 use raddle::nn::text::{BertConfig, write_random_model};
+use raddle_sync::faults::{Fault, assert_caught};
 use serde_json::{Value, json};
 use std::{
     fs,
@@ -384,4 +385,9 @@ fn models_have_names_on_the_hub() {
     assert!(!folder.path("cache/outside.json").exists());
     // A folder that isn't there is no name.
     refused(embed("./someone/tiny", "v.npy", &hub.address, false), "config.json: reading failed");
+}
+
+#[test]
+fn fault_resumes_at_start() {
+    assert_caught(Fault::resumes_at_start, "a_killed_run_goes_on_to_the_same_bytes");
 }

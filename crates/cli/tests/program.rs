@@ -1,49 +1,16 @@
 //! The program as others call it: the names in its JSON, its exit codes, the first line of its errors.
 
-use serde_json::{Value, json};
-use std::process::{Command, Output};
+mod shared;
 
-fn raddle(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_raddle")).args(arguments).output().unwrap()
-}
+use raddle_sync::faults::{Fault, assert_caught};
+use serde_json::{Value, json};
+use shared::{assert_form, assert_refused, raddle};
 
 /// What a command writes with `--json -`: JSON and nothing else.
 fn report(arguments: &[&str]) -> Value {
     let output = raddle(&[arguments, &["--json", "-"]].concat());
     assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
     serde_json::from_slice(&output.stdout).unwrap()
-}
-
-/// Panics unless a value has a form: an object has just these names, all elements of an array have the form of the one that
-/// is given, and of anything else the type counts.
-fn assert_form(value: &Value, form: &Value, place: &str) {
-    match (value, form) {
-        (Value::Object(fields), Value::Object(forms)) => {
-            let [found, expected] = [fields, forms].map(|map| map.keys().collect::<Vec<_>>());
-            assert_eq!(found, expected, "the names of {place}");
-            for (name, field) in fields {
-                assert_form(field, &forms[name], &format!("{place}.{name}"));
-            }
-        }
-        (Value::Array(elements), Value::Array(forms)) => {
-            elements.iter().for_each(|element| assert_form(element, &forms[0], &format!("{place}[]")));
-        }
-        (Value::Number(found), Value::Number(expected)) => {
-            assert!(found.is_u64() || !expected.is_u64(), "{place}: expected a whole number, found {found}");
-        }
-        (value, form) => {
-            let same = std::mem::discriminant(value) == std::mem::discriminant(form);
-            assert!(same, "{place}: expected something like {form}, found {value}");
-        }
-    }
-}
-
-/// Exit code 2, with the point in the first line of stderr.
-fn assert_refused(arguments: &[&str], point: &str) {
-    let output = raddle(arguments);
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {stderr}");
-    assert!(stderr.lines().next().is_some_and(|line| line.contains(point)), "{arguments:?}: {stderr}");
 }
 
 #[test]
@@ -310,62 +277,7 @@ fn embed_keeps_the_order_and_loses_no_line() {
     std::fs::remove_dir_all(folder).unwrap();
 }
 
-/// Started on a free port, asked, told to stop, and its report.
 #[test]
-#[cfg(unix)]
-fn serve_answers_and_ends_when_it_is_told_to() {
-    use std::io::{BufRead, BufReader, Read, Write};
-    let folder = std::env::temp_dir().join(format!("raddle-{}-serve", std::process::id()));
-    let model = folder.join("model");
-    let config = raddle::nn::text::BertConfig::tiny(8);
-    let words = ["a", "thread", "waits", "stream"];
-    let device = raddle::Device::new("cpu").unwrap();
-    raddle::nn::text::write_random_model(&model, &config, &words, 16, 2, &device).unwrap();
-    let (model, json) = (model.to_str().unwrap(), folder.join("report.json"));
-    let arguments =
-        ["serve", "--model", model, "--port", "0", "--log-format", "json", "--json", json.to_str().unwrap()];
-    let mut child = Command::new(env!("CARGO_BIN_EXE_raddle"))
-        .args(arguments)
-        .stdout(std::process::Stdio::piped())
-        .stderr(std::process::Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut line = String::new();
-    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
-    let address = line.trim().strip_prefix("listening on http://").unwrap();
-    let mut stream = std::net::TcpStream::connect(address).unwrap();
-    let body = "{\"inputs\": \"a thread\"}";
-    let head = "POST /embed HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-type: application/json\r\nx-request-id: its-id\r\n";
-    write!(stream, "{head}content-length: {}\r\n\r\n{body}", body.len()).unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.contains("\r\n\r\n[["), "{answer}");
-    // Of a port that is in use the first line says so.
-    let port = address.rsplit(':').next().unwrap();
-    assert_refused(&["serve", "--model", model, "--port", port], address);
-    let told = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
-    assert!(told.success());
-    let mut log = String::new();
-    child.stderr.as_mut().unwrap().read_to_string(&mut log).unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(0), "{log}");
-    let lines: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let request = lines.iter().find(|line| line["id"] == "its-id").unwrap();
-    assert_eq!(
-        (&request["status"], &request["texts"], &request["tokens"]),
-        (&json!(200), &json!(1), &json!(4))
-    );
-    let form = json!({
-        "address": "", "model": "", "device": "", "dtype": "", "seconds": 0.5, "seconds_to_listen": 0.5,
-        "accepted": 0, "cancelled": 0, "given_up": 0, "texts": 0, "tokens": 0, "batches": 0,
-    });
-    let report: Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
-    assert_form(&report, &form, "serve");
-    assert_eq!(
-        (&report["accepted"], &report["given_up"], &report["tokens"]),
-        (&json!(1), &json!(0), &json!(4))
-    );
-    assert_refused(&["serve", "--model", "/nowhere", "--port", "0"], "/nowhere/config.json");
-    assert_refused(&["serve", "--model", model, "--dtype", "f64"], "expected a dtype of f32, f16, bf16");
-    assert_refused(&["serve", "--model", model, "--payload-limit", "0"], "--payload-limit");
-    std::fs::remove_dir_all(folder).unwrap();
+fn fault_bad_lines_have_no_rows() {
+    assert_caught(Fault::bad_lines_have_no_rows, "embed_keeps_the_order_and_loses_no_line");
 }

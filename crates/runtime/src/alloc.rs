@@ -24,13 +24,14 @@ use crate::{
     memory_trace,
     pool::PoolInner,
     tick::Tick,
+    transit::Transit,
     watch::Watch,
 };
 use raddle_hal::{Address, DeviceError, Slab, trace};
 use raddle_sync::{
     Mutex, Rank,
     atomic::{AtomicU64, AtomicUsize, Ordering::*},
-    fault,
+    fault, thread,
 };
 use std::collections::VecDeque;
 
@@ -49,6 +50,8 @@ const BATCH_BYTES_MAX: usize = 1 << 16; // guess
 /// Blocks of a class in the centre, as a multiple of what a magazine keeps, past which a wait for one in flight is better than
 /// growth.
 const PENDING_RATIO_MAX: usize = 8; // guess
+/// How often a thread that finds no memory looks again because some was on its way, before it is told that there is none.
+const LOOK_COUNT_MAX: usize = 16; // guess
 /// A magazine's counts are added to the device's once they come to so many bytes: `allocated` may lag by this for each
 /// thread, and threads don't meet at a counter.
 const COUNT_BYTES_MAX: i64 = 1 << 16;
@@ -96,6 +99,7 @@ pub(crate) struct Allocator {
     /// By class.
     pub(crate) centre: Box<[Mutex<Shelf>]>,
     pub(crate) large: Mutex<Large>,
+    transit: Transit,
     pub(crate) watch: Watch,
     pub(crate) hooks: Hooks,
     /// How often a hook or a resource of the user was called: it may have submitted anything.
@@ -119,6 +123,7 @@ impl Allocator {
         Allocator {
             centre: (0..CLASS_COUNT).map(|_| Mutex::new(Rank::Centre, Shelf::default())).collect(),
             large: Mutex::new(Rank::Slabs, Large::new(Grain::LARGE)),
+            transit: Transit::new(),
             watch: Watch::new(),
             hooks: Hooks::new(),
             user_calls: AtomicU64::new(0),
@@ -200,12 +205,14 @@ impl Allocator {
     /// # Safety
     /// - It came from `slab`, once; all uses of its memory are complete; nobody has a block of it.
     unsafe fn release(&self, device: &DeviceInner, slab: Slab) {
-        self.reserved_bytes.fetch_sub(slab.size_bytes, Relaxed);
-        if let Some(now) = trace::start() {
-            trace::reserved(device.source, -(slab.size_bytes as i64), now);
-        }
+        let size_bytes = slab.size_bytes;
         // SAFETY: by the contract.
         unsafe { device.hal.release_slab(slab) };
+        // Now, and not before: else another thread would take as much while the device still has this.
+        self.reserved_bytes.fetch_sub(size_bytes, Relaxed);
+        if let Some(now) = trace::start() {
+            trace::reserved(device.source, -(size_bytes as i64), now);
+        }
     }
 }
 
@@ -276,6 +283,7 @@ impl DeviceInner {
     ) -> Result<FreeBlock> {
         let class = class_of(asked_bytes) as usize;
         let size_bytes = class_size_bytes(class);
+        let mut on_the_way = Some(self.allocator.transit.begin());
         let (mut batch, is_full) = {
             let mut shelf = self.allocator.centre[class].lock();
             let is_full =
@@ -292,8 +300,12 @@ impl DeviceInner {
             // New memory, unless the device has none.
             None => match self.carve(class, &mut batch) {
                 Ok(block) => block,
-                Err(DeviceError::OutOfMemory { .. }) => {
+                Err(error) => {
                     self.put_centre(class, &mut batch);
+                    drop(on_the_way.take());
+                    if !matches!(error, DeviceError::OutOfMemory { .. }) {
+                        return Err(self.error(error));
+                    }
                     self.allocate_scarce(asked_bytes, || {
                         self.take_centre(class).or_else(|| {
                             let block = self.carve(class, &mut batch).ok()?;
@@ -302,7 +314,6 @@ impl DeviceInner {
                         })
                     })?
                 }
-                Err(error) => return Err(self.error(error)),
             },
         };
         let mut counts = Counts { allocated_bytes: size_bytes as i64, allocations: 1, ..Counts::default() };
@@ -421,7 +432,8 @@ impl DeviceInner {
     }
 
     /// The device has no more. First what is freed but in flight (with a wait in the block's marks), then what other
-    /// threads keep, then, once everything in flight is over, what slabs that are unused give back; then what hooks free.
+    /// threads keep, then, once everything in flight is over, what slabs that are unused give back; again, if any of it was on
+    /// its way; then what hooks free.
     #[cold]
     fn allocate_scarce(
         &'static self,
@@ -429,17 +441,24 @@ impl DeviceInner {
         mut find: impl FnMut() -> Option<FreeBlock>,
     ) -> Result<FreeBlock> {
         for attempt in 0.. {
-            if let Some(block) = find() {
-                return Ok(block);
-            }
-            self.drain_magazines();
-            if let Some(block) = find() {
-                return Ok(block);
-            }
-            self.synchronize_all()?;
-            self.release_unused();
-            if let Some(block) = find() {
-                return Ok(block);
+            for _ in 0..LOOK_COUNT_MAX {
+                let ended = self.allocator.transit.ended();
+                if let Some(block) = find() {
+                    return Ok(block);
+                }
+                self.drain_magazines();
+                if let Some(block) = find() {
+                    return Ok(block);
+                }
+                self.synchronize_all()?;
+                self.release_unused();
+                if let Some(block) = find() {
+                    return Ok(block);
+                }
+                // One is that of this thread, which has just ended.
+                if fault!(looks_once) || !self.allocator.transit.has_ended_since(ended + 1) {
+                    break;
+                }
             }
             if !self.hooks_free_memory(size_bytes, attempt) {
                 break;
@@ -468,8 +487,16 @@ impl DeviceInner {
         for local in locals.iter() {
             local.magazine.with(|shelves| take(shelves, &mut blocks));
         }
+        let locals = if fault!(blocks_on_their_way) {
+            drop(locals);
+            thread::yield_now();
+            None
+        } else {
+            Some(locals)
+        };
         // Under the lock, so that to the next who drains no block is on its way.
         self.to_centre(blocks);
+        drop(locals);
     }
 
     /// Puts blocks of the device's own memory where all threads find them.
@@ -490,6 +517,7 @@ impl DeviceInner {
     /// Gives slabs back of which every block is free and no use is in flight.
     pub(crate) fn release_unused(&self) {
         let is_complete = |tick: Tick| fault!(release_in_flight) || self.is_complete(tick);
+        let _on_the_way = self.allocator.transit.begin();
         for class in &self.allocator.centre {
             let mut shelf = class.lock();
             let Shelf { blocks, slabs } = &mut *shelf;
@@ -569,7 +597,7 @@ pub(crate) fn put_back(mut block: FreeBlock) {
         return device.to_centre(vec![block]);
     };
     let slot = local.slot();
-    let mut overflow = Vec::new();
+    let (mut overflow, mut on_the_way) = (Vec::new(), None);
     local.magazine.with(|shelves| {
         shelves.counts.frees += 1;
         shelves.counts.allocated_bytes -= size_bytes;
@@ -577,6 +605,9 @@ pub(crate) fn put_back(mut block: FreeBlock) {
             device.allocator.collect_bytes(&mut shelves.counts);
         }
         shelves.put(block, slot, |tick| device.is_complete(tick), &mut overflow);
+        if !overflow.is_empty() {
+            on_the_way = Some(device.allocator.transit.begin());
+        }
     });
     match class {
         _ if overflow.is_empty() => {}

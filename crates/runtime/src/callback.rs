@@ -12,13 +12,8 @@
 
 use crate::{Device, Error, Result, Stream, device::DeviceInner, fork, local};
 use raddle_hal::trace;
-use raddle_sync::{Condvar, Mutex, Rank, fault, thread};
-use std::{
-    cell::Cell,
-    collections::VecDeque,
-    panic::{AssertUnwindSafe, catch_unwind},
-    ptr,
-};
+use raddle_sync::{Condvar, Mutex, Rank, caught, fault, thread};
+use std::{cell::Cell, collections::VecDeque, ptr};
 
 /// Callbacks that wait on one stream (guess: as many as a stream has ops in flight).
 const CALLBACK_COUNT_MAX: usize = 1024;
@@ -125,8 +120,8 @@ fn work(stream: Stream, on_own_thread: bool) {
         let outer = RUNNING.replace(stream.0.device);
         let guard = (!fault!(callback_stream)).then(|| stream.enter());
         let trace = trace::start();
-        // The hook has printed the panic; there is nobody else to tell.
-        _ = catch_unwind(AssertUnwindSafe(|| body(result)));
+        // Of a panic there is nobody else to tell.
+        _ = caught(|| body(result));
         if let Some(start) = trace {
             trace::here("callback", start);
         }

@@ -3,6 +3,7 @@
 use crate::{
     Access, Buffer, Error, NotCapturable, Operand, Result, Stream,
     alloc::Allocator,
+    block::Block,
     cache::{CacheStats, Graphs},
     capture,
     dedicated::{self, Pool, Streams},
@@ -34,6 +35,8 @@ pub(crate) const DEVICE_COUNT_MAX: usize = 256;
 pub(crate) struct DeviceInner {
     pub(crate) hal: Box<dyn hal::Device>,
     pub(crate) index: u8,
+    /// Its index, and how often that had been used before, modulo 2^8: what ids of its streams say.
+    pub(crate) id: u16,
     pub(crate) in_flight_count_max: u64,
     pub(crate) poison: bool,
     pub(crate) prepares: bool,
@@ -76,12 +79,15 @@ impl std::fmt::Debug for DeviceInner {
 /// Indices of devices that are open. No lock, which a forked child could find held.
 static OPEN: [global::AtomicBool; DEVICE_COUNT_MAX] =
     [const { global::AtomicBool::new(false) }; DEVICE_COUNT_MAX];
+/// How often each index has been used.
+static USES: [global::AtomicU32; DEVICE_COUNT_MAX] = [const { global::AtomicU32::new(0) }; DEVICE_COUNT_MAX];
 
 impl DeviceInner {
-    pub(crate) fn new(hal: Box<dyn hal::Device>, index: u8) -> DeviceInner {
+    pub(crate) fn new(hal: Box<dyn hal::Device>, index: u8, use_count: u8) -> DeviceInner {
         let info = hal.info();
         DeviceInner {
             index,
+            id: u16::from_be_bytes([use_count, index]),
             in_flight_count_max: info.in_flight_count_max.min(info.bounds.in_flight_count as u64).max(2),
             poison: info.poison,
             prepares: info.prepares,
@@ -260,8 +266,9 @@ fn with_launch<R>(
 #[inline]
 pub(crate) fn view(op: &'static str, device: &'static DeviceInner, operand: &Operand<'_>) -> hal::Operand {
     let block = operand.buffer.block();
-    debug_assert!(ptr::eq(block.device, device), "{op}: an operand is of another device");
-    debug_assert!(
+    // Memory that isn't the operand's must not be touched, whoever is wrong.
+    assert!(ptr::eq(block.device, device), "{op}: an operand is of another device");
+    assert!(
         operand.layout.end() * operand.dtype.size_bytes() <= operand.buffer.size_bytes(),
         "{op}: {:?} of {} leaves its buffer of {} bytes",
         operand.layout,
@@ -363,7 +370,8 @@ impl Device {
             return Err(Error::TooManyDevices { name: hal.info().name.clone(), count_max: DEVICE_COUNT_MAX });
         };
         hal.info().source.show(&hal.info().name);
-        Ok(Device(Box::leak(Box::new(DeviceInner::new(hal, index as u8)))))
+        let use_count = USES[index].fetch_add(1, Relaxed);
+        Ok(Device(Box::leak(Box::new(DeviceInner::new(hal, index as u8, use_count as u8)))))
     }
 
     /// Takes a device out of service: waits for its callbacks and its work, and gives its memory back. False, and nothing
@@ -445,10 +453,11 @@ impl Device {
     }
 
     /// Copies host bytes into a buffer, in stream order. The bytes have been read when this returns.
+    ///
+    /// Errors: [`Error::BufferRange`], [`Error::BufferDevice`], and those of the device. Then nothing was copied.
     pub fn upload(&self, to: &Buffer, offset_bytes: usize, bytes: &[u8]) -> Result<()> {
         capture::refuse(self.0, "upload", NotCapturable::Upload)?;
-        let block = to.block();
-        assert!(offset_bytes + bytes.len() <= to.size_bytes(), "runtime: an upload leaves its buffer");
+        let block = self.range("upload", to, offset_bytes, bytes.len())?;
         let whole = bytes.len() == to.size_bytes();
         let from = hal::HostBytes { address: bytes.as_ptr() as usize, size_bytes: bytes.len() };
         let to = hal::Address { offset_bytes: block.address.offset_bytes + offset_bytes, ..block.address };
@@ -458,10 +467,11 @@ impl Device {
 
     /// Copies bytes of a buffer to the host, behind what is on the current stream, and waits for that. If the bytes
     /// depend on a kernel that failed, its error is told here.
+    ///
+    /// Errors: [`Error::BufferRange`], [`Error::BufferDevice`], and those of the device.
     pub fn download(&self, from: &Buffer, offset_bytes: usize, bytes: &mut [u8]) -> Result<()> {
         capture::refuse(self.0, "download", NotCapturable::Download)?;
-        let block = from.block();
-        assert!(offset_bytes + bytes.len() <= from.size_bytes(), "runtime: a download leaves its buffer");
+        let block = self.range("download", from, offset_bytes, bytes.len())?;
         let to = hal::HostBytes { address: bytes.as_mut_ptr() as usize, size_bytes: bytes.len() };
         let address =
             hal::Address { offset_bytes: block.address.offset_bytes + offset_bytes, ..block.address };
@@ -477,6 +487,25 @@ impl Device {
         match block.taint.load(Acquire) {
             0 if !fault!(error_to_next_caller) => Ok(()),
             taint => self.failure(taint),
+        }
+    }
+
+    /// The block of a buffer of this device that has these bytes.
+    fn range<'a>(
+        &self,
+        op: &'static str,
+        buffer: &'a Buffer,
+        offset_bytes: usize,
+        size_bytes: usize,
+    ) -> Result<&'a Block> {
+        let (block, buffer_bytes) = (buffer.block(), buffer.size_bytes());
+        if !ptr::eq(block.device, self.0) {
+            let (expected, found) = (self.name().into(), block.device.name().into());
+            return Err(Error::BufferDevice { op, expected, found });
+        }
+        match offset_bytes.checked_add(size_bytes) {
+            Some(end) if end <= buffer_bytes => Ok(block),
+            _ => Err(Error::BufferRange { op, offset_bytes, size_bytes, buffer_bytes }),
         }
     }
 

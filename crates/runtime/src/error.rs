@@ -39,6 +39,14 @@ pub enum Error {
     /// The stream is of another device.
     #[error("{op}: expected a stream of {expected}, found one of {found}")]
     StreamDevice { op: &'static str, expected: String, found: String },
+    /// The buffer is of another device.
+    #[error("{op}: expected a buffer of {expected}, found one of {found}")]
+    BufferDevice { op: &'static str, expected: String, found: String },
+    /// Bytes that a buffer doesn't have.
+    #[error(
+        "{op}: expected a range within {buffer_bytes} bytes, found {size_bytes} bytes from {offset_bytes} on"
+    )]
+    BufferRange { op: &'static str, offset_bytes: usize, size_bytes: usize, buffer_bytes: usize },
     /// The stream has given out all its sequence numbers (2^48).
     #[error("{device}: stream {stream:#x} has used up its sequence numbers, use another one")]
     StreamExhausted { device: String, stream: u64 },

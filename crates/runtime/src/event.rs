@@ -13,7 +13,7 @@ use crate::{
     tick::Tick,
 };
 use raddle_hal::{Launch, Stamp};
-use raddle_sync::{Arc, Mutex, Rank, fault};
+use raddle_sync::{Arc, Mutex, MutexGuard, Rank, fault, thread};
 use std::{
     collections::VecDeque,
     future::Future,
@@ -122,7 +122,13 @@ struct Recorded {
 pub struct Event {
     is_timing: bool,
     recorded: Mutex<Option<Recorded>>,
+    /// The process's count of forks when it was made.
+    forks: u32,
 }
+
+/// How often a forked child tries for an event's lock. Its threads hold it for a few instructions; a thread that only the
+/// parent has holds it for ever.
+const CHILD_TRY_COUNT: usize = 1000; // guess
 
 impl Default for Event {
     fn default() -> Event {
@@ -133,7 +139,7 @@ impl Default for Event {
 impl Event {
     /// An event that has recorded nothing, and notes no times: to record it costs no call of the device.
     pub fn new() -> Event {
-        Event { is_timing: false, recorded: Mutex::new(Rank::Leaf, None) }
+        Event { is_timing: false, recorded: Mutex::new(Rank::Leaf, None), forks: fork::count() }
     }
 
     /// As [`Event::new`], and when it is recorded the device notes the time at which it gets there, for
@@ -146,6 +152,8 @@ impl Event {
     /// event, or any on a wrapped stream, takes a place on the stream and waits for one. It can't fail: of a wrapped
     /// stream that has been closed it records everything until then; and why a time couldn't be noted is told by
     /// [`Event::elapsed_ms`].
+    ///
+    /// In a forked child an event that another thread of the parent was using at the fork counts as complete for good.
     pub fn record(&self, stream: Stream) {
         if fault!(record_first_only) && self.tick().is_some() {
             return;
@@ -159,14 +167,30 @@ impl Event {
             Recorded { device, tick: stream.recorded(), time: None }
         };
         // The old one's stamp goes back under a lock of its own.
-        let before = self.recorded.lock().replace(recorded);
+        let before = self.recorded().and_then(|mut now| now.replace(recorded));
         drop(before);
+    }
+
+    /// What it has recorded; none if a thread of the parent process has it for ever.
+    fn recorded(&self) -> Option<MutexGuard<'_, Option<Recorded>>> {
+        if self.forks == fork::count() || fault!(child_takes_locks) {
+            return Some(self.recorded.lock());
+        }
+        (0..CHILD_TRY_COUNT).find_map(|_| {
+            self.recorded.try_lock().or_else(|| {
+                thread::yield_now();
+                None
+            })
+        })
     }
 
     /// Is everything complete that was on the stream when it was last recorded? False before the first record.
     /// Doesn't block; sees to it that the work gets going.
     pub fn query(&self) -> bool {
-        match self.tick() {
+        let Some(recorded) = self.recorded() else { return true };
+        let tick = recorded.as_ref().map(|recorded| (recorded.device, recorded.tick));
+        drop(recorded);
+        match tick {
             Some((device, tick)) => device.opened(tick.slot()).query(tick.sequence()),
             None => fault!(event_born_complete),
         }
@@ -210,7 +234,7 @@ impl Event {
         if !self.is_timing {
             return lacks(NoTime::Untimed);
         }
-        let recorded = self.recorded.lock().clone();
+        let recorded = self.recorded().and_then(|recorded| recorded.clone());
         match recorded.and_then(|recorded| recorded.time) {
             None => lacks(NoTime::NotRecorded),
             Some(Err(Error::NotCapturable { .. })) => lacks(NoTime::Captured),
@@ -221,7 +245,7 @@ impl Event {
     }
 
     pub(crate) fn tick(&self) -> Option<(&'static DeviceInner, Tick)> {
-        self.recorded.lock().as_ref().map(|recorded| (recorded.device, recorded.tick))
+        self.recorded()?.as_ref().map(|recorded| (recorded.device, recorded.tick))
     }
 }
 
@@ -256,6 +280,9 @@ impl Future for EventFuture {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
         let Some((device, tick)) = self.tick else { return Poll::Ready(Ok(())) };
+        if fork::is_child(device) {
+            return Poll::Ready(fork::check(device)); // the threads that call back are the parent's
+        }
         if let Some(told) = &self.told {
             let mut told = told.lock();
             return match told.result.take() {
@@ -280,9 +307,6 @@ impl Future for EventFuture {
             drop(told);
             waker.into_iter().for_each(Waker::wake);
         };
-        if fork::is_child(device) {
-            return Poll::Ready(fork::check(device)); // the threads that call back are the parent's
-        }
         match callback::add(stream.handle(), tick.sequence(), Box::new(tell)) {
             Ok(()) => Poll::Pending,
             Err(error) => Poll::Ready(Err(error)),

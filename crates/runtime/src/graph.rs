@@ -306,7 +306,8 @@ impl Graph {
             operands: outside.len(),
             arena_bytes: *arena_bytes,
             output_bytes: output_bytes.iter().sum(),
-            instances: self.instances.count(),
+            // In a forked child it is behind a lock of the parent.
+            instances: if fork::is_child(self.template.device) { 0 } else { self.instances.count() },
         }
     }
 

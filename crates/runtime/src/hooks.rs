@@ -8,13 +8,9 @@ use crate::{Device, device::DeviceInner, fork};
 use raddle_sync::{
     Mutex, Rank,
     atomic::{AtomicU64, Ordering::*},
-    fault,
+    caught, fault,
 };
-use std::{
-    cell::Cell,
-    panic::{AssertUnwindSafe, catch_unwind},
-    sync::Arc,
-};
+use std::{cell::Cell, sync::Arc};
 
 /// How often one allocation asks the hooks.
 pub const OUT_OF_MEMORY_RETRY_COUNT_MAX: u32 = 8; // guess
@@ -93,11 +89,11 @@ impl DeviceInner {
         let _held = fault!(hook_under_lock).then(|| self.allocator.large.lock());
         let mut retry = false;
         for hook in hooks {
-            let said = catch_unwind(AssertUnwindSafe(|| {
+            let said = caught(|| {
                 raddle_sync::assert_no_lock_is_held();
                 hook(&need)
-            }));
-            retry |= matches!(said, Ok(AfterNeed::Retry));
+            });
+            retry |= said == Some(AfterNeed::Retry);
         }
         ASKING.set(false);
         retry

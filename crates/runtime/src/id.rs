@@ -13,7 +13,8 @@ use crate::{
 /// | 8–23 | of a stream of the runtime: 0; of a wrapped one: how often its index had been used before, modulo 2^16 |
 /// | 24–27 | pool: 0 default, 1 normal, 2 high, 3 wrapped |
 /// | 28–31 | origin: 0 made by the runtime, 1 wrapped |
-/// | 32–47 | device |
+/// | 32–39 | index of the device |
+/// | 40–47 | how often that index had been used by devices before, modulo 2^8 |
 /// | 48–63 | 0x5244, so that a stray number isn't taken for an id |
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct StreamId(pub u64);
@@ -21,8 +22,8 @@ pub struct StreamId(pub u64);
 impl StreamId {
     const MAGIC: u64 = 0x5244;
 
-    /// `generation` is even while the stream is open.
-    pub(crate) fn encode(device: u8, slot: usize, generation: u32) -> StreamId {
+    /// `device` is its index and the uses of that. `generation` is even while the stream is open.
+    pub(crate) fn encode(device: u16, slot: usize, generation: u32) -> StreamId {
         let (origin_and_pool, index) = match slot {
             0 => (0x00, 0),
             slot if slot <= POOL_COUNT => (0x01, slot - 1),
@@ -37,7 +38,7 @@ impl StreamId {
 
     /// The slot, if the id names a stream that the device can have. Whether it is open is for the caller to see, who
     /// compares its id.
-    pub(crate) fn decode(self, device: u8) -> Option<usize> {
+    pub(crate) fn decode(self, device: u16) -> Option<usize> {
         let (origin_and_pool, index) = (self.0 >> 24 & 0xff, (self.0 & 0xff) as usize);
         let slot = match origin_and_pool {
             0x00 if index == 0 => 0,
@@ -57,7 +58,7 @@ mod tests {
 
     #[test]
     fn ids_name_what_they_came_from_and_nothing_else() {
-        for device in [0, 7, 255] {
+        for device in [0, 7, 255, 256, 0x107, 65_535] {
             for slot in 0..SLOT_COUNT {
                 let generations: &[u32] =
                     if slot < EXTERNAL_FIRST { &[0] } else { &[0, 2, 4, 65_536, 131_070] };

@@ -53,6 +53,7 @@ mod taint;
 mod tests;
 mod tick;
 pub mod trace;
+mod transit;
 mod watch;
 
 pub use block::Buffer;

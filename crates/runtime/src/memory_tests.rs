@@ -550,6 +550,69 @@ fn fault_hoarded_large() {
     assert!(large_blocks_go_round().is_err());
 }
 
+/// One thread gives the only slab back, and the device takes its time; another one finds nothing meanwhile. The slab is there
+/// when the other has looked everywhere: four times.
+fn short_while_another_gives_back() -> Verdict {
+    let (device, oracle) = oracle::open(1000);
+    oracle.set_slab_bytes_left(1 << 16);
+    drop(device.allocate(4096).unwrap());
+    oracle.hold_releases(4);
+    std::thread::scope(|scope| {
+        scope.spawn(|| device.empty_cache());
+        while !oracle.is_releasing() {
+            std::thread::yield_now();
+        }
+        device.allocate(4096).map(drop).map_err(|error| error.to_string())
+    })?;
+    oracle.check()
+}
+
+#[test]
+fn memory_that_another_thread_gives_back_is_waited_for() {
+    let _turn = turn();
+    assert_eq!(short_while_another_gives_back(), Ok(()));
+}
+
+#[test]
+fn fault_looks_once() {
+    let _planted = planted(Fault::looks_once);
+    assert!(short_while_another_gives_back().is_err_and(|error| error.contains("out of memory")));
+}
+
+/// Two threads that take everything to the centre at once: each of them finds it there.
+fn two_drain() -> Verdict {
+    let (device, _) = oracle::open(1000);
+    let all = device.allocate(4096).map(|buffer| buffer.block().capacity_bytes).unwrap();
+    let whole = device.memory_stats().reserved_bytes / all;
+    for _ in 0..500 {
+        drop((0..8).map(|_| device.allocate(4096).unwrap()).collect::<Vec<_>>());
+        let start = std::sync::Barrier::new(2);
+        let look = || {
+            start.wait();
+            device.0.drain_magazines();
+            device.0.allocator.centre.iter().map(|shelf| shelf.lock().blocks.len()).sum::<usize>()
+        };
+        let found = std::thread::scope(|scope| {
+            let threads = [scope.spawn(look), scope.spawn(look)];
+            threads.map(|thread| thread.join().unwrap())
+        });
+        check(found == [whole; 2], "free blocks are in no list")?;
+    }
+    Ok(())
+}
+
+#[test]
+fn whoever_drains_finds_all_free_blocks() {
+    let _turn = turn();
+    assert_eq!(two_drain(), Ok(()));
+}
+
+#[test]
+fn fault_blocks_on_their_way() {
+    let _planted = planted(Fault::blocks_on_their_way);
+    assert!(two_drain().is_err());
+}
+
 /// What one stream has in flight of another's large blocks is reused, with a wait, before memory grows without end.
 fn in_flight_is_bounded() -> Verdict {
     let (device, _, a, b) = pair();

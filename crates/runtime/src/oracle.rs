@@ -29,6 +29,11 @@ struct Log {
     errors: HashMap<(u8, u64), KernelError>,
     inline_error: Option<KernelError>,
     slab_bytes_left: Option<usize>,
+    /// Slabs that were refused for that.
+    refused: u64,
+    /// No slab is given back before so many have been refused.
+    held_until_refused: u64,
+    releasing: bool,
     priorities: HashMap<u8, Priority>,
 }
 
@@ -63,7 +68,7 @@ pub(crate) fn open(in_flight_count_max: u64) -> (Device, Arc<Oracle>) {
     let hal = Box::new(Hal { oracle: oracle.clone(), info });
     let device = if cfg!(loom) {
         // The list of open devices is the process's, not the model's.
-        Device(Box::leak(Box::new(crate::device::DeviceInner::new(hal, 0))))
+        Device(Box::leak(Box::new(crate::device::DeviceInner::new(hal, 0, 0))))
     } else {
         Device::open(hal).unwrap()
     };
@@ -133,6 +138,19 @@ impl Oracle {
         self.log().slab_bytes_left = Some(bytes);
     }
 
+    /// From now on whoever gives a slab back is held until so many have been refused.
+    #[cfg(not(loom))]
+    pub(crate) fn hold_releases(&self, refused: u64) {
+        let mut log = self.log();
+        log.held_until_refused = log.refused + refused;
+    }
+
+    /// Has anybody begun to give a slab back?
+    #[cfg(not(loom))]
+    pub(crate) fn is_releasing(&self) -> bool {
+        self.log().releasing
+    }
+
     /// Conflicting accesses are ordered, sequences have no holes, no wait is for the future, and no slab is released
     /// before everything that touches it is complete.
     pub(crate) fn check(&self) -> std::result::Result<(), String> {
@@ -190,8 +208,12 @@ impl raddle_hal::Device for Hal {
     }
     fn allocate_slab(&self, size_bytes: usize) -> std::result::Result<Slab, DeviceError> {
         let mut log = self.oracle.log();
-        if let Some(left) = &mut log.slab_bytes_left {
-            *left = left.checked_sub(size_bytes).ok_or(DeviceError::OutOfMemory { size_bytes })?;
+        if let Some(left) = log.slab_bytes_left {
+            let Some(left) = left.checked_sub(size_bytes) else {
+                log.refused += 1;
+                return Err(DeviceError::OutOfMemory { size_bytes });
+            };
+            log.slab_bytes_left = Some(left);
         }
         log.slabs += 1;
         // Apart, so that addresses are.
@@ -199,6 +221,12 @@ impl raddle_hal::Device for Hal {
     }
     unsafe fn release_slab(&self, slab: Slab) {
         let mut log = self.oracle.log();
+        log.releasing = true;
+        while log.refused < log.held_until_refused {
+            drop(log);
+            std::thread::yield_now();
+            log = self.oracle.log();
+        }
         if let Some(left) = &mut log.slab_bytes_left {
             *left += slab.size_bytes;
         }

@@ -227,7 +227,7 @@ impl Stream {
     /// The stream that an id names. Any number may be given: one that names nothing, another device's, or a wrapped stream
     /// that has been closed is an error.
     pub fn from_id(device: &Device, id: StreamId) -> Result<Stream> {
-        let stream = match id.decode(device.0.index) {
+        let stream = match id.decode(device.0.id) {
             Some(slot) if slot >= EXTERNAL_FIRST => device.0.made(slot),
             Some(slot) => Some(device.0.stream(slot)?),
             None => None,
@@ -240,7 +240,7 @@ impl Stream {
 
     /// Its id.
     pub fn id(self) -> StreamId {
-        StreamId::encode(self.0.device.index, self.0.slot, self.1)
+        StreamId::encode(self.0.device.id, self.0.slot, self.1)
     }
 
     /// Its device.

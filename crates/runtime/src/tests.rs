@@ -619,3 +619,24 @@ fn a_stream_that_has_used_its_numbers_up_says_so() {
     assert!(error.to_string().contains("has used up its sequence numbers"), "{error}");
     oracle.check().unwrap();
 }
+
+#[test]
+fn ranges_outside_of_buffers_are_refused() {
+    let _turn = turn();
+    let (device, oracle, ..) = pair();
+    let (other, ..) = pair();
+    let buffer = device.allocate(16).unwrap();
+    for (offset_bytes, size_bytes) in [(9, 8), (17, 0), (0, 17), (usize::MAX - 3, 8), (usize::MAX, 1)] {
+        let error = |op| Err(Error::BufferRange { op, offset_bytes, size_bytes, buffer_bytes: 16 });
+        let mut bytes = vec![0; size_bytes];
+        assert_eq!(device.upload(&buffer, offset_bytes, &bytes), error("upload"));
+        assert_eq!(device.download(&buffer, offset_bytes, &mut bytes), error("download"));
+    }
+    let wrong = |op| Err(Error::BufferDevice { op, expected: "oracle".into(), found: "oracle".into() });
+    assert_eq!(other.upload(&buffer, 0, &[0]), wrong("upload"));
+    assert_eq!(other.download(&buffer, 0, &mut [0]), wrong("download"));
+    for (offset_bytes, size_bytes) in [(0, 16), (16, 0), (8, 8)] {
+        device.upload(&buffer, offset_bytes, &vec![0; size_bytes]).unwrap();
+    }
+    oracle.check().unwrap();
+}

@@ -14,11 +14,7 @@ use raddle_sync::{
     Mutex, Padded, Rank,
     atomic::{AtomicU32, Ordering::*},
 };
-use std::{
-    cell::Cell,
-    panic::{AssertUnwindSafe, catch_unwind},
-    sync::Arc,
-};
+use std::{cell::Cell, sync::Arc};
 
 /// A resource in front of a device's allocator.
 #[derive(Clone)]
@@ -60,7 +56,7 @@ fn inside<R>(call: impl FnOnce() -> R) -> R {
 
 /// A resource that panics loses nothing but its say: this may be part of a `Drop`.
 fn give_back(resource: &dyn MemoryResource, allocation: Allocation) {
-    _ = catch_unwind(AssertUnwindSafe(|| inside(|| resource.free(allocation))));
+    _ = raddle_sync::caught(|| inside(|| resource.free(allocation)));
 }
 
 impl Watch {

@@ -5,17 +5,21 @@ use raddle_base::{DType, Dims, Layout, Scalar};
 use raddle_cpu::Cpu;
 use raddle_op::{Distribution, Kernel, PARAM_COUNT_MAX, Pointwise, ReduceOp};
 use raddle_runtime::{
-    Access, AfterNeed, Buffer, Device, DeviceMemory, Error, MemoryPool, MemoryResource, Operand, Priority,
-    Result, Stream,
+    Access, AfterNeed, Buffer, Device, DeviceMemory, Error, Event, MemoryPool, MemoryResource, Operand,
+    Priority, Result, Stream,
     hal::{self, QueueId},
     process::{self, End, Leave},
     trace,
 };
 use raddle_sync::faults::{self, Fault};
-use std::sync::{
-    Arc, Mutex,
-    atomic::{AtomicBool, Ordering::Relaxed},
-    mpsc::{self, Receiver, Sender},
+use std::{
+    future::Future,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering::Relaxed},
+        mpsc::{self, Receiver, Sender},
+    },
+    task::{Context, Waker},
 };
 
 /// A child that takes longer hangs.
@@ -206,6 +210,8 @@ fn use_what_the_parent_has_locked(plant: bool) -> End {
     let kept = device.allocate(100).unwrap();
     let other = std::thread::spawn(move || Stream::from_pool(&device, Priority::Normal).unwrap());
     begun.recv().unwrap();
+    let event = Event::new();
+    let mut waiting = std::pin::pin!(event.wait());
     let end = in_child(|| {
         let _planted = plant.then(|| faults::plant(Fault::child_takes_locks));
         let stream = Stream::current(&device).map_err(|_| 1)?;
@@ -215,6 +221,11 @@ fn use_what_the_parent_has_locked(plant: bool) -> End {
         stream.synchronize().map_err(|_| 4)?;
         device.synchronize().map_err(|_| 5)?;
         stream.record().synchronize().map_err(|_| 6)?;
+        event.record(stream);
+        let ready = waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready();
+        if !ready || !event.query() || event.synchronize().is_err() {
+            return Err(8);
+        }
         drop(kept.clone());
         _ = (device.memory_stats(), device.stream_stats(), device.stream_users());
         device.empty_cache();
@@ -238,6 +249,29 @@ fn change_what_stands_before_memory(device: &Device, parents: &MemoryPool) -> Re
     drop((pool.clone(), parents.clone()));
     device.allocate(100)?;
     Ok(found)
+}
+
+/// Another thread uses an event all the time, so of many children some are born while its lock is held.
+#[test]
+fn a_child_waits_for_no_event_of_its_parent() {
+    let device = Device::open(Box::new(Cpu::new())).unwrap();
+    let stream = Stream::from_pool(&device, Priority::Normal).unwrap();
+    let (event, stop) = (Event::new(), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(Relaxed) {
+                event.record(stream);
+            }
+        });
+        let child = || {
+            event.record(stream);
+            let ready = std::pin::pin!(event.wait()).poll(&mut Context::from_waker(Waker::noop())).is_ready();
+            if ready && event.query() && event.synchronize().is_ok() { Ok(()) } else { Err(1) }
+        };
+        let bad = (0..300).map(|_| in_child(child)).find(|end| *end != End::Code(0));
+        stop.store(true, Relaxed);
+        assert_eq!(bad, None);
+    });
 }
 
 /// Other threads change it all the time, so of many children some are born while a lock is held.

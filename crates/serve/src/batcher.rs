@@ -344,6 +344,7 @@ fn run<T, R, E>(
         Err(panic) => {
             let message = message(&*panic);
             fail(promises, || Error::Panicked { message: message.to_string() });
+            contained(|| drop(panic));
         }
     }
 }
@@ -363,5 +364,5 @@ fn message(panic: &(dyn Any + Send)) -> &str {
 
 /// Runs code of others, wakers and destructors, whose panics must not end a thread that others wait for.
 pub(crate) fn contained(body: impl FnOnce()) {
-    _ = catch_unwind(AssertUnwindSafe(body));
+    _ = raddle_sync::caught(body);
 }

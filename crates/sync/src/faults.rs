@@ -99,6 +99,10 @@ faults! {
     growth_without_end breaks "T9";
     /// New memory is asked for while other threads keep large blocks that would do.
     hoarded_large breaks "T9";
+    /// Whoever finds no memory doesn't look for what is on its way.
+    looks_once breaks "T10";
+    /// What a thread takes out of all magazines is in none of the lists for a while.
+    blocks_on_their_way breaks "T6";
     /// Counts of two threads that are added at once: one is lost.
     lost_count breaks "T9";
     /// The limit of a device's memory isn't looked at.
@@ -191,6 +195,18 @@ faults! {
     queue_without_end breaks "T9";
     /// Requests of any length share a batch.
     padding_without_end breaks "T9";
+    /// A server that is told to stop leaves what it has accepted.
+    leaves_at_stop breaks "T6";
+    /// A server reads bodies of any size.
+    body_without_end breaks "T9";
+    /// A server goes on computing for clients that have gone.
+    gone_keep_room breaks "T9";
+    /// A server's log holds what its clients send.
+    body_in_log breaks "T10";
+    /// A run of `embed` that goes on reads its input from the beginning.
+    resumes_at_start breaks "T10";
+    /// Lines of `embed` that can't be read have no rows, so that those behind them move up.
+    bad_lines_have_no_rows breaks "T10";
 }
 
 #[cfg(any(debug_assertions, loom, raddle_faults))]

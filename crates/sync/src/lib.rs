@@ -34,6 +34,20 @@ pub fn raise(number: &atomic::AtomicU64, value: u64) {
     _ = number.fetch_update(order, Acquire, larger);
 }
 
+/// What code of somebody else returns, or nothing if it panics: a thread that others wait for goes on. The panic's hook has
+/// printed it. What was thrown may panic once more when it is dropped.
+pub fn caught<R>(body: impl FnOnce() -> R) -> Option<R> {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    let thrown = match catch_unwind(AssertUnwindSafe(body)) {
+        Ok(result) => return Some(result),
+        Err(thrown) => thrown,
+    };
+    if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(thrown))) {
+        std::mem::forget(again);
+    }
+    None
+}
+
 /// Threads.
 pub mod thread {
     #[cfg(loom)]

@@ -10,6 +10,7 @@
 use super::input::Line;
 use crate::output::{Failure, Outcome};
 use raddle::nn::text::{SentenceEncoder, Tokens, TooLong};
+use raddle_sync::fault;
 use std::{
     any::Any,
     collections::VecDeque,
@@ -138,7 +139,10 @@ impl Engine<'_> {
     }
 
     /// A window whose lines are being tokenized.
-    fn begin(&self, number: u64, lines: Vec<Line>, queue: &impl Fn(Job) -> Outcome) -> Outcome<Window> {
+    fn begin(&self, number: u64, mut lines: Vec<Line>, queue: &impl Fn(Job) -> Outcome) -> Outcome<Window> {
+        if fault!(bad_lines_have_no_rows) {
+            lines.retain(Line::is_ok);
+        }
         let texts = lines.iter().enumerate().filter_map(|(place, line)| Some((place, line.as_ref().ok()?)));
         let texts: Vec<(usize, String)> =
             texts.map(|(place, text)| (place, format!("{}{text}", self.prompt))).collect();

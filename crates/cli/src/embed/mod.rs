@@ -20,6 +20,7 @@ use raddle::{
     DType, Device, Limits,
     nn::text::{ModelOptions, SentenceEncoder},
 };
+use raddle_sync::fault;
 use serde::{Deserialize, Serialize};
 use std::{
     cell::RefCell,
@@ -261,8 +262,8 @@ impl Run {
                 if !output.resume(done.lines, done.output_bytes, done.output_crc)? {
                     return Err(journal.refuse("the rows that it speaks of aren't in the partial output"));
                 }
-                let begins_alike =
-                    input.skip(done.lines)? && input.fingerprint() == (done.input_bytes, done.input_crc);
+                let begins_alike = fault!(resumes_at_start)
+                    || input.skip(done.lines)? && input.fingerprint() == (done.input_bytes, done.input_crc);
                 if !begins_alike {
                     return Err(journal.refuse("the input begins otherwise"));
                 }

@@ -12,10 +12,11 @@ pub fn find(root: &Path, anchor: &str) -> Result<PathBuf, String> {
     let names: Vec<&str> = anchor.split("::").collect();
     let short = names[0].strip_prefix("raddle_").unwrap_or(names[0]);
     let folders = ["crates", "backends", "."].map(|parent| root.join(parent).join(short).join("src"));
-    let folder = folders.into_iter().find(|folder| folder.join("lib.rs").is_file());
-    let folder = folder.ok_or_else(|| format!("{anchor}: there is no crate {}", names[0]))?;
-    let file = folder.join("lib.rs");
-    let items = parse(&file)?;
+    let roots = folders.into_iter().flat_map(|folder| ["lib.rs", "main.rs"].map(|name| folder.join(name)));
+    let file = roots.into_iter().find(|file| file.is_file());
+    let file = file.ok_or_else(|| format!("{anchor}: there is no crate {}", names[0]))?;
+    let folder = file.parent().expect("it is in one").to_path_buf();
+    let items = parse(&file).map_err(|error| format!("{anchor}: {error}"))?;
     match within(&items, file, folder, &names[1..]) {
         Ok(Some(file)) => Ok(file),
         Ok(None) => Err(format!("{anchor}: there is no such item")),

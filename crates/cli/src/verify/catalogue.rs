@@ -480,6 +480,19 @@ rows! {
     "raddle_serve::batcher::Queue::is_forked"
     [test("raddle_serve::batcher::tests::a_forked_child_waits_for_nobody")]
     [child_waits_for_batch]
+"T6.14" "A server that is told to stop answers every request that it has accepted, or says how many it gave up."
+    "raddle_server::http::listen::serve"
+    [stress("raddle_server::it::stopping::all_that_was_accepted_is_answered"),
+     test("raddle_server::it::stopping::what_waits_is_answered_and_health_says_no"),
+     test("raddle_server::it::stopping::what_takes_too_long_is_counted"),
+     test("raddle_cli::serve::answers_and_ends_when_it_is_told_to"),
+     test("raddle_cli::serve::a_second_signal_ends_it_at_once")]
+    [leaves_at_stop]
+"T6.15" "A free block is in a magazine or in a list, to whoever looks through all of them: so a device closes behind its threads."
+    "raddle_runtime::alloc::DeviceInner::to_centre"
+    [stress("raddle_runtime::memory_tests::whoever_drains_finds_all_free_blocks"),
+     stress("raddle_conformance::graphs::the_suite_holds_for_many_seeds")]
+    [blocks_on_their_way]
 
 "T7.1" "A kernel writes every element of its output view."
     "raddle_cpu::kernels::pointwise"
@@ -642,6 +655,14 @@ rows! {
     "raddle_runtime::large::Large::take_of_all"
     [sim("raddle_runtime::memory_tests::large_blocks_in_flight_are_bounded")]
     [growth_without_end]
+"T9.22" "What clients of a server hold is bounded: bodies, heads, requests, connections, and time."
+    "raddle_server::http::body::read"
+    [test("raddle_server::it::limits::*")]
+    [body_without_end]
+"T9.23" "A client that goes takes its texts with it."
+    "raddle_server::http::work::rows"
+    [test("raddle_server::it::limits::a_full_queue_is_told_and_who_goes_frees_his_room")]
+    [gone_keep_room]
 
 "T10.1" "An error of the device is told to who depends on the tick that failed, and to nobody else."
     "raddle_runtime::taint::Taints::failure"
@@ -741,6 +762,28 @@ rows! {
     [test("raddle_serve::schedule::tests::any_steps_meet_the_oracle"),
      test("raddle_serve::batcher::tests::requests_expire_whatever_runs")]
     [expired_is_run]
+"T10.20" "A server's log tells of requests, and not what is in them."
+    "raddle_server::http::guard::guard"
+    [test("raddle_cli::serve::logs_hold_nothing_of_what_clients_send")]
+    [body_in_log]
+"T10.21" "A run of `embed` that was killed goes on to the same bytes, or says why it can't."
+    "raddle_cli::embed::journal::Journal::resume"
+    [test("raddle_cli::embed::a_killed_run_goes_on_to_the_same_bytes"),
+     test("raddle_cli::embed::a_run_goes_on_only_as_it_began")]
+    [resumes_at_start]
+"T10.22" "Of `embed` a line that can't be read is told with its number, and all others keep their rows."
+    "raddle_cli::embed::engine::Engine::run"
+    [test("raddle_cli::program::embed_keeps_the_order_and_loses_no_line"),
+     test("raddle_cli::embed::rows_dont_depend_on_threads_batches_or_windows")]
+    [bad_lines_have_no_rows]
+"T10.23" "Whoever finds no memory waits for what others are giving back, before it is told that there is none."
+    "raddle_runtime::transit::Transit::has_ended_since"
+    [test("raddle_runtime::memory_tests::memory_that_another_thread_gives_back_is_waited_for")]
+    [looks_once]
+"T10.24" "Bytes outside of a buffer, or of another device's, are refused."
+    "raddle_runtime::device::Device::range"
+    [test("raddle_runtime::tests::ranges_outside_of_buffers_are_refused")]
+    []
 }
 
 #[cfg(test)]

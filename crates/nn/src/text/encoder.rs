@@ -97,7 +97,7 @@ impl Reader {
         texts: &[T],
         what: What,
         finish: impl Fn(&Batch, &Tensor) -> raddle_tensor::Result<Tensor>,
-    ) -> Result<Tensor> {
+    ) -> Result<Rows> {
         if texts.is_empty() {
             return Err(ModelError::NoTexts);
         }
@@ -110,34 +110,34 @@ impl Reader {
             let now: Vec<&Tokens> = now.iter().map(|&text| texts[text].borrow()).collect();
             results.push(self.pass(&now, what, &finish)?);
         }
-        let rows = join(&results)?;
-        Ok(match order.places() {
+        let places = order.places();
+        // Of several passes, or in another order, they are copies anyway.
+        let in_graph = matches!(results[..], [(_, true)]) && places.is_none();
+        let rows = join(&results.into_iter().map(|(rows, _)| rows).collect::<Vec<_>>())?;
+        let rows = match places {
             Some(places) => rows.index_select(0, &Tensor::from_vec(places, [texts.len()], &self.device)?)?,
             None => rows,
-        })
+        };
+        Ok(Rows { rows, in_graph })
     }
 
-    /// One row for each text of a pass, which are sorted by padded length.
+    /// One row for each text of a pass, which are sorted by padded length, and whether they lie in a graph's memory.
     fn pass(
         &self,
         texts: &[&Tokens],
         what: What,
         finish: impl Fn(&Batch, &Tensor) -> raddle_tensor::Result<Tensor>,
-    ) -> raddle_tensor::Result<Tensor> {
+    ) -> raddle_tensor::Result<(Tensor, bool)> {
         let run = |batch: &Batch| finish(batch, &self.bert.forward(batch)?);
         let (layout, positions) = (Layout::new(texts, self.pad_to), self.bert.config.positions);
         let captured = self.captured.as_ref();
         let captured = captured.and_then(|all| all.run(what, &layout, texts, positions, &self.device, run));
         if let Some(rows) = captured {
-            return rows;
+            return Ok((rows?, true));
         }
-        let numbers = layout.numbers(texts, positions);
-        run(&Batch::new(&layout, &Tensor::from_vec(numbers, [layout.number_count()], &self.device)?)?)
-    }
-
-    /// Rows for a caller who may keep them: what was captured lies in its graph's memory, which has to be free for the next.
-    pub fn kept(&self, rows: Tensor) -> Result<Tensor> {
-        Ok(if self.captured.is_some() { rows.copy()? } else { rows })
+        let numbers =
+            Tensor::from_vec(layout.numbers(texts, positions), [layout.number_count()], &self.device)?;
+        Ok((run(&Batch::new(&layout, &numbers)?)?, false))
     }
 
     pub fn check_all<T: Borrow<Tokens>>(&self, texts: &[T]) -> Result<()> {
@@ -167,6 +167,25 @@ impl Reader {
             Some(kind) => wrong("a type", format!("below {types}"), kind.to_string()),
             None => Ok(()),
         }
+    }
+}
+
+/// What a model makes of texts.
+pub(super) struct Rows {
+    rows: Tensor,
+    /// Do they lie in the memory of a graph, which has to be free for its next replay?
+    in_graph: bool,
+}
+
+impl Rows {
+    /// For a caller who may keep them.
+    pub fn kept(self) -> Result<Tensor> {
+        Ok(if self.in_graph { self.rows.copy()? } else { self.rows })
+    }
+
+    /// On the host. Waits for them.
+    fn to_vec(&self) -> Result<Vec<f32>> {
+        Ok(self.rows.to_vec()?)
     }
 }
 
@@ -233,22 +252,22 @@ impl SentenceEncoder {
     /// Errors: besides, tokens that the model doesn't know, none or too many, with the index of the text. Then nothing was
     /// computed.
     pub fn encode_tokens<T: Borrow<Tokens>>(&self, texts: &[T]) -> Result<Tensor> {
-        self.reader.kept(self.vectors(texts, What::Vectors)?)
+        self.vectors(texts, What::Vectors)?.kept()
     }
 
     /// [`encode_tokens`](SentenceEncoder::encode_tokens), on the host: one vector after the other. Waits for them; on a GPU this
     /// saves a launch.
     pub fn encode_tokens_to_vec<T: Borrow<Tokens>>(&self, texts: &[T]) -> Result<Vec<f32>> {
-        Ok(self.vectors(texts, What::Vectors)?.to_vec()?)
+        self.vectors(texts, What::Vectors)?.to_vec()
     }
 
     /// [`encode_tokens`](SentenceEncoder::encode_tokens) before vectors are normalised, for those who want a part of each, or
     /// the lengths.
     pub fn pool_tokens<T: Borrow<Tokens>>(&self, texts: &[T]) -> Result<Tensor> {
-        self.reader.kept(self.vectors(texts, What::Pooled)?)
+        self.vectors(texts, What::Pooled)?.kept()
     }
 
-    fn vectors<T: Borrow<Tokens>>(&self, texts: &[T], what: What) -> Result<Tensor> {
+    fn vectors<T: Borrow<Tokens>>(&self, texts: &[T], what: What) -> Result<Rows> {
         let end = |batch: &Batch, hidden: &Tensor| self.modules.apply(batch, hidden, what == What::Vectors);
         self.reader.rows(texts, what, end)
     }

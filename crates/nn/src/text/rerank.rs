@@ -69,7 +69,7 @@ impl CrossEncoder {
     /// Errors: besides, tokens that the model doesn't know, none or too many, with the index of the pair. Then nothing was
     /// computed.
     pub fn score_tokens<T: Borrow<Tokens>>(&self, pairs: &[T]) -> Result<Tensor> {
-        let scores = self.reader.rows(pairs, What::Scores, |batch, hidden| {
+        let rows = self.reader.rows(pairs, What::Scores, |batch, hidden| {
             let first = |group: &super::batch::Group| group.rows(hidden)?.select(1, 0);
             let first = batch.groups.iter().map(first).collect::<raddle_tensor::Result<Vec<_>>>()?;
             let pooled = self.pooler.forward(&join(&first)?)?;
@@ -79,7 +79,7 @@ impl CrossEncoder {
             };
             self.classifier.forward(&pooled)?.to_dtype(DType::F32)
         })?;
-        self.reader.kept(scores)
+        rows.kept()
     }
 
     /// Looks at what [`score_tokens`](CrossEncoder::score_tokens) would refuse, and computes nothing.

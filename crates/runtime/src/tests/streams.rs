@@ -74,6 +74,13 @@ fn any_number_may_be_given_for_an_id() {
     let (other, _) = oracle::open(8);
     assert!(Stream::from_id(&other, id).is_err());
     oracle.check().unwrap();
+    // Nor of one that has its index when it is closed. Others open devices as well, and may take it first.
+    let name = device.0.index;
+    assert!(device.close().unwrap());
+    let heirs: Vec<Device> = (0..8).map(|_| oracle::open(8).0).collect();
+    let heir = heirs.iter().find(|heir| heir.0.index == name);
+    assert!(heir.is_none_or(|heir| Stream::from_id(heir, id).is_err()));
+    heirs.iter().for_each(|heir| assert!(heir.close().unwrap()));
 }
 
 #[test]

@@ -11,6 +11,7 @@ use axum::{
 };
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
+use raddle_sync::fault;
 
 /// So many times the limit is read and thrown away before a body that is too large is answered: a client that is still
 /// sending would lose the answer if the connection was closed on it.
@@ -26,7 +27,8 @@ pub async fn read(app: &App, request: Request) -> Result<Bytes, Failure> {
         let message = "body: expected the header Content-Type: application/json";
         return Err(Failure::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, Kind::Validation, message));
     }
-    let collected = collect(request.into_body(), app.options.body_bytes_max);
+    let bytes_max = if fault!(body_without_end) { usize::MAX } else { app.options.body_bytes_max };
+    let collected = collect(request.into_body(), bytes_max);
     match tokio::time::timeout(app.options.body_within, collected).await {
         Ok(read) => read,
         Err(_) => {

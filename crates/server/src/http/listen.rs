@@ -19,7 +19,7 @@ use hyper_util::{
     server::graceful::{GracefulShutdown, Watcher},
     service::TowerToHyperService,
 };
-use raddle_sync::{Arc, atomic::Ordering::Relaxed};
+use raddle_sync::{Arc, atomic::Ordering::Relaxed, fault};
 use std::{io, pin::pin, time::Duration};
 use tokio::{
     net::{TcpListener, TcpStream},
@@ -84,7 +84,8 @@ pub async fn serve(app: Arc<App>, listener: TcpListener, stop: impl Future<Outpu
         }
     }
     app.begin_stop();
-    let deadline = Instant::now() + app.options.drain_within;
+    let within = if fault!(leaves_at_stop) { Duration::ZERO } else { app.options.drain_within };
+    let deadline = Instant::now() + within;
     while let Ok(permit) = permits.clone().try_acquire_owned()
         && let Ok(Ok((stream, _))) = timeout(Duration::ZERO, listener.accept()).await
     {

@@ -12,7 +12,7 @@ use axum::http::{HeaderMap, StatusCode};
 use bytes::Bytes;
 use raddle_nn::text::{Tokens, TooLong};
 use raddle_serve::{Priority, Request};
-use raddle_sync::Arc;
+use raddle_sync::{Arc, fault};
 use std::time::{Duration, Instant};
 use tokio::sync::SemaphorePermit;
 
@@ -41,6 +41,9 @@ pub async fn prepare<T: Send + 'static>(
     body: impl FnOnce(&App, &[u8]) -> Result<T, Failure> + Send + 'static,
 ) -> Result<T, Failure> {
     let start = Instant::now();
+    if fault!(body_in_log) {
+        tracing::info!(body = %String::from_utf8_lossy(&bytes), "prepare");
+    }
     let prepared = if bytes.len() <= INLINE_BYTES_MAX {
         body(app, &bytes)
     } else {
@@ -165,9 +168,14 @@ pub async fn rows(app: &App, tokens: Vec<Tokens>, request: Request) -> Result<(V
         })?;
         pending.push(answer);
     }
-    let mut rows = Vec::with_capacity(pending.len());
-    for answer in pending {
-        rows.push(answer.await.map_err(EngineError::from)?);
-    }
-    Ok((rows, cost))
+    let rows = async {
+        let mut rows = Vec::with_capacity(pending.len());
+        for answer in pending {
+            rows.push(answer.await.map_err(EngineError::from)?);
+        }
+        Ok(rows)
+    };
+    let rows =
+        if fault!(gone_keep_room) { tokio::spawn(rows).await.expect("nobody ends it") } else { rows.await };
+    rows.map(|rows| (rows, cost))
 }

@@ -2,6 +2,7 @@
 
 use crate::server::{Client, Server, engine_of};
 use raddle_server::{engine::EngineOptions, http::Options};
+use raddle_sync::faults::{Fault, assert_caught};
 use serde_json::json;
 use std::{
     io::{Read, Write},
@@ -54,7 +55,8 @@ fn a_full_queue_is_told_and_who_goes_frees_his_room() {
     assert!(full.error().2.starts_with("submit: the queue is full"), "{full:?}");
     // A request of two texts, of which none fits, leaves nothing behind.
     drop(first);
-    server.until(|app| app.engine().counts().waiting_count == 1);
+    server.until(|app| app.served().1 == 2);
+    assert_eq!(engine.counts().waiting_count, 1);
     let two = server.post("/embed", &json!({ "inputs": ["a", "thread"] }));
     assert_eq!(two.status, 429);
     assert_eq!(engine.counts().waiting_count, 1);
@@ -162,4 +164,15 @@ fn heads_are_bounded() {
     // A word of goodbye, or none if the server was quicker.
     assert!(client.receive().is_none_or(|reply| reply.status == 431));
     assert_eq!(server.get("/health").status, 200);
+}
+
+#[test]
+fn fault_body_without_end() {
+    assert_caught(Fault::body_without_end, "limits::bodies_are_bounded");
+}
+
+#[test]
+fn fault_gone_keep_room() {
+    let test = "limits::a_full_queue_is_told_and_who_goes_frees_his_room";
+    assert_caught(Fault::gone_keep_room, test);
 }

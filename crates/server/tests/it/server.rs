@@ -18,7 +18,7 @@ use std::{
     path::PathBuf,
     sync::{Arc, OnceLock, mpsc},
     thread::JoinHandle,
-    time::Duration,
+    time::{Duration, Instant},
 };
 use tokio::sync::oneshot;
 
@@ -115,7 +115,9 @@ impl Server {
 
     /// Until something holds that must come to hold.
     pub fn until(&self, holds: impl Fn(&App) -> bool) {
+        let start = Instant::now();
         while !holds(&self.app) {
+            assert!(start.elapsed() < Duration::from_secs(300), "it never came");
             std::thread::yield_now();
         }
     }

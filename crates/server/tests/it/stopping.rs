@@ -2,6 +2,7 @@
 
 use crate::server::{Server, engine_of};
 use raddle_server::{engine::EngineOptions, http::Options};
+use raddle_sync::faults::{Fault, assert_caught};
 use serde_json::json;
 use std::{
     sync::atomic::{AtomicBool, AtomicU64, Ordering::*},
@@ -111,4 +112,9 @@ fn an_engine_that_was_stopped_is_unhealthy() {
     let reply = server.post("/embed", &json!({ "inputs": "a" }));
     assert_eq!(reply.headers["retry-after"], "1");
     assert_eq!(reply.error(), (503, "unhealthy".into(), "submit: the batcher has been stopped".into()));
+}
+
+#[test]
+fn fault_leaves_at_stop() {
+    assert_caught(Fault::leaves_at_stop, "stopping::what_waits_is_answered_and_health_says_no");
 }

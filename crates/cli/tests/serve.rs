@@ -1,0 +1,167 @@
+//! `raddle serve` as a process: its first line, its log, its signals, its report.
+#![cfg(unix)]
+
+mod shared;
+
+use raddle_sync::faults::{Fault, assert_caught};
+use serde_json::{Value, json};
+use shared::{assert_form, assert_refused};
+use std::{
+    fs,
+    io::{BufRead, BufReader, Read, Write},
+    net::TcpStream,
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+};
+
+/// A server over a random model, in a folder that is gone at the end.
+struct Server {
+    folder: PathBuf,
+    child: Child,
+    address: String,
+}
+
+impl Server {
+    fn start(name: &str, more: &[&str]) -> Server {
+        let folder = std::env::temp_dir().join(format!("raddle-{}-serve-{name}", std::process::id()));
+        let config = raddle::nn::text::BertConfig::tiny(8);
+        let words = ["a", "thread", "waits", "stream"];
+        let device = raddle::Device::new("cpu").unwrap();
+        raddle::nn::text::write_random_model(folder.join("model"), &config, &words, 16, 2, &device).unwrap();
+        let mut child = Command::new(env!("CARGO_BIN_EXE_raddle"))
+            .args(["serve", "--port", "0", "--log-format", "json"])
+            .args(more)
+            .arg("--model")
+            .arg(folder.join("model"))
+            .arg("--json")
+            .arg(folder.join("report.json"))
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        let address = line.trim().strip_prefix("listening on http://").unwrap().to_string();
+        Server { folder, child, address }
+    }
+
+    fn model(&self) -> String {
+        self.folder.join("model").to_str().unwrap().to_string()
+    }
+
+    fn connect(&self) -> TcpStream {
+        TcpStream::connect(&self.address).unwrap()
+    }
+
+    /// Sends a request and reads the answer to its end.
+    fn embed(&self, headers: &str, body: &str) -> String {
+        let mut stream = self.connect();
+        let head =
+            "POST /embed HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-type: application/json\r\n";
+        write!(stream, "{head}{headers}content-length: {}\r\n\r\n{body}", body.len()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    fn tell(&self) {
+        let told = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status().unwrap();
+        assert!(told.success());
+    }
+
+    /// Waits for its end: the exit code, and what it has logged.
+    fn end(&mut self) -> (Option<i32>, String) {
+        let mut log = String::new();
+        self.child.stderr.as_mut().unwrap().read_to_string(&mut log).unwrap();
+        (self.child.wait().unwrap().code(), log)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        _ = self.child.kill();
+        _ = self.child.wait();
+        _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// Started on a free port, asked, told to stop, and its report.
+#[test]
+fn answers_and_ends_when_it_is_told_to() {
+    let mut server = Server::start("whole", &[]);
+    let answer = server.embed("x-request-id: its-id\r\n", "{\"inputs\": \"a thread\"}");
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.contains("\r\n\r\n[["), "{answer}");
+    // Of a port that is in use the first line says so.
+    let (model, port) = (server.model(), server.address.rsplit(':').next().unwrap());
+    assert_refused(&["serve", "--model", &model, "--port", port], &server.address);
+    assert_refused(&["serve", "--model", &model, "--dtype", "f64"], "expected a dtype of f32, f16, bf16");
+    assert_refused(&["serve", "--model", &model, "--payload-limit", "0"], "--payload-limit");
+    assert_refused(&["serve", "--model", "/nowhere", "--port", "0"], "/nowhere/config.json");
+    server.tell();
+    let (code, log) = server.end();
+    assert_eq!(code, Some(0), "{log}");
+    let lines: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let request = lines.iter().find(|line| line["id"] == "its-id").unwrap();
+    assert_eq!(
+        (&request["status"], &request["texts"], &request["tokens"]),
+        (&json!(200), &json!(1), &json!(4))
+    );
+    let form = json!({
+        "address": "", "model": "", "device": "", "dtype": "", "seconds": 0.5, "seconds_to_listen": 0.5,
+        "accepted": 0, "cancelled": 0, "given_up": 0, "texts": 0, "tokens": 0, "batches": 0,
+    });
+    let report: Value =
+        serde_json::from_slice(&fs::read(server.folder.join("report.json")).unwrap()).unwrap();
+    assert_form(&report, &form, "serve");
+    assert_eq!(
+        (&report["accepted"], &report["given_up"], &report["tokens"]),
+        (&json!(1), &json!(0), &json!(4))
+    );
+}
+
+/// A body that never comes would hold it up for a day.
+#[test]
+fn a_second_signal_ends_it_at_once() {
+    let mut server = Server::start("twice", &["--body-timeout", "86400", "--drain-timeout", "86400"]);
+    let mut stream = server.connect();
+    let head = "POST /embed HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\ncontent-length: 99\r\n";
+    // The server says so when it waits for the body.
+    write!(stream, "{head}expect: 100-continue\r\n\r\n").unwrap();
+    let mut line = String::new();
+    BufReader::new(stream.try_clone().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "HTTP/1.1 100 Continue\r\n");
+    server.tell();
+    // It has heard the first when it listens no more.
+    while TcpStream::connect(&server.address).is_ok() {}
+    assert_eq!(server.child.try_wait().unwrap(), None);
+    server.tell();
+    let (code, log) = server.end();
+    assert_eq!((code, log.lines().last()), (Some(1), Some("raddle: serve: told to stop again")), "{log}");
+}
+
+/// Neither texts nor keys, whatever comes of the request and however much is logged.
+#[test]
+fn logs_hold_nothing_of_what_clients_send() {
+    let mut server = Server::start("log", &["--log-level", "debug", "--api-key", "sesame-0"]);
+    let key = "authorization: Bearer sesame-0\r\n";
+    for (key, body, status) in [
+        (key, "{\"inputs\": \"a secret thread\"}", "200"),
+        (key, "{\"inputs\": [\"secret\", 7]}", "422"),
+        (key, "{\"secret\": \"secret", "400"),
+        (key, "{\"inputs\": \"a\", \"prompt_name\": \"secret\"}", "422"),
+        ("authorization: Bearer sesame-1\r\n", "{\"inputs\": \"secret\"}", "401"),
+    ] {
+        let answer = server.embed(key, body);
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{body}: {answer}");
+    }
+    server.tell();
+    let (code, log) = server.end();
+    assert_eq!(code, Some(0), "{log}");
+    assert_eq!(log.lines().filter(|line| line.contains("\"route\":\"/embed\"")).count(), 5, "{log}");
+    assert!(!log.contains("secret") && !log.contains("sesame"), "{log}");
+}
+
+#[test]
+fn fault_body_in_log() {
+    assert_caught(Fault::body_in_log, "logs_hold_nothing_of_what_clients_send");
+}
