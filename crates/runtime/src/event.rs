@@ -128,7 +128,7 @@ pub struct Event {
 
 /// How often a forked child tries for an event's lock. Its threads hold it for a few instructions; a thread that only the
 /// parent has holds it for ever.
-const CHILD_TRY_COUNT: usize = 1000; // guess
+const CHILD_TRY_COUNT: usize = 100; // guess
 
 impl Default for Event {
     fn default() -> Event {
