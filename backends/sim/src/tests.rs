@@ -432,7 +432,7 @@ fn pieces_cover_a_launch_exactly() {
     }
     assert!(most > 4, "launches are cut");
     // A reduction is not.
-    let sum = Kernel::Reduce { op: raddle_op::ReduceOp::Sum, axes: 1, scale: 1.0 };
+    let sum = Kernel::Reduce { op: raddle_op::ReduceOp::Sum, axes: 1, divisor: 1.0 };
     // SAFETY: as above.
     let whole = unsafe { cut(&Launch::Kernel { kernel: &sum, operands: &rows }, true, &mut random) };
     assert!(

@@ -70,9 +70,19 @@ fn ranges(device: &Device) {
             let found = Array::read(&Tensor::arange(start, end, step, dtype, device).unwrap());
             check("arange", &[count], &(0..count).map(value).collect::<Vec<_>>(), &found);
         }
-        for (start, end, count) in [(0.0, 1.0, 11), (-2.0, 2.0, 5), (3.0, 7.0, 1), (3.0, 7.0, 0)] {
-            let step = if count > 1 { (end - start) / (count - 1) as f64 } else { 0.0 };
-            let value = |at: usize| Expected::ulp(dtype, start + at as f64 * step, 1.0);
+        for (start, end, count) in
+            [(0.0, 1.0, 11), (-2.0, 2.0, 5), (3.0, 7.0, 1), (3.0, 7.0, 0), (0.0, 1.0, 50), (2.0, -7.5, 99)]
+        {
+            // Parts of the way, from the nearer end: in f64 the number itself, but for one rounding.
+            let value = |at: usize| match (at, count - 1 - at) {
+                (0, _) => Expected::Near { value: start, tolerance: 0.0 },
+                (_, 0) => Expected::Near { value: end, tolerance: 0.0 },
+                (at, left) => {
+                    let value = (start * left as f64 + end * at as f64) / (count - 1) as f64;
+                    let size = start.abs().max(end.abs());
+                    Expected::Near { value, tolerance: 2.0 * crate::report::ulp_size(dtype, size) }
+                }
+            };
             let found = Array::read(&Tensor::linspace(start, end, count, dtype, device).unwrap());
             check("linspace", &[count], &(0..count).map(value).collect::<Vec<_>>(), &found);
         }

@@ -240,6 +240,9 @@ impl Layout {
         if step > 1 && self.offset % step != other.offset % step {
             return Overlap::None;
         }
+        if self.boxes_are_apart(other) {
+            return Overlap::None;
+        }
         if self.element_count().max(other.element_count()) > ELEMENT_COUNT_MAX {
             return Overlap::Partial;
         }
@@ -250,6 +253,46 @@ impl Layout {
         } else {
             Overlap::None
         }
+    }
+
+    /// Are both boxes of one grid, as blocks of columns of a matrix are, and on one of its axes don't meet?
+    ///
+    /// The grid has an axis for each stride that either has. An element is at Σ index · stride + rest; if what all smaller strides
+    /// can add stays below each stride, then no element has two such forms, and boxes whose ranges don't meet on one axis
+    /// have none in common.
+    fn boxes_are_apart(&self, other: &Layout) -> bool {
+        let both = [self, other];
+        let moves = |layout: &Layout| {
+            let axes = layout.shape.iter().zip(layout.strides.iter());
+            axes.map(|(&size, &stride)| (size, stride))
+                .filter(|axis| axis.0 > 1 && axis.1 > 0)
+                .collect::<Vec<_>>()
+        };
+        let moves = both.map(moves);
+        let mut strides: Vec<usize> = moves.iter().flatten().map(|(_, stride)| *stride).collect();
+        strides.sort_unstable_by_key(|stride| std::cmp::Reverse(*stride));
+        strides.dedup();
+        let mut rests = both.map(|layout| layout.offset);
+        // Of each, the first and the last index on each axis.
+        let ranges: Vec<[(usize, usize); 2]> = strides
+            .iter()
+            .map(|&stride| {
+                [0, 1].map(|which| {
+                    let first = rests[which] / stride;
+                    rests[which] %= stride;
+                    let own = moves[which].iter().filter(|(_, own)| *own == stride);
+                    (first, first + own.map(|(size, _)| size - 1).sum::<usize>())
+                })
+            })
+            .collect();
+        let mut below = rests[0].max(rests[1]);
+        for (stride, range) in strides.iter().zip(&ranges).rev() {
+            if below >= *stride {
+                return false;
+            }
+            below += range[0].1.max(range[1].1) * stride;
+        }
+        rests[0] != rests[1] || ranges.iter().any(|[a, b]| a.1 < b.0 || b.1 < a.0)
     }
 
     /// The storage offsets of all elements, in row-major order of the indices.
@@ -467,7 +510,9 @@ impl Layout {
         }
         let mut view = *self;
         view.shape[axis] = (self.shape[axis] - size) / step + 1;
-        view.strides[axis] = self.strides[axis] * step;
+        // One window has no next one, however far that would be.
+        view.strides[axis] =
+            if view.shape[axis] > 1 { self.strides[axis] * step } else { self.strides[axis] };
         view.shape.push(size);
         view.strides.push(self.strides[axis]);
         Ok(view)
@@ -486,7 +531,8 @@ impl Layout {
         if length > 0 {
             view.offset += skip_a * self.strides[a] + skip_b * self.strides[b];
         }
-        let stride = self.strides[a] + self.strides[b];
+        // Of one element there is no next one, and strides may be anything.
+        let stride = self.strides[a].saturating_add(self.strides[b]);
         for axis in [a.max(b), a.min(b)] {
             view.shape.remove(axis);
             view.strides.remove(axis);
@@ -653,5 +699,52 @@ mod tests {
             text(layout(&[2, 3]).broadcast_to("expand", &dims(&[2, 4]))),
             "expand: shape [2, 3] can't be broadcast to [2, 4]"
         );
+    }
+
+    /// Of any size, as when queries, keys and values lie side by side.
+    #[test]
+    fn blocks_of_columns_are_apart() {
+        let matrix = layout(&[1000, 1000]);
+        let columns = |start, count| matrix.narrow(1, start, count).unwrap();
+        assert_eq!(columns(0, 500).overlap(&columns(500, 500)), Overlap::None);
+        assert_eq!(columns(500, 500).overlap(&columns(0, 500)), Overlap::None);
+        assert_eq!(columns(0, 501).overlap(&columns(500, 500)), Overlap::Partial);
+        let rows = matrix.narrow(0, 0, 500).unwrap().transpose(0, 1).unwrap();
+        assert_eq!(rows.overlap(&matrix.narrow(0, 500, 500).unwrap()), Overlap::None);
+        let packed = layout(&[64, 128, 3, 8, 32]);
+        let part = |part| packed.select(2, part).unwrap().transpose(1, 2).unwrap();
+        assert_eq!(part(0).overlap(&part(1)), Overlap::None);
+        assert_eq!(part(2).overlap(&part(1)), Overlap::None);
+        assert_eq!(part(2).overlap(&packed.narrow(2, 1, 2).unwrap()), Overlap::Partial);
+    }
+
+    /// Views of views at random: whatever is said to be apart has no element in common.
+    #[test]
+    fn boxes_that_are_apart_share_no_element() {
+        let mut state = 1u64;
+        let mut below = move |bound: usize| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as usize % bound
+        };
+        let (mut apart, mut known) = (0, 0);
+        for _ in 0..20_000 {
+            let base = layout(&[1 + below(6), 1 + below(6), 1 + below(6)]);
+            let mut view = || {
+                let mut view = base;
+                for axis in 0..3 {
+                    let size = view.shape()[axis];
+                    let start = below(size);
+                    let (end, step) = (start + 1 + below(size - start), 1 + below(3));
+                    view = view.slice(axis as isize, start as isize, end as isize, step).unwrap();
+                }
+                view.transpose(below(3) as isize, below(3) as isize).unwrap()
+            };
+            let (a, b) = (view(), view());
+            let common = a.offsets().any(|offset| b.offsets().any(|other| other == offset));
+            assert!(!common || !a.boxes_are_apart(&b), "{a:?} and {b:?}");
+            apart += usize::from(!common);
+            known += usize::from(a.boxes_are_apart(&b));
+        }
+        assert!(known > apart / 2, "{known} of {apart}");
     }
 }

@@ -13,7 +13,7 @@ use crate::{
 use raddle_sync::Arc;
 use raddle_tensor::{
     Call, Overlap, Pointwise, Result, Tensor, View,
-    record::{Mode, Record, Recorder, refuse},
+    record::{BASE_IS_GONE, Mode, Record, Recorder, refuse},
 };
 use smallvec::SmallVec;
 use std::{any::Any, cell::RefCell};
@@ -37,7 +37,9 @@ fn take_old_value() -> Option<Tensor> {
 
 /// The tensor's place in a graph, if it requires grad.
 pub(crate) fn edge_of(tensor: &Tensor) -> Result<Option<Edge>> {
-    let Some(slot) = tensor.slot() else { return Ok(None) };
+    let Some(slot) = tensor.slot() else {
+        return if tensor.may_have_joined() { view_edge(tensor) } else { Ok(None) };
+    };
     let any: &dyn Any = &*slot;
     let Some(variable) = any.downcast_ref::<Variable>() else { return Ok(None) };
     match variable.noted_at {
@@ -49,9 +51,7 @@ pub(crate) fn edge_of(tensor: &Tensor) -> Result<Option<Edge>> {
 /// The place of a view whose storage was changed since its place was noted.
 fn view_edge(tensor: &Tensor) -> Result<Option<Edge>> {
     let Some(base) = tensor.view_base() else {
-        let reason =
-            "its storage was changed through another view, and the tensor that it is a view of is gone";
-        return Err(refuse("view", reason));
+        return Err(refuse("view", BASE_IS_GONE));
     };
     let edge = edge_of(&base)?.map(|edge| view_of_base(edge, &base, tensor));
     place(tensor, edge.clone());
@@ -207,6 +207,9 @@ fn replace(tensor: &Tensor, edge: Option<Edge>) -> Result<()> {
     if edge.is_none() && before.is_none() {
         place(tensor, None);
         return Ok(());
+    }
+    if before.is_none() {
+        base.note_joined();
     }
     let node = Node::new(
         Rule::Assign,

@@ -115,7 +115,7 @@ impl Other {
     }
 }
 
-use Types::{All, Float, Int, Number};
+use Types::{All, Float, Index, Number};
 
 #[rustfmt::skip]
 const OTHERS: &[Other] = &[
@@ -158,7 +158,7 @@ const OTHERS: &[Other] = &[
     Other::structured("index_select", "(x, index; axis)", All).grad().out(),
     Other::structured("index_add", "(x, index, values; axis)", Number).grad().in_place(),
     Other::structured("embedding", "(weight, index)", Float).grad(),
-    Other::structured("masked_select", "(x, mask)", All),
+    Other::structured("masked_select", "(x, mask)", All).grad(),
     Other::structured("nonzero", "(x)", All),
     // Copies
     Other::structured("cat", "(tensors; axis)", All).grad().out(),
@@ -179,7 +179,7 @@ const OTHERS: &[Other] = &[
     Other::structured("rand", "(; shape, dtype, generator)", Float),
     Other::structured("randn", "(; shape, dtype, generator)", Float),
     Other::structured("randint", "(; low, high, shape, generator)", Number),
-    Other::structured("randperm", "(; count, generator)", Int),
+    Other::structured("randperm", "(; count, generator)", Index),
     Other::structured("normal", "(x; mean, std, generator)", Float).in_place(),
     Other::structured("uniform", "(x; low, high, generator)", Float).in_place(),
     Other::structured("exponential", "(x; rate, generator)", Float).in_place(),

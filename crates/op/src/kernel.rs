@@ -50,6 +50,8 @@ pub enum ReduceOp {
     Any,
     /// Σ (x − mean)², the mean of the same elements; in two passes or Welford's, never Σx² − (Σx)².
     SquaredDeviations,
+    /// √ Σ (x − mean)², as [`SquaredDeviations`](ReduceOp::SquaredDeviations).
+    Deviation,
     /// √ Σ x²
     Norm2,
 }
@@ -168,14 +170,14 @@ pub enum Kernel {
     },
     /// Out of rank r with size 1 in each reduced axis; In. `axes` has bit `i` set for a reduced axis. Sums of f16, bf16
     /// and f32 are pairwise or in f32 with blocks, whatever the strides; splits depend on the shape only (T8). The
-    /// result is multiplied by `scale` (mean: 1/n; 1 else). Out of `All`/`Any`: bool. Integers: sum and prod in i64.
+    /// result is divided by `divisor` (mean: n; 1 else). Out of `All`/`Any`: bool. Integers: sum and prod in i64.
     Reduce {
         /// How.
         op: ReduceOp,
         /// Which axes, as bits.
         axes: u8,
-        /// What the result is multiplied by.
-        scale: f64,
+        /// What the result is divided by.
+        divisor: f64,
     },
     /// Out values (dtype of In), Out indices (i64), both with size 1 at `axis`; In. The first of equal elements wins, the
     /// first NaN before all.

@@ -24,6 +24,8 @@ pub enum Types {
     Int,
     /// Floats; others are converted to f32.
     Float,
+    /// Numbers of elements.
+    Index,
 }
 
 impl Types {
@@ -35,6 +37,7 @@ impl Types {
             Types::Bits => !dtype.is_float(),
             Types::Int => dtype.is_int(),
             Types::Float => dtype.is_float(),
+            Types::Index => dtype == DType::I64,
         }
     }
 }

@@ -58,7 +58,7 @@ fn sums(device: &Device, count: usize) -> Result<(f32, f32)> {
     let [to, from] =
         [operand(&narrow, Access::Write, DType::F32, &all), operand(&wide, Access::Read, DType::F64, &all)];
     device.submit(&convert(DType::F32), &[to, from])?;
-    let reduce = Kernel::Reduce { op: ReduceOp::Sum, axes: 1, scale: 1.0 };
+    let reduce = Kernel::Reduce { op: ReduceOp::Sum, axes: 1, divisor: 1.0 };
     let [to, from] =
         [operand(&sum, Access::Write, DType::F32, &one), operand(&narrow, Access::Read, DType::F32, &all)];
     device.submit(&reduce, &[to, from])?;

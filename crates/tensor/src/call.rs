@@ -57,6 +57,10 @@ pub enum Reduction {
     Var {
         correction: f64,
     },
+    /// The root of the variance.
+    Std {
+        correction: f64,
+    },
     /// √ Σ x²
     Norm2,
 }

@@ -120,7 +120,7 @@ impl Tensor {
         Tensor::iota(op, count, start, step, dtype, device)
     }
 
-    /// `count` numbers from `start` to `end`, both included, evenly spaced; computed in `f64`.
+    /// `count` numbers from `start` to `end`, both included, evenly spaced; computed in `f64`. One number is `start`.
     pub fn linspace(
         start: impl Into<Scalar>,
         end: impl Into<Scalar>,
@@ -130,7 +130,12 @@ impl Tensor {
     ) -> Result<Tensor> {
         let (start, end) = (start.into().to_f64(), end.into().to_f64());
         let step = if count > 1 { (end - start) / (count - 1) as f64 } else { 0.0 };
-        Tensor::iota("linspace", count, Scalar::Float(start), Scalar::Float(step), dtype, device)
+        let out = Tensor::iota("linspace", count, Scalar::Float(start), Scalar::Float(step), dtype, device)?;
+        // A multiple of the rounded step may miss it.
+        if count > 1 {
+            out.select(0, -1)?.fill_(end)?;
+        }
+        Ok(out)
     }
 
     fn iota(

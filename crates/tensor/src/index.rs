@@ -10,6 +10,7 @@ use crate::{
     pointwise::{check_device, check_disjoint, check_out},
     record::{self, Mode, Silence},
 };
+use raddle_base::Scalar;
 use raddle_op::{Kernel, ScatterMode};
 
 fn check_index(op: &'static str, tensor: &Tensor, index: &Tensor) -> Result<()> {
@@ -145,6 +146,7 @@ impl Tensor {
         values: &Tensor,
         mode: ScatterMode,
     ) -> Result<()> {
+        debug_assert_eq!(values.dtype(), self.dtype(), "{op}: kernels take both for of one dtype");
         if index.layout().is_empty() {
             return Ok(());
         }
@@ -207,9 +209,10 @@ impl Tensor {
         self.gather_launch(op, axis, &index, out)
     }
 
-    /// A copy of `self` with `alpha · source[.., i, ..]` added to slice `index[i]` of an axis, in the order of the index.
+    /// A copy of `self` with `alpha · source[.., i, ..]` added to slice `index[i]` of an axis, in the order of the index. Of
+    /// integers alpha is one, of bools 0 or 1.
     pub fn index_add(&self, axis: isize, index: &Tensor, source: &Tensor, alpha: f64) -> Result<Tensor> {
-        let axis = self.check_index_add(axis, index, source)?;
+        let axis = self.check_index_add(axis, index, source, alpha)?;
         let out = self.detach().copy()?;
         out.index_add_launch(axis, index, source, alpha)?;
         record::fresh(&[self, index, source], &[&out], || Call::IndexAdd { axis, alpha })?;
@@ -219,7 +222,7 @@ impl Tensor {
     /// [`index_add`](Tensor::index_add) in place.
     pub fn index_add_(&self, axis: isize, index: &Tensor, source: &Tensor, alpha: f64) -> Result<&Tensor> {
         let op = "index_add";
-        let axis = self.check_index_add(axis, index, source)?;
+        let axis = self.check_index_add(axis, index, source, alpha)?;
         check_out(op, self, self.shape(), &self.device())?;
         check_disjoint(op, self, &[index, source])?;
         let call = || Call::IndexAdd { axis, alpha };
@@ -228,8 +231,17 @@ impl Tensor {
         Ok(self)
     }
 
-    fn check_index_add(&self, axis: isize, index: &Tensor, source: &Tensor) -> Result<usize> {
+    fn check_index_add(&self, axis: isize, index: &Tensor, source: &Tensor, alpha: f64) -> Result<usize> {
         let op = "index_add";
+        let (fits, expected) = match self.dtype() {
+            dtype if dtype.is_float() => (true, ""),
+            DType::Bool => (alpha == 0.0 || alpha == 1.0, "0 or 1, as the tensors are bools"),
+            _ => (alpha.fract() == 0.0, "an integer, as the tensors are"),
+        };
+        if !fits {
+            let found = Scalar::Float(alpha);
+            return Err(Error::Argument { op, what: "alpha", expected, found });
+        }
         let (axis, shape) = self.check_slices(op, axis, index)?;
         check_device(op, self, &[source])?;
         check_dtype(op, "the source", self.dtype(), source)?;
@@ -243,10 +255,11 @@ impl Tensor {
     fn index_add_launch(&self, axis: usize, index: &Tensor, source: &Tensor, alpha: f64) -> Result<()> {
         let op = "index_add";
         let source = source.detach();
-        let scaled = match (alpha, self.dtype().is_float()) {
+        let scaled = match (alpha, self.dtype()) {
             (1.0, _) => source,
-            (_, true) => source.mul(alpha)?,
-            (_, false) => source.mul(alpha as i64)?,
+            (_, DType::Bool) => Tensor::zeros(*source.shape(), DType::Bool, &self.device())?,
+            (_, dtype) if dtype.is_float() => source.mul(alpha)?,
+            _ => source.mul(alpha as i64)?,
         };
         let index = if self.rank() == 0 {
             index.detach().reshape([0usize; 0])?

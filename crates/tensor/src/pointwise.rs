@@ -439,7 +439,7 @@ operators!(Add add add, Sub sub sub, Mul mul mul, Div div div);
 impl std::ops::Neg for &Tensor {
     type Output = Result<Tensor>;
     fn neg(self) -> Result<Tensor> {
-        pointwise(Pointwise::mul, &[Arg::Tensor(self), Arg::Scalar(Scalar::Int(-1))], &[])
+        pointwise(Pointwise::neg, &[Arg::Tensor(self)], &[])
     }
 }
 

@@ -111,6 +111,19 @@ thread_local! {
     static OF_THREAD: RefCell<Option<(u64, Generator)>> = const { RefCell::new(None) };
 }
 
+/// The largest number of a dtype that is at most `value`. (Bools and integers have all that matter.)
+fn floor_to(dtype: DType, value: i128) -> i128 {
+    let digits = match dtype {
+        DType::BF16 => 8,
+        DType::F16 => 11,
+        DType::F32 => 24,
+        DType::F64 => 53,
+        _ => return value,
+    };
+    let unit = 1i128 << (i128::BITS - value.unsigned_abs().leading_zeros()).saturating_sub(digits);
+    value.div_euclid(unit) * unit
+}
+
 /// Seeds the process. This thread's generator is now `Generator::new(seed)`; the other threads get generators split from
 /// it, in the order in which they next draw.
 pub fn manual_seed(seed: u64) {
@@ -163,8 +176,8 @@ impl Tensor {
         self.draw(op, Distribution::Exponential { rate }, generator.into())
     }
 
-    /// Fills with integers of [`low`, `high`), each equally likely; `high` never appears. The dtype must hold them (floats
-    /// are rounded to what they can hold).
+    /// Fills with integers of [`low`, `high`), each equally likely; `high` never appears. The dtype must hold them. Of floats
+    /// whose integers lie further apart than 1 at that size, those that the dtype has are drawn, by rounding others to them.
     pub fn random_<'g>(
         &self,
         low: i64,
@@ -181,6 +194,7 @@ impl Tensor {
             DType::Bool => (0, 1),
             DType::U8 => (0, 255),
             DType::I32 => (i64::from(i32::MIN), i64::from(i32::MAX)),
+            DType::F16 => (-65_504, 65_504),
             _ => (i64::MIN, i64::MAX),
         };
         if low < least {
@@ -189,10 +203,16 @@ impl Tensor {
         if high - 1 > most {
             return wrong("high", "at most one past what the dtype holds", high);
         }
-        let distribution = Distribution::Integer { low, high };
         if self.dtype().is_int() {
-            return self.draw(op, distribution, generator.into());
+            return self.draw(op, Distribution::Integer { low, high }, generator.into());
         }
+        // Between numbers that the dtype has, so that none is rounded out of the range.
+        let (first, last) =
+            (-floor_to(self.dtype(), -i128::from(low)), floor_to(self.dtype(), i128::from(high) - 1));
+        if first > last {
+            return wrong("high", "a range with a number that the dtype has", high);
+        }
+        let distribution = Distribution::Integer { low: first as i64, high: (last + 1) as i64 };
         let layout = Layout::contiguous(*self.shape());
         let drawn = Tensor::allocate(op, layout, DType::I64, &self.device())?;
         drawn.draw(op, distribution, generator.into())?;
@@ -200,7 +220,8 @@ impl Tensor {
         Ok(self)
     }
 
-    /// Fills with 1 with probability `p`, else 0. `p` is a number or a tensor of floats, broadcast. Of any dtype.
+    /// Fills with 1 with probability `p`, else 0. `p` is a number or a tensor of floats, broadcast. Of any dtype. Numbers have to
+    /// be in [0, 1]; elements of a tensor below count as 0, those above as 1, and NaN as 0: to look would be to wait for them.
     pub fn bernoulli_<'a, 'g>(
         &self,
         p: impl Into<Arg<'a>>,

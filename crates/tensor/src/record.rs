@@ -120,11 +120,32 @@ impl Tensor {
 
 /// The recorder that is to be told of an op on these tensors, if any.
 #[inline]
-fn recorder(tensors: impl Iterator<Item = impl AsRef<Tensor>>) -> Option<Arc<dyn Recorder>> {
-    let mut filled = tensors.filter(|tensor| tensor.as_ref().slot_cell().was_filled());
-    let found = |tensor| if is_recording() { AsRef::<Tensor>::as_ref(&tensor).slot() } else { None };
-    filled.find_map(found)
+fn recorder(tensors: impl Iterator<Item = impl AsRef<Tensor>>) -> Result<Option<Arc<dyn Recorder>>> {
+    for tensor in tensors {
+        let tensor = tensor.as_ref();
+        if (tensor.slot_cell().was_filled() || tensor.may_have_joined()) && is_recording() {
+            let recorder = tensor.slot().map_or_else(|| of_base(tensor), |own| Ok(Some(own)))?;
+            if recorder.is_some() {
+                return Ok(recorder);
+            }
+        }
+    }
+    Ok(None)
 }
+
+/// That of the tensor that this is a view of, which may have got a place in a graph after the view was made.
+#[cold]
+fn of_base(tensor: &Tensor) -> Result<Option<Arc<dyn Recorder>>> {
+    match tensor.view_base() {
+        _ if !tensor.may_have_joined() => Ok(None),
+        Some(base) => Ok(base.slot()),
+        None => Err(refuse("view", BASE_IS_GONE)),
+    }
+}
+
+/// Why a view can't be found in a graph.
+pub const BASE_IS_GONE: &str =
+    "its storage was changed through another view, and the tensor that it is a view of is gone";
 
 impl AsRef<Tensor> for Tensor {
     fn as_ref(&self) -> &Tensor {
@@ -135,7 +156,7 @@ impl AsRef<Tensor> for Tensor {
 /// Tells of an op that made new tensors.
 #[inline]
 pub(crate) fn fresh(inputs: &[&Tensor], outputs: &[&Tensor], call: impl FnOnce() -> Call) -> Result<()> {
-    match recorder(inputs.iter()) {
+    match recorder(inputs.iter())? {
         None => Ok(()),
         Some(recorder) => recorder.record(&Record { call: &call(), mode: Mode::Fresh, inputs, outputs }),
     }
@@ -150,7 +171,7 @@ pub(crate) fn written(
     call: impl FnOnce() -> Call,
     run: impl FnOnce() -> Result<()>,
 ) -> Result<()> {
-    match recorder(inputs.iter().chain(outputs)) {
+    match recorder(inputs.iter().chain(outputs))? {
         None => {
             run()?;
             outputs.iter().for_each(|output| output.bump_version());

@@ -101,6 +101,7 @@ impl Reduction {
             Reduction::All => "all",
             Reduction::Any => "any",
             Reduction::Var { .. } => "var",
+            Reduction::Std { .. } => "std",
             Reduction::Norm2 => "norm",
         }
     }
@@ -110,7 +111,7 @@ impl Reduction {
         match self {
             Reduction::Sum | Reduction::Prod if !input.dtype().is_float() => Ok(DType::I64),
             Reduction::All | Reduction::Any => Ok(DType::Bool),
-            Reduction::Mean | Reduction::Var { .. } | Reduction::Norm2 => {
+            Reduction::Mean | Reduction::Var { .. } | Reduction::Std { .. } | Reduction::Norm2 => {
                 check_float(self.name(), "the tensor", input)?;
                 Ok(input.dtype())
             }
@@ -118,23 +119,27 @@ impl Reduction {
         }
     }
 
-    /// The kernel's op, the factor of its result, and the result over no elements.
+    /// The kernel's op, the divisor of its result, and the result over no elements.
     fn kernel(self, count: usize) -> (ReduceOp, f64, Option<Scalar>) {
         let nan = Some(Scalar::Float(f64::NAN));
         match self {
             Reduction::Sum => (ReduceOp::Sum, 1.0, Some(Scalar::Int(0))),
-            Reduction::Mean => (ReduceOp::Sum, 1.0 / count as f64, nan),
+            Reduction::Mean => (ReduceOp::Sum, count as f64, nan),
             Reduction::Prod => (ReduceOp::Prod, 1.0, Some(Scalar::Int(1))),
             Reduction::AMax => (ReduceOp::Max, 1.0, None),
             Reduction::AMin => (ReduceOp::Min, 1.0, None),
             Reduction::All => (ReduceOp::All, 1.0, Some(Scalar::Bool(true))),
             Reduction::Any => (ReduceOp::Any, 1.0, Some(Scalar::Bool(false))),
-            Reduction::Var { correction } => {
-                (ReduceOp::SquaredDeviations, 1.0 / (count as f64 - correction).max(0.0), nan)
-            }
+            Reduction::Var { correction } => (ReduceOp::SquaredDeviations, degrees(count, correction), nan),
+            Reduction::Std { correction } => (ReduceOp::Deviation, degrees(count, correction).sqrt(), nan),
             Reduction::Norm2 => (ReduceOp::Norm2, 1.0, Some(Scalar::Int(0))),
         }
     }
+}
+
+/// What a sum of squared deviations is divided by: 0 if there are too few elements.
+fn degrees(count: usize, correction: f64) -> f64 {
+    (count as f64 - correction).max(0.0)
 }
 
 macro_rules! reductions {
@@ -173,7 +178,8 @@ reductions! {
 }
 
 impl Tensor {
-    /// The variance, of floats: Σ (x − mean)² / (n − `correction`). NaN where n isn't above the correction.
+    /// The variance, of floats: Σ (x − mean)² / (n − `correction`). Where n isn't above the correction that is a division by 0:
+    /// infinity, or NaN if all elements are equal or there are none.
     pub fn var(&self, axes: impl Axes, correction: f64, keepdim: bool) -> Result<Tensor> {
         self.reduce(Reduction::Var { correction }, axes, keepdim)
     }
@@ -183,18 +189,17 @@ impl Tensor {
         self.reduce_out(Reduction::Var { correction }, axes, keepdim, out)
     }
 
-    /// The square root of [`var`](Tensor::var).
+    /// The square root of [`var`](Tensor::var), rounded once. The gradient where it is 0 is 0.
     pub fn std(&self, axes: impl Axes, correction: f64, keepdim: bool) -> Result<Tensor> {
-        self.var(axes, correction, keepdim)?.sqrt()
+        self.reduce(Reduction::Std { correction }, axes, keepdim)
     }
 
     /// [`std`](Tensor::std) into `out`.
     pub fn std_out(&self, axes: impl Axes, correction: f64, keepdim: bool, out: &Tensor) -> Result<()> {
-        self.var_out(axes, correction, keepdim, out)?;
-        out.sqrt_().map(|_| ())
+        self.reduce_out(Reduction::Std { correction }, axes, keepdim, out)
     }
 
-    /// The p-norm (Σ |x|ᵖ)^(1/p), of floats, for a positive `p` (infinity: the largest |x|).
+    /// The p-norm (Σ |x|ᵖ)^(1/p), of floats, for a positive `p` (infinity: the largest |x|). Of 16-bit floats in `f32`.
     pub fn norm_p(&self, p: f64, axes: impl Axes, keepdim: bool) -> Result<Tensor> {
         check_float("norm", "the tensor", self)?;
         if p == 2.0 {
@@ -204,7 +209,8 @@ impl Tensor {
         } else if p == 1.0 {
             self.abs()?.sum(axes, keepdim)
         } else if p > 0.0 {
-            self.abs()?.pow(p)?.sum(axes, keepdim)?.pow(1.0 / p)
+            let wide = self.to_dtype(self.dtype().compute())?;
+            wide.abs()?.pow(p)?.sum(axes, keepdim)?.pow(1.0 / p)?.to_dtype(self.dtype())
         } else {
             let found = Scalar::Float(p);
             Err(Error::Argument { op: "norm", what: "p", expected: "a positive number", found })
@@ -233,7 +239,7 @@ impl Tensor {
     fn reduce_launch(&self, op: Reduction, axes: u8, out: &Tensor) -> Result<()> {
         let reduced = |axis: &usize| axes >> axis & 1 == 1;
         let count = (0..self.rank()).filter(reduced).map(|axis| self.shape()[axis]).product();
-        let (kernel_op, scale, neutral) = op.kernel(count);
+        let (kernel_op, divisor, neutral) = op.kernel(count);
         if count == 0 {
             return match neutral {
                 Some(neutral) => out.fill_raw(neutral),
@@ -244,7 +250,7 @@ impl Tensor {
             return Ok(());
         }
         let layout = with_axes(out.layout(), self.rank(), axes);
-        let kernel = Kernel::Reduce { op: kernel_op, axes, scale };
+        let kernel = Kernel::Reduce { op: kernel_op, axes, divisor };
         let operands = [out.write(&layout), self.read(self.layout())];
         Ok(self.device().submit_named(op.name(), &kernel, &operands)?)
     }

@@ -44,6 +44,15 @@ impl Tensor {
     fn topk_shape(&self, k: usize, axis: isize) -> Result<(usize, Dims)> {
         let axis = self.sort_axis("topk", axis)?;
         let mut shape = *self.shape();
+        if self.rank() == 0 && k != 1 {
+            let found = Scalar::Int(i64::try_from(k).unwrap_or(i64::MAX));
+            return Err(Error::Argument {
+                op: "topk",
+                what: "k",
+                expected: "1, as there are no axes",
+                found,
+            });
+        }
         if k > shape.get(axis).copied().unwrap_or(1) {
             let found = Scalar::Int(i64::try_from(k).unwrap_or(i64::MAX));
             let expected = "at most the size of the axis";

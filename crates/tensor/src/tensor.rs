@@ -4,7 +4,7 @@ use crate::{DType, Device, Dims, Error, Layout, Result, record::Slot};
 use raddle_runtime::{Access, Buffer, Operand};
 use raddle_sync::{
     Arc,
-    atomic::{AtomicU64, Ordering},
+    atomic::{AtomicBool, AtomicU64, Ordering},
     fault,
 };
 use std::sync::Weak;
@@ -31,6 +31,14 @@ struct Storage {
     buffer: Buffer,
     /// How often it was written since it was made, as far as `grad` is concerned.
     version: AtomicU64,
+    /// Has a tensor got a place in a graph through one of its views? Then other views that were made before have one, too.
+    joined: AtomicBool,
+}
+
+impl Storage {
+    fn new(buffer: Buffer) -> Storage {
+        Storage { buffer, version: AtomicU64::new(0), joined: AtomicBool::new(false) }
+    }
 }
 
 impl Tensor {
@@ -47,7 +55,7 @@ impl Tensor {
             .and_then(|count| count.checked_mul(dtype.size_bytes()))
             .filter(|&size| isize::try_from(size).is_ok())
             .ok_or_else(|| Error::TooLarge { op, shape: layout.shape().to_vec(), dtype })?;
-        let storage = Storage { buffer: device.allocate(size_bytes)?, version: AtomicU64::new(0) };
+        let storage = Storage::new(device.allocate(size_bytes)?);
         Ok(Tensor(Arc::new(Inner {
             storage: Arc::new(storage),
             layout,
@@ -59,8 +67,7 @@ impl Tensor {
 
     /// A tensor over memory that holds its elements.
     pub(crate) fn over(buffer: Buffer, layout: Layout, dtype: DType) -> Tensor {
-        let storage = Storage { buffer, version: AtomicU64::new(0) };
-        let (storage, base, slot) = (Arc::new(storage), None, Slot::empty());
+        let (storage, base, slot) = (Arc::new(Storage::new(buffer)), None, Slot::empty());
         Tensor(Arc::new(Inner { storage, layout, dtype, base, slot }))
     }
 
@@ -172,6 +179,19 @@ impl Tensor {
     /// Is it a view of another tensor (whether that lives or not)?
     pub fn is_view(&self) -> bool {
         self.0.base.is_some()
+    }
+
+    /// Notes that this tensor, which was in no graph, has got a place in one because a view of it was written. Views of it that
+    /// were made before have empty slots, and are in the graph all the same.
+    pub fn note_joined(&self) {
+        // As with a slot's flag: whoever hands a view to another thread orders the two.
+        self.0.storage.joined.store(true, Ordering::Relaxed);
+    }
+
+    /// Is it a view whose tensor may be in a graph though its own slot doesn't say so?
+    #[inline]
+    pub fn may_have_joined(&self) -> bool {
+        self.0.storage.joined.load(Ordering::Relaxed) && self.is_view()
     }
 
     /// How often the storage was written since it was made. Views of one storage share it. A gradient that kept a tensor

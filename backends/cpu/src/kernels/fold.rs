@@ -50,6 +50,8 @@ pub struct Smallest;
 pub struct Squares;
 /// Σ (x − mean)²
 pub struct Deviations;
+/// √ Σ (x − mean)²
+pub struct RootDeviations;
 
 macro_rules! float_folds {
     ($($t:ident),*) => { $(
@@ -83,6 +85,15 @@ macro_rules! float_folds {
             fn combine(a: $t, b: $t) -> $t { a + b }
             #[inline(always)]
             fn seal(result: $t) -> $t { result + 0.0 }
+        }
+        impl Fold<$t> for RootDeviations {
+            const IDENTITY: $t = -0.0;
+            #[inline(always)]
+            fn map(x: $t, mean: $t) -> $t { <Deviations as Fold<$t>>::map(x, mean) }
+            #[inline(always)]
+            fn combine(a: $t, b: $t) -> $t { a + b }
+            #[inline(always)]
+            fn seal(result: $t) -> $t { (result + 0.0).sqrt() }
         }
         impl Fold<$t> for Largest {
             const IDENTITY: $t = $t::NEG_INFINITY;

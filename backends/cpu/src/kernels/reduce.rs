@@ -12,8 +12,8 @@
 use super::axis::{Grid, Line, Shared, for_each_range, multiversion, scratch};
 use super::element::{Compute, Truth, by_compute, by_dtype};
 use super::fold::{
-    BLOCK, Cascade, Deviations, Fold, LANES, Largest, Mapped, PIECE, Product, Smallest, Squares, Sum,
-    fold_slice,
+    BLOCK, Cascade, Deviations, Fold, LANES, Largest, Mapped, PIECE, Product, RootDeviations, Smallest,
+    Squares, Sum, fold_slice,
 };
 use super::view;
 use crate::threads::Threads;
@@ -33,8 +33,8 @@ pub unsafe fn execute(kernel: &Kernel, operands: &[Operand], threads: Threads) -
     // SAFETY: the contract of each is the one of this function.
     unsafe {
         match *kernel {
-            Kernel::Reduce { op, axes, scale } => {
-                reduce(op, axes, scale, operands[0].view(), operands[1].view(), threads);
+            Kernel::Reduce { op, axes, divisor } => {
+                reduce(op, axes, divisor, operands[0].view(), operands[1].view(), threads);
             }
             _ => unreachable!("cpu: {} is no reduction", kernel.name()),
         }
@@ -228,14 +228,14 @@ struct Sink<'a, A> {
     plan: &'a Plan,
     output: &'a View,
     partials: Shared<A>,
-    scale: f64,
+    divisor: f64,
 }
 
 /// What is done to a result before it is stored.
 #[inline(always)]
-fn finish<A: Compute, F: Fold<A>>(value: A, scale: f64) -> A {
+fn finish<A: Compute, F: Fold<A>>(value: A, divisor: f64) -> A {
     let value = F::seal(value);
-    if scale == 1.0 { value } else { A::from_f64(value.f64() * scale) }
+    if divisor == 1.0 { value } else { A::from_f64(value.f64() / divisor) }
 }
 
 impl<A: Compute> Sink<'_, A> {
@@ -250,7 +250,7 @@ impl<A: Compute> Sink<'_, A> {
                 let start = view::start::<E>(self.output).wrapping_add(offsets[OUTPUT]);
                 let stride = stride(OUTPUT);
                 for (index, value) in values.iter().enumerate() {
-                    let value = finish::<A, F>(*value, self.scale);
+                    let value = finish::<A, F>(*value, self.divisor);
                     // SAFETY: the caller's bullet.
                     unsafe { *start.wrapping_add(index * stride) = value.give() };
                 }
@@ -474,7 +474,7 @@ unsafe fn combine_partials<A: Compute, F: Fold<A>>(
                     outer.push::<F>(fold_slice::<A, Mapped<F>>(items, F::IDENTITY));
                 }
                 let value = if outer_count == 1 { items[0] } else { outer.finish::<F>() };
-                let value = finish::<A, F>(value, sink.scale);
+                let value = finish::<A, F>(value, sink.divisor);
                 let [offset] = kept.at(position);
                 by_dtype!(sink.output.dtype, E => {
                     // SAFETY: each position is an element of its own.
@@ -491,7 +491,7 @@ unsafe fn combine_partials<A: Compute, F: Fold<A>>(
 /// - As of [`along`].
 unsafe fn run<A: Compute, F: Fold<A>>(
     (output, input, axes): (&View, &View, u8),
-    scale: f64,
+    divisor: f64,
     means: &[A],
     threads: Threads,
 ) {
@@ -499,7 +499,7 @@ unsafe fn run<A: Compute, F: Fold<A>>(
     let partial_count = if plan.is_direct() { 0 } else { plan.items.count() * plan.piece_count };
     scratch::<A, _>(partial_count, |partials| {
         let partials = Shared::new(partials.as_mut_ptr());
-        let sink = Sink { plan: &plan, output, partials, scale };
+        let sink = Sink { plan: &plan, output, partials, divisor };
         // SAFETY: the contract of this function; the partial results are this launch's own.
         unsafe {
             match plan.row_axis() {
@@ -517,25 +517,29 @@ unsafe fn run<A: Compute, F: Fold<A>>(
 
 /// # Safety
 /// - As of [`super::execute`].
-unsafe fn reduce(op: ReduceOp, axes: u8, scale: f64, output: &View, input: &View, threads: Threads) {
+unsafe fn reduce(op: ReduceOp, axes: u8, divisor: f64, output: &View, input: &View, threads: Threads) {
     let what = (output, input, axes);
     // SAFETY: the contract of this function.
     unsafe {
         match op {
-            ReduceOp::All => run::<Truth, Smallest>(what, scale, &[], threads),
-            ReduceOp::Any => run::<Truth, Largest>(what, scale, &[], threads),
-            ReduceOp::Sum => by_compute!(input.dtype, A => run::<A, Sum>(what, scale, &[], threads)),
-            ReduceOp::Prod => by_compute!(input.dtype, A => run::<A, Product>(what, scale, &[], threads)),
-            ReduceOp::Max => by_compute!(input.dtype, A => run::<A, Largest>(what, scale, &[], threads)),
-            ReduceOp::Min => by_compute!(input.dtype, A => run::<A, Smallest>(what, scale, &[], threads)),
+            ReduceOp::All => run::<Truth, Smallest>(what, divisor, &[], threads),
+            ReduceOp::Any => run::<Truth, Largest>(what, divisor, &[], threads),
+            ReduceOp::Sum => by_compute!(input.dtype, A => run::<A, Sum>(what, divisor, &[], threads)),
+            ReduceOp::Prod => by_compute!(input.dtype, A => run::<A, Product>(what, divisor, &[], threads)),
+            ReduceOp::Max => by_compute!(input.dtype, A => run::<A, Largest>(what, divisor, &[], threads)),
+            ReduceOp::Min => by_compute!(input.dtype, A => run::<A, Smallest>(what, divisor, &[], threads)),
             ReduceOp::Norm2 if input.dtype == DType::F64 => {
-                run::<f64, Squares>(what, scale, &[], threads);
+                run::<f64, Squares>(what, divisor, &[], threads);
             }
-            ReduceOp::Norm2 => run::<f32, Squares>(what, scale, &[], threads),
+            ReduceOp::Norm2 => run::<f32, Squares>(what, divisor, &[], threads),
             ReduceOp::SquaredDeviations if input.dtype == DType::F64 => {
-                deviations::<f64>(what, scale, threads)
+                deviations::<f64, Deviations>(what, divisor, threads)
             }
-            ReduceOp::SquaredDeviations => deviations::<f32>(what, scale, threads),
+            ReduceOp::SquaredDeviations => deviations::<f32, Deviations>(what, divisor, threads),
+            ReduceOp::Deviation if input.dtype == DType::F64 => {
+                deviations::<f64, RootDeviations>(what, divisor, threads)
+            }
+            ReduceOp::Deviation => deviations::<f32, RootDeviations>(what, divisor, threads),
         }
     }
 }
@@ -545,10 +549,9 @@ unsafe fn reduce(op: ReduceOp, axes: u8, scale: f64, output: &View, input: &View
 ///
 /// # Safety
 /// - As of [`super::execute`].
-unsafe fn deviations<A: Compute>(what: (&View, &View, u8), scale: f64, threads: Threads)
+unsafe fn deviations<A: Compute, F: Fold<A>>(what: (&View, &View, u8), divisor: f64, threads: Threads)
 where
     Sum: Fold<A>,
-    Deviations: Fold<A>,
 {
     let (output, input, axes) = what;
     let shape = *view::layout(output).shape();
@@ -558,19 +561,19 @@ where
         .enumerate()
         .map(|(axis, &size)| if axes >> axis & 1 == 1 { size } else { 1 })
         .product();
-    let factor = 1.0 / count.max(1) as f64;
+    let mean_divisor = count.max(1) as f64;
     let plan = Plan::new(output, input, axes);
     if plan.is_direct() && plan.row_axis().is_none() {
         // SAFETY: the contract of this function.
-        return unsafe { deviations_along(&plan, output, factor, scale, threads) };
+        return unsafe { deviations_along::<A, F>(&plan, output, mean_divisor, divisor, threads) };
     }
     scratch::<A, _>(shape.product(), |means| {
         let address = Address { handle: means.as_mut_ptr() as u64, offset_bytes: 0 };
         let place = View { address, dtype: A::DTYPE, layout: Layout::contiguous(shape) };
         // SAFETY: the contract of this function; the means are this launch's own.
         unsafe {
-            run::<A, Sum>((&place, input, axes), factor, &[], threads);
-            run::<A, Deviations>(what, scale, means, threads);
+            run::<A, Sum>((&place, input, axes), mean_divisor, &[], threads);
+            run::<A, F>(what, divisor, means, threads);
         }
     });
 }
@@ -579,13 +582,17 @@ where
 ///
 /// # Safety
 /// - As of [`super::execute`].
-unsafe fn deviations_along<A: Compute>(plan: &Plan, output: &View, factor: f64, scale: f64, threads: Threads)
-where
+unsafe fn deviations_along<A: Compute, F: Fold<A>>(
+    plan: &Plan,
+    output: &View,
+    mean_divisor: f64,
+    divisor: f64,
+    threads: Threads,
+) where
     Sum: Fold<A>,
-    Deviations: Fold<A>,
 {
     let Plan { items, inner, .. } = plan;
-    let sink = Sink { plan, output, partials: Shared::new(std::ptr::null_mut()), scale };
+    let sink = Sink { plan, output, partials: Shared::new(std::ptr::null_mut()), divisor };
     for_each_range(threads, items.count(), inner.count.saturating_mul(2), |range| {
         scratch::<A, _>(inner.count, |staged| {
             for item in range {
@@ -593,9 +600,9 @@ where
                 // SAFETY: the line is in the input; each item has a place of its own.
                 unsafe {
                     let elements = inner.read(offsets[INPUT], staged);
-                    let mean = finish::<A, Sum>(fold_slice::<A, Sum>(elements, A::take(0i64)), factor);
-                    let value = fold_slice::<A, Deviations>(elements, mean);
-                    sink.put::<Deviations>(offsets, None, 0, &[value]);
+                    let mean = finish::<A, Sum>(fold_slice::<A, Sum>(elements, A::take(0i64)), mean_divisor);
+                    let value = fold_slice::<A, F>(elements, mean);
+                    sink.put::<F>(offsets, None, 0, &[value]);
                 }
             }
         });

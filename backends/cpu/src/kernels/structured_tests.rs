@@ -142,6 +142,7 @@ fn reductions_are_the_definition() {
                 ReduceOp::All,
                 ReduceOp::Any,
                 ReduceOp::SquaredDeviations,
+                ReduceOp::Deviation,
                 ReduceOp::Norm2,
             ]),
             false => rng.pick(&[
@@ -164,8 +165,8 @@ fn reductions_are_the_definition() {
             ReduceOp::Sum | ReduceOp::Prod if !dtype.is_float() => DType::I64,
             _ => dtype,
         };
-        let scale = if dtype.is_float() && op == ReduceOp::Sum { 0.5 } else { 1.0 };
-        let kernel = Kernel::Reduce { op, axes, scale };
+        let divisor = if dtype.is_float() && op == ReduceOp::Sum { 3.0 } else { 1.0 };
+        let kernel = Kernel::Reduce { op, axes, divisor };
         let found = run(&mut rng, &kernel, &[(out, reduced(&shape, axes))], zero, &[&input]).unwrap();
         assert_eq!(found[0].len(), lines.len(), "{shape:?} {axes:b}");
         for (line, found) in lines.iter().zip(&found[0]) {
@@ -177,7 +178,7 @@ fn reductions_are_the_definition() {
             // The naive sums of this oracle have an error, too.
             let compute = epsilon(dtype.compute()) + line.len() as f64 * epsilon(DType::F64) / 16.0;
             let (expected, slack) = match op {
-                ReduceOp::Sum => (sum * scale, 12.0 * compute * size),
+                ReduceOp::Sum => (sum / divisor, 12.0 * compute * size),
                 ReduceOp::Prod if !dtype.is_float() => {
                     (line.iter().fold(1i64, |product, x| product.wrapping_mul(*x as i64)) as f64, 0.0)
                 }
@@ -190,6 +191,10 @@ fn reductions_are_the_definition() {
                 ReduceOp::All => (f64::from(u8::from(line.iter().all(|&x| x != 0.0))), 0.0),
                 ReduceOp::Any => (f64::from(u8::from(line.iter().any(|&x| x != 0.0))), 0.0),
                 ReduceOp::SquaredDeviations => (deviations, 30.0 * compute * (deviations + compute * size)),
+                ReduceOp::Deviation => {
+                    let slack = 30.0 * compute * (deviations + compute * size);
+                    (deviations.sqrt(), slack.sqrt().min(slack / deviations.sqrt().max(1e-300)))
+                }
                 ReduceOp::Norm2 => (squares, 12.0 * compute * squares),
             };
             near(
@@ -215,7 +220,7 @@ fn reductions_know_the_special_numbers() {
     let nan = f64::NAN;
     let mut one = |op, values: &[f64]| {
         let input = filled(DType::F32, &[values.len()], values);
-        let kernel = Kernel::Reduce { op, axes: 1, scale: 1.0 };
+        let kernel = Kernel::Reduce { op, axes: 1, divisor: 1.0 };
         run(&mut rng, &kernel, &[(DType::F32, dims(&[1]))], zero, &[&input]).unwrap()[0][0].to_f64()
     };
     let mut long = vec![1.0; 700];
@@ -229,6 +234,7 @@ fn reductions_know_the_special_numbers() {
     // A shifted variance: Σx² − (Σx)² / n would give rubbish.
     let shifted: Vec<f64> = (0..1000).map(|i| 8192.0 + f64::from(i % 2)).collect();
     assert_eq!(one(ReduceOp::SquaredDeviations, &shifted), 250.0);
+    assert_eq!(one(ReduceOp::Deviation, &shifted), 250f64.sqrt() as f32 as f64);
     // Naive summation of f32 stops growing at 2^24.
     assert_eq!(one(ReduceOp::Sum, &vec![1.0; (1 << 24) + 4]), f64::from((1 << 24) + 4));
 }

@@ -159,8 +159,8 @@ impl Collection {
     fn reductions(&mut self) {
         use ReduceOp::*;
         for &dtype in DType::ALL {
-            for op in [Sum, Prod, Max, Min, All, Any, SquaredDeviations, Norm2] {
-                if matches!(op, SquaredDeviations | Norm2) && !dtype.is_float() {
+            for op in [Sum, Prod, Max, Min, All, Any, SquaredDeviations, Deviation, Norm2] {
+                if matches!(op, SquaredDeviations | Deviation | Norm2) && !dtype.is_float() {
                     continue;
                 }
                 let out = match op {
@@ -179,8 +179,8 @@ impl Collection {
                 for (shape, axes) in shapes {
                     let mut reduced = shape.to_vec();
                     (0..shape.len()).filter(|axis| axes >> axis & 1 == 1).for_each(|axis| reduced[axis] = 1);
-                    let scale = if dtype.is_float() { 0.5 } else { 1.0 };
-                    let kernel = Kernel::Reduce { op, axes, scale };
+                    let divisor = if dtype.is_float() { 3.0 } else { 1.0 };
+                    let kernel = Kernel::Reduce { op, axes, divisor };
                     self.add(
                         &format!("{op:?} {dtype}"),
                         &kernel,

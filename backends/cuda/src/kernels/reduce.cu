@@ -2,7 +2,7 @@
 // the order of memory, in parts of 64 steps, then they are combined pairwise.
 //
 // IN, ACC, OUT    element types; MAP: 0 x, 1 x², 2 (x − mean)², 3 truth; FOLD: 0 sum, 1 product, 2 max, 3 min
-// ROOT            the result is a square root; SCALE: it is multiplied
+// ROOT            the result is a square root; DIVIDE: it is divided
 // ARG             0, or with positions: 1 largest, 2 smallest; PAIRS: the input has positions already
 // ACROSS          lanes lie along the first kept axis, not along what is reduced
 // V, LANES        elements at once; lanes of a unit (along), lanes of a block side by side (across)
@@ -120,7 +120,7 @@ struct Params {
     void* out;
     long long* places;
     const ACC* means;
-    double scale;
+    double divisor;
     // Operands of the kept axes: in, out, places.
     Grid<3, KEPT> kept;
     Grid<1, REDUCED> reduced;
@@ -141,8 +141,8 @@ INLINE void put(const Params& p, const index_t (&offsets)[3], index_t position, 
 #if ROOT
     value = root(value);
 #endif
-#if SCALE
-    value = convert<ACC>((double)value * p.scale);
+#if DIVIDE
+    value = convert<ACC>((double)value / p.divisor);
 #endif
     ((OUT*)p.out)[offsets[1] + step * (p.kept.strides[1][0] / V)] = convert<OUT>(value);
 #endif

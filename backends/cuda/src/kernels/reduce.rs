@@ -34,7 +34,7 @@ struct Stage {
     map: Map,
     fold: usize,
     root: bool,
-    scale: f64,
+    divisor: f64,
     /// 0, or with positions: 1 for the largest, 2 for the smallest.
     arg: usize,
     acc: DType,
@@ -44,14 +44,14 @@ struct Stage {
 pub fn plan(builder: &mut Builder, kernel: &Kernel, operands: &[Operand]) {
     let array = |index: usize| Array::from(operands[index].view());
     match *kernel {
-        Kernel::Reduce { op, axes, scale } => reduce(builder, op, axes, scale, &array(0), &array(1)),
+        Kernel::Reduce { op, axes, divisor } => reduce(builder, op, axes, divisor, &array(0), &array(1)),
         Kernel::ArgReduce { largest, axis } => {
             let input = array(2);
             let stage = Stage {
                 map: Map::Nothing,
                 fold: 0,
                 root: false,
-                scale: 1.0,
+                divisor: 1.0,
                 arg: if largest { 1 } else { 2 },
                 acc: accumulator(input.dtype),
             };
@@ -71,9 +71,9 @@ fn accumulator(dtype: DType) -> DType {
 }
 
 /// A reduction of arrays; the output has size 1 in each reduced axis.
-pub fn reduce(builder: &mut Builder, op: ReduceOp, axes: u8, scale: f64, out: &Array, input: &Array) {
+pub fn reduce(builder: &mut Builder, op: ReduceOp, axes: u8, divisor: f64, out: &Array, input: &Array) {
     let acc = accumulator(input.dtype);
-    let stage = |map, fold| Stage { map, fold, root: false, scale, arg: 0, acc };
+    let stage = |map, fold| Stage { map, fold, root: false, divisor, arg: 0, acc };
     let stage = match op {
         ReduceOp::Sum => stage(Map::Nothing, 0),
         ReduceOp::Prod => stage(Map::Nothing, 1),
@@ -82,6 +82,7 @@ pub fn reduce(builder: &mut Builder, op: ReduceOp, axes: u8, scale: f64, out: &A
         ReduceOp::Any => Stage { acc: DType::I32, ..stage(Map::Truth, 2) },
         ReduceOp::All => Stage { acc: DType::I32, ..stage(Map::Truth, 3) },
         ReduceOp::SquaredDeviations => stage(Map::Deviation, 0),
+        ReduceOp::Deviation => Stage { root: true, ..stage(Map::Deviation, 0) },
         ReduceOp::Norm2 => Stage { root: true, ..stage(Map::Square, 0) },
     };
     run(builder, stage, axes, out, None, input);
@@ -119,7 +120,7 @@ fn run(builder: &mut Builder, stage: Stage, axes: u8, out: &Array, places: Optio
         kept.strides[1] = dense(&kept.sizes, 1);
         let count: usize = reduced.count();
         let means = builder.scratch_array(stage.acc, Dims::filled(kept.count(), 1));
-        let mean = Stage { map: Map::Nothing, scale: 1.0 / count.max(1) as f64, ..stage };
+        let mean = Stage { map: Map::Nothing, root: false, divisor: count.max(1) as f64, ..stage };
         let pass = Pass { stage: mean, pairs: false, input, out: &means, places: None, means: None };
         pass.run(builder, &kept, &reduced);
         means.place
@@ -208,7 +209,7 @@ impl Pass<'_> {
             .number(Name::MAP, self.stage.map as usize)
             .number(Name::FOLD, self.stage.fold)
             .flag(Name::ROOT, self.stage.root && !partial)
-            .flag(Name::SCALE, self.stage.scale != 1.0 && !partial)
+            .flag(Name::DIVIDE, self.stage.divisor != 1.0 && !partial)
             .number(Name::ARG, self.stage.arg)
             .flag(Name::PAIRS, self.pairs)
             .flag(Name::ACROSS, across)
@@ -223,7 +224,7 @@ impl Pass<'_> {
             .place(to)
             .place(self.places.unwrap_or(none))
             .place(self.means.unwrap_or(none));
-        args.push(self.stage.scale.to_ne_bytes());
+        args.push(self.stage.divisor.to_ne_bytes());
         units.push_to(&mut args, wide);
         steps.push_to(&mut args, wide);
         for value in [units.count(), count, pieces, piece, kept.count()] {

@@ -61,7 +61,7 @@ fn contiguous_operands_are_taken_16_bytes_at_a_time() {
 fn nothing_stays_of_a_plan_whose_memory_is_used_again() {
     let (x, y) = (packed(DType::F32, &[2000, 1000]), strided(DType::F32, &[2000, 1000], &[1, 2000]));
     let (row, none) = (packed(DType::F32, &[1000]), packed(DType::F32, &[0]));
-    let sum = Kernel::Reduce { op: ReduceOp::Sum, axes: 0b01, scale: 1.0 };
+    let sum = Kernel::Reduce { op: ReduceOp::Sum, axes: 0b01, divisor: 1.0 };
     let launches: [(Kernel, Vec<View>, Vec<View>); 6] = [
         (pointwise(Pointwise::add, DType::F32, 1), vec![x], vec![x, x]),
         (pointwise(Pointwise::add, DType::F32, 1), vec![y], vec![x, y]),
@@ -146,7 +146,7 @@ fn nothing_is_done_for_empty_outputs() {
 
 #[test]
 fn a_sum_of_much_has_two_stages() {
-    let kernel = Kernel::Reduce { op: ReduceOp::Sum, axes: 0b11, scale: 1.0 };
+    let kernel = Kernel::Reduce { op: ReduceOp::Sum, axes: 0b11, divisor: 1.0 };
     let plan = planned(&kernel, &[packed(DType::F32, &[1, 1])], &[packed(DType::F32, &[8192, 8192])]);
     assert_eq!(kernels(&plan).iter().map(|step| step.grid[0]).collect::<Vec<_>>(), [1024, 1]);
     assert_eq!(plan.scratch_bytes, 1024 * 4);

@@ -72,6 +72,7 @@ pub(crate) fn call_name(call: &Call) -> &'static str {
             Reduction::All => "all",
             Reduction::Any => "any",
             Reduction::Var { .. } => "var",
+            Reduction::Std { .. } => "std",
             Reduction::Norm2 => "norm",
         },
         Call::MaxMin { largest: true, .. } => "max",
@@ -134,7 +135,7 @@ fn needs(call: &Call) -> Needs {
     let (inputs, outputs) = match call {
         Call::Reduce { op, .. } => match op {
             Reduction::Prod | Reduction::Var { .. } => (0b1, 0),
-            Reduction::AMax | Reduction::AMin | Reduction::Norm2 => (0b1, 0b1),
+            Reduction::AMax | Reduction::AMin | Reduction::Norm2 | Reduction::Std { .. } => (0b1, 0b1),
             _ => (0, 0),
         },
         Call::MaxMin { .. } | Call::Sort { .. } => (0, 0b10),

@@ -33,7 +33,7 @@ pub(super) fn reduce(context: &Context<'_>, op: Reduction, axes: u8, g: &Tensor)
     let x = || context.input(0);
     Ok(match op {
         Reduction::Sum => g.expand(meta.shape())?,
-        Reduction::Mean => g.mul(1.0 / count as f64)?.expand(meta.shape())?,
+        Reduction::Mean => g.div(count as f64)?.expand(meta.shape())?,
         Reduction::Prod => {
             // Without division by zero: the product of the elements other than zero, and how many zeros there are.
             let zero = x().eq(0)?;
@@ -65,6 +65,13 @@ pub(super) fn reduce(context: &Context<'_>, op: Reduction, axes: u8, g: &Tensor)
             let factor = 2.0 / (count as f64 - correction).max(0.0);
             let scaled = g.mul(factor)?;
             once!(|[g, x, mean]| g * (x - mean)).call(&[&scaled, x(), &mean])?
+        }
+        Reduction::Std { correction } => {
+            let mean = over(x().clone(), &|tensor| tensor.mean(&listed[..], true))?;
+            let deviation = spread(context.output(0))?;
+            let scaled = g.div((count as f64 - correction).max(0.0))?;
+            once!(|[g, x, mean, deviation]| { deviation.eq(0.0).select(0.0, g * ((x - mean) / deviation)) })
+                .call(&[&scaled, x(), &mean, &deviation])?
         }
         Reduction::Norm2 => {
             let norm = spread(context.output(0))?;

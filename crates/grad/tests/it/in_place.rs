@@ -107,6 +107,12 @@ fn views_and_what_they_are_views_of() {
         y.mul_(3.0)?;
         column.square()
     });
+    check("a base without a gradient, seen through a view made before", &inputs, |i| {
+        let y = i[0].zeros_like()?;
+        let (row, column) = (y.select(0, 0)?, y.t()?.select(0, 1)?);
+        y.select(0, 0)?.copy_(&i[0].select(0, 1)?)?;
+        row.mul(&column.sum(.., false)?)?.square()
+    });
     check("the view itself", &inputs, |i| {
         let y = i[0].mul(2.0)?;
         let row = y.select(0, 1)?;

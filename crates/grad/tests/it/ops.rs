@@ -96,6 +96,9 @@ fn reductions() {
         check("max", &x, |x| Ok(x[0].max(1, keepdim)?.0));
         check("min", &x, |x| Ok(x[0].min(-1, keepdim)?.0));
     }
+    let narrow = [random(&[3, 4], 0.5, 2.0, 8)];
+    check("std of rows", &narrow, |x| x[0].std(1, 1.0, false));
+    check("std of a sum of views", &narrow, |x| x[0].add(&x[0].t()?.t()?)?.std(0, 0.0, true));
     check("norm 3", &x, |x| x[0].norm_p(3.0, .., false));
     check("sort", &x, |x| Ok(x[0].sort(1, true)?.0));
     check("topk", &x, |x| Ok(x[0].topk(2, 2, false)?.0));
@@ -304,4 +307,12 @@ fn dropout_is_the_mask_it_drew() {
     y.sum(.., false).unwrap().backward().unwrap();
     assert_eq!(gradient(&x), values(&y));
     assert!(values(&y).contains(&0.0));
+}
+
+/// Its slope there has no bound; PyTorch takes 0, so that a constant feature doesn't spoil all others.
+#[test]
+fn the_deviation_of_equal_elements_has_no_gradient() {
+    let x = leaf(&[3.0, 3.0, 3.0, 1.0, 2.0, 3.0], &[2, 3]);
+    x.std(1, 1.0, false).unwrap().sum(.., false).unwrap().backward().unwrap();
+    assert_eq!(gradient(&x), [0.0, 0.0, 0.0, -0.5, 0.0, 0.5]);
 }

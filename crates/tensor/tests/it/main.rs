@@ -4,6 +4,7 @@
 mod catalogue;
 mod errors;
 mod host;
+mod numbers;
 mod overlap;
 mod planted;
 mod print;

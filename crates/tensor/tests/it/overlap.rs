@@ -1,4 +1,4 @@
-use crate::{counted, tensor, values};
+use crate::{counted, device, tensor, values};
 use raddle_tensor::{DType, Tensor};
 
 #[test]
@@ -50,4 +50,15 @@ fn triangles_in_place_write_through_the_view() {
     let base = counted(&[3, 3]);
     base.t().unwrap().tril_(0).unwrap();
     assert_eq!(values(&base), [0.0, 1.0, 2.0, 0.0, 4.0, 5.0, 0.0, 0.0, 8.0]);
+}
+
+/// At any size: blocks of columns, as queries and keys that lie side by side.
+#[test]
+fn halves_of_a_large_matrix_may_be_combined() {
+    let matrix = Tensor::ones([1000, 1000], DType::F32, device()).unwrap();
+    let (left, right) = (matrix.narrow(1, 0, 500).unwrap(), matrix.narrow(1, 500, 500).unwrap());
+    left.add_(&right).unwrap();
+    right.copy_(&left).unwrap();
+    assert_eq!(matrix.sum(.., false).unwrap().item::<f32>().unwrap(), 2e6);
+    assert!(left.add_(&matrix.narrow(1, 499, 500).unwrap()).is_err());
 }

@@ -80,3 +80,34 @@ fn probabilities_may_be_expanded() {
     assert!((900.0..1100.0).contains(&sum), "{sum}");
     assert!(values(&kept).iter().all(|&value| value == 0.0 || value == 1.0 / 0.75));
 }
+
+/// Rounding leads neither to the upper bound nor out of the dtype.
+#[test]
+fn integers_as_floats_keep_their_range() {
+    let generator = Generator::new(1);
+    for (dtype, low, high, least, most) in [
+        (DType::F16, 2045, 2052, 2045.0, 2050.0),
+        (DType::F16, -2051, 3, -2050.0, 2.0),
+        (DType::F16, -65_504, 65_505, -65_504.0, 65_504.0),
+        (DType::BF16, 250, 258, 250.0, 256.0),
+        (DType::F32, (1 << 24) - 2, (1 << 24) + 2, 16_777_214.0, 16_777_216.0),
+        (DType::F64, (1 << 53) - 2, (1 << 53) + 2, 9_007_199_254_740_990.0, 9_007_199_254_740_992.0),
+        (DType::F32, 0, 5, 0.0, 4.0),
+    ] {
+        let drawn = Tensor::randint(low, high, [100_000], dtype, device(), &generator).unwrap();
+        let drawn: Vec<f64> = drawn.to(DType::F64).unwrap().to_vec().unwrap();
+        assert!(
+            drawn.iter().all(|&value| value >= low as f64 && value < high as f64),
+            "{dtype} {low} {high}"
+        );
+        if high - low < 1000 {
+            assert!(drawn.contains(&least) && drawn.contains(&most), "{dtype} {low} {high}");
+        }
+    }
+    for (dtype, low, high) in [(DType::F16, 0, 70_000), (DType::F16, -70_000, 0), (DType::BF16, 257, 258)] {
+        assert!(
+            Tensor::randint(low, high, [1], dtype, device(), &generator).is_err(),
+            "{dtype} {low} {high}"
+        );
+    }
+}

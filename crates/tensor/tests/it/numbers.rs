@@ -1,0 +1,79 @@
+//! Numbers at which a shorter way of computing would go wrong.
+
+use crate::{device, tensor, values};
+use raddle_tensor::{DType, Tensor};
+
+#[test]
+fn means_of_equal_elements_are_these() {
+    for count in 1..300 {
+        let ones = Tensor::ones([count], DType::F64, device()).unwrap();
+        assert_eq!(ones.mean(.., false).unwrap().item::<f64>().unwrap(), 1.0, "of {count}");
+        assert_eq!(ones.var(.., 0.0, false).unwrap().item::<f64>().unwrap(), 0.0, "of {count}");
+    }
+}
+
+/// Squares and powers that leave f16 on the way.
+#[test]
+fn deviations_and_norms_of_halves_leave_them_only_at_the_end() {
+    let of = |elements: &[f32]| tensor(elements, &[elements.len()]).to(DType::F16).unwrap();
+    let value = |tensor: Tensor| tensor.to(DType::F64).unwrap().item::<f64>().unwrap();
+    assert_eq!(value(of(&[-1000.0, 1000.0]).std(.., 0.0, false).unwrap()), 1000.0);
+    let small = 2f32.powi(-13);
+    assert_eq!(value(of(&[-small, small]).std(.., 0.0, false).unwrap()), f64::from(small));
+    assert_eq!(value(of(&[100.0, 0.0]).norm_p(3.0, .., false).unwrap()), 100.0);
+    let out = of(&[0.0]).squeeze(0).unwrap();
+    of(&[-1000.0, 1000.0]).std_out(.., 0.0, false, &out).unwrap();
+    assert_eq!(value(out), 1000.0);
+}
+
+#[test]
+fn the_last_of_evenly_spaced_numbers_is_the_end() {
+    for count in 2..200 {
+        for (start, end) in [(0.0, 1.0), (-0.3, 7.1), (5.0, -1e300)] {
+            let spaced = Tensor::linspace(start, end, count, DType::F64, device()).unwrap();
+            let spaced: Vec<f64> = spaced.to_vec().unwrap();
+            assert_eq!((spaced[0], spaced[count - 1]), (start, end), "{count}");
+        }
+    }
+}
+
+/// What an integer can't be multiplied by is refused, not cut off.
+#[test]
+fn factors_of_added_slices_fit_the_dtype() {
+    let add =
+        |target: &Tensor, alpha| target.index_add(0, &tensor(&[0i64, 0], &[2]), &target.ones_like()?, alpha);
+    let integers = tensor(&[1i64, 2], &[2]);
+    assert_eq!(add(&integers, 3.0).unwrap().to_vec::<i64>().unwrap(), [7, 2]);
+    for alpha in [1.5, 0.5, f64::NAN, f64::INFINITY] {
+        let error = add(&integers, alpha).unwrap_err().to_string();
+        let expected = "index_add: alpha is out of range, expected an integer, as the tensors are, found ";
+        assert!(error.starts_with(expected), "{error}");
+    }
+    let bools = tensor(&[false, false], &[2]);
+    assert_eq!(add(&bools, 1.0).unwrap().to_vec::<bool>().unwrap(), [true, false]);
+    assert_eq!(add(&bools, 0.0).unwrap().to_vec::<bool>().unwrap(), [false, false]);
+    assert!(add(&bools, 2.0).is_err());
+    assert_eq!(values(&add(&tensor(&[1.0f32, 2.0], &[2]), 0.5).unwrap()), [2.0, 2.0]);
+}
+
+#[test]
+fn negation_is_the_same_op_by_sign_and_by_name() {
+    assert!((-&tensor(&[true], &[1])).is_err());
+    assert_eq!((-&tensor(&[1u8], &[1])).unwrap().dtype(), DType::U8);
+    assert_eq!(values(&(-&tensor(&[1.0f32, 0.0], &[2])).unwrap()), [-1.0, 0.0]);
+}
+
+#[test]
+fn a_tensor_without_axes_has_one_largest_element() {
+    let one = tensor(&[5.0f32], &[]);
+    assert_eq!(one.topk(1, 0, true).unwrap().0.item::<f32>().unwrap(), 5.0);
+    assert!(one.topk(0, 0, true).is_err() && one.topk(2, 0, true).is_err());
+}
+
+#[test]
+fn views_may_step_as_far_as_they_like() {
+    let x = tensor(&[1.0f32, 2.0, 3.0, 4.0], &[2, 2]);
+    assert_eq!(values(&x.unfold(0, 2, usize::MAX).unwrap()), [1.0, 3.0, 2.0, 4.0]);
+    let wide = x.as_strided(&[1, 1], &[usize::MAX, 1], 0).unwrap();
+    assert_eq!(values(&wide.diagonal(0, 0, 1).unwrap()), [1.0]);
+}
