@@ -29,9 +29,12 @@ pub fn load(path: Option<&Path>) -> Outcome<Digits> {
     };
     let mut text = String::new();
     GzDecoder::new(&bytes[..])
-        .take(TEXT_BYTES_MAX)
+        .take(TEXT_BYTES_MAX + 1)
         .read_to_string(&mut text)
         .map_err(|error| input(format!("not a gzipped text, {error}")))?;
+    if text.len() as u64 > TEXT_BYTES_MAX {
+        return Err(input(format!("expected at most {TEXT_BYTES_MAX} bytes of text, found more")));
+    }
     parse(&text).map_err(input)
 }
 
@@ -75,6 +78,23 @@ mod tests {
         let digits = load(None).unwrap();
         assert_eq!((digits.image_count, digits.pixels.len()), (1797, 1797 * 64));
         assert_eq!(digits.pixels[..8], [0.0, 0.0, 5.0, 13.0, 9.0, 1.0, 0.0, 0.0].map(|value| value / 16.0));
+    }
+
+    #[test]
+    fn a_table_that_is_too_large_is_refused() {
+        use std::io::Write;
+        let path = std::env::temp_dir().join(format!("raddle-{}-digits.csv.gz", std::process::id()));
+        let mut encoder =
+            flate2::write::GzEncoder::new(std::fs::File::create(&path).unwrap(), Default::default());
+        let line = format!("{}\n", vec!["1"; 65].join(","));
+        let count = TEXT_BYTES_MAX as usize / line.len() + 1;
+        encoder.write_all(line.repeat(count).as_bytes()).unwrap();
+        encoder.finish().unwrap();
+        let error = load(Some(&path)).err().unwrap();
+        std::fs::remove_file(path).unwrap();
+        assert!(
+            matches!(error, Failure::Input(text) if text.ends_with("expected at most 16777216 bytes of text, found more"))
+        );
     }
 
     #[test]

@@ -99,6 +99,15 @@ struct Memory {
     reserved_peak: usize,
 }
 
+/// Tells the threads that encode to stop, also if training panics.
+struct Stopping<'a>(&'a AtomicBool);
+
+impl Drop for Stopping<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
 pub fn run(arguments: &Arguments) -> Outcome {
     let start = Instant::now();
     let digits = digits::load(arguments.data.as_deref())?;
@@ -143,8 +152,9 @@ pub fn run(arguments: &Arguments) -> Outcome {
                 scope.spawn(move || server.run(arguments.seed, index, stop))
             })
             .collect();
+        let stopping = Stopping(&stop);
         let versions = trainer.run(arguments.steps, &publisher, |step| bar.set_position(step));
-        stop.store(true, Relaxed);
+        drop(stopping);
         let answers = threads.into_iter().map(|thread| match thread.join() {
             Ok(answers) => answers.map_err(Failure::from),
             Err(_) => Err(Failure::Other("demo: a thread that encodes has panicked".into())),
@@ -153,6 +163,8 @@ pub fn run(arguments: &Arguments) -> Outcome {
     })?;
     let serve_seconds = served.elapsed().as_secs_f64();
     bar.finish_and_clear();
+    // Of the run, before anything is checked.
+    let (stream_stats, memory_stats) = (device.stream_stats(), device.memory_stats());
     if arguments.trace.is_some() {
         trace::stop();
     }
@@ -165,7 +177,6 @@ pub fn run(arguments: &Arguments) -> Outcome {
 
     let wrong_answers = serve::wrong_answers(&images, &versions, &answers)?;
     let inferences: u64 = answers.iter().map(|answers| answers.0.len() as u64).sum();
-    let (stream_stats, memory_stats) = (device.stream_stats(), device.memory_stats());
     let report = Report {
         device: device.name().into(),
         seed: arguments.seed,
