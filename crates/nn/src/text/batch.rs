@@ -76,7 +76,8 @@ impl Layout {
         Layout { groups: groups.map(shape).collect(), has_masks: pad_to > 1 }
     }
 
-    fn rows(&self) -> usize {
+    /// Of tokens, with padding.
+    pub fn rows(&self) -> usize {
         self.groups.iter().map(|group| group.rows()).sum()
     }
 

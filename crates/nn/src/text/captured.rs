@@ -2,6 +2,7 @@
 //! length are captured, one graph for a length and a number of texts, and replayed as one op.
 //!
 //! - **Few graphs**: numbers of texts are rounded up to a power of two, and the texts that aren't there are one token each.
+//!   Texts of unlike lengths, as a batcher's bucket has them, are padded to the longest if that adds little.
 //! - **Bounded**: the least recently used graphs go when all that there are might take more than [`BYTES_MAX`] in replays.
 //! - **Any thread**: a replay reads its tokens from an input of its own, which goes back when the replay is enqueued; whoever
 //!   gets it next is ordered behind by its marks. A thread is given the one that it had before if it can be, as a graph replays
@@ -20,6 +21,9 @@ const BYTES_MAX: usize = 1 << 30;
 /// Of one graph at once: threads that ask for more line up on the device (guess).
 const REPLAYS_MAX: usize = 8;
 const GRAPHS_MAX: usize = 256;
+/// Tokens that padding to the longest text may add, as a part of those that are there without (guess: what a launch costs
+/// less is worth more).
+const PADDING_PART: usize = 2;
 
 /// An input, and the thread that used it last.
 type Input = (thread::ThreadId, Tensor);
@@ -64,9 +68,13 @@ impl Captured {
         device: &Device,
         body: impl Fn(&Batch) -> Result<Tensor>,
     ) -> Option<Result<Tensor>> {
-        let [group] = layout.groups[..] else { return None };
-        let group = Shape { texts: group.texts.next_power_of_two(), ..group };
-        if group.rows() > self.tokens_max {
+        let length = layout.groups.last()?.length;
+        let group = Shape { texts: texts.len().next_power_of_two(), length };
+        let rows = layout.rows();
+        // Without masks nothing tells padding from tokens.
+        let is_one = layout.groups.len() == 1
+            || layout.has_masks && texts.len() * length <= rows + rows / PADDING_PART;
+        if !is_one || group.rows() > self.tokens_max {
             return None;
         }
         let key = (what, Layout { groups: vec![group], ..*layout });

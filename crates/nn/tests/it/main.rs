@@ -1,6 +1,8 @@
 //! Layers, losses, checkpoints and the autoencoder, on the CPU.
 
 mod autoencoder;
+#[cfg(feature = "text")]
+mod captured;
 mod checkpoint;
 #[cfg(feature = "text")]
 mod folders;

@@ -74,6 +74,6 @@ fn a_tensor_without_axes_has_one_largest_element() {
 fn views_may_step_as_far_as_they_like() {
     let x = tensor(&[1.0f32, 2.0, 3.0, 4.0], &[2, 2]);
     assert_eq!(values(&x.unfold(0, 2, usize::MAX).unwrap()), [1.0, 3.0, 2.0, 4.0]);
-    let wide = x.as_strided(&[1, 1], &[usize::MAX, 1], 0).unwrap();
+    let wide = x.as_strided([1, 1], [usize::MAX, 1], 0).unwrap();
     assert_eq!(values(&wide.diagonal(0, 0, 1).unwrap()), [1.0]);
 }
