@@ -371,7 +371,8 @@ impl Stream {
     }
 }
 
-/// Restores the stream that was current before. Stays on its thread.
+/// Restores the stream that was current before. Stays on its thread. Guards are dropped in the opposite order of their making, as
+/// scopes do; in another order the stream stays current that was so when the last one to be dropped was made.
 #[must_use = "the stream is current until the guard is dropped"]
 pub struct StreamGuard {
     device: &'static DeviceInner,
