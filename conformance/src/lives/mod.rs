@@ -82,6 +82,7 @@ const TABLE: &[Life] = lives! {
     forks::a_child_of_a_child_trains on CPU, exits 0, says "", faults [];
     forks::a_child_is_told_of_failures on CPU, exits 0, says "", faults [];
     forks::a_child_is_refused on OTHERS, exits 0, says "", faults [];
+    forks::a_process_that_is_started_uses_the_device_too on ALL, exits 0, says "", faults [];
     threads::come_and_go on ALL, exits 0, says "", faults [exit_keeps_stream, exit_loses_magazine];
 };
 
@@ -100,6 +101,12 @@ pub fn main() -> ExitCode {
     }
     let trials = PLACES.into_iter().flat_map(trials).collect();
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+}
+
+/// The names of what is lived at a place.
+#[cfg(test)]
+pub(crate) fn names(place: Place) -> impl Iterator<Item = &'static str> {
+    TABLE.iter().filter(move |life| life.places.contains(&place.name())).map(|life| life.name)
 }
 
 fn trials(place: Place) -> Vec<Trial> {
