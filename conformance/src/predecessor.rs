@@ -76,7 +76,7 @@ pub const TABLE: &[Row] = rows! {
 14 "Memory runs out for several threads at once, and they go on."
     [Scene "memory_runs_out_for_8_threads"]
 15 "Threads that compile at once, the same and different."
-    [Scene "kernels_are_made_at_once"]
+    [Scene "kernels_are_made_at_once", Case "reports::d_15_kernels_that_nobody_knows_yet_are_made_at_once"]
 16 "Streams of the pool are given out round-robin, past its end."
     [Scene "streams_go_round"]
 17 "Streams are used again while threads come and go."

@@ -176,7 +176,8 @@ rows! {
 "T1.5" "Memory that is first used on another stream than it was allocated for is ordered behind its former uses."
     "raddle_runtime::block::FreeBlock::give"
     [PROGRAMS, sim("raddle_conformance::race_suite::sim::fresh_memory_is_first_used_on_another_stream"),
-     conformance("raddle_conformance::cases::c_12_a_buffer_that_another_stream_still_reads_is_not_given_out")]
+     conformance("raddle_conformance::cases::c_12_a_buffer_that_another_stream_still_reads_is_not_given_out"),
+     device("raddle_conformance::cuda::cuda::reports::c_12_a_buffer_that_another_stream_still_reads_is_not_given_out")]
     []
 "T1.6" "A wrapped stream is closed behind what others put there last, and memory that was noted for it is kept as long."
     "raddle_runtime::external::close"
@@ -425,7 +426,7 @@ rows! {
     []
 "T6.3" "Buffers may outlive every handle of their device and be dropped by any thread."
     "raddle_runtime::block::Buffer"
-    [conformance("raddle_conformance::cases::d_16_buffers_may_outlive_handles_and_die_anywhere"),
+    [conformance("raddle_conformance::sim::sim::reports::d_16_buffers_may_outlive_handles_and_die_anywhere"),
      sim("raddle_conformance::race_suite::sim::an_owner_drops_while_another_thread_reads")]
     []
 "T6.4" "A thread that ends lets go of its stream; bindings add up whatever threads come and go."
@@ -504,7 +505,7 @@ rows! {
     "raddle_hal::Operand"
     [PROGRAMS, test("raddle_tensor::it::overlap::strided_outputs_are_written_whole_and_nothing_else"),
      conformance("raddle_conformance::cases::a_01_updates_of_a_transposed_tensor_arrive"),
-     conformance("raddle_conformance::cases::e_19_views_are_filled_whole_and_their_gaps_stay")]
+     conformance("raddle_conformance::cpu::cpu::reports::e_19_views_are_filled_whole_and_their_gaps_stay")]
     [no_copy_back]
 "T7.3" "An output that overlaps an input, or itself, is refused unless it is the very same view."
     "raddle_tensor::pointwise::check_overlap"
@@ -566,12 +567,13 @@ rows! {
     "raddle_runtime::local::give_back"
     [sim("raddle_runtime::tests::threads_share_streams_and_leave_no_trace"),
      sim("raddle_runtime::tests::fresh_streams_leave_no_memory_behind"),
-     conformance("raddle_conformance::cases::c_14_fresh_streams_strand_no_memory")]
+     conformance("raddle_conformance::sim::sim::reports::c_14_fresh_streams_strand_no_memory"),
+     device("raddle_conformance::cuda::cuda::reports::c_14_fresh_streams_strand_no_memory")]
     []
 "T9.4" "Splits and merges of large blocks keep every byte."
     "raddle_runtime::large::Large::merge_next"
     [sim("raddle_runtime::tests::random_programs_have_no_race"),
-     conformance("raddle_conformance::cases::c_11_a_fitting_block_in_the_pool_is_found_when_memory_is_short")]
+     conformance("raddle_conformance::sim::sim::reports::c_11_a_fitting_block_in_the_pool_is_found_when_memory_is_short")]
     [split_loses_bytes]
 "T9.5" "One slow stream doesn't hold back the frees of others."
     "raddle_runtime::marks::Marks::uses"
