@@ -27,6 +27,10 @@ fn fault_unbind_keeps_count() {
     assert_caught(Fault::unbind_keeps_count, "tests::threads_share_streams_and_leave_no_trace");
 }
 #[test]
+fn fault_close_unbinds() {
+    assert_caught(Fault::close_unbinds, "tests::streams::bindings_survive_the_end_of_their_device");
+}
+#[test]
 fn fault_stray_id_decodes() {
     assert_caught(Fault::stray_id_decodes, "id::tests::stray_numbers_name_nothing");
 }

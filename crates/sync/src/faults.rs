@@ -125,6 +125,8 @@ faults! {
     unbind_keeps_count breaks "T6";
     /// A thread that ends insists that nothing is in flight.
     exit_insists_on_idle breaks "T6";
+    /// Closing a device forgets which threads are on its streams.
+    close_unbinds breaks "T6";
     /// A thread that ends stays on its stream.
     exit_keeps_stream breaks "T9";
     /// A thread that ends takes its free blocks with it.

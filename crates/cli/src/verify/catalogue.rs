@@ -494,6 +494,10 @@ rows! {
     [stress("raddle_runtime::memory_tests::whoever_drains_finds_all_free_blocks"),
      stress("raddle_conformance::graphs::the_suite_holds_for_many_seeds")]
     [blocks_on_their_way]
+"T6.16" "A thread that is bound to a stream stays so when the device is closed; its guards end as they would, and its next uses, of this device or of another, go on."
+    "raddle_runtime::device::Device::close"
+    [sim("raddle_runtime::tests::streams::bindings_survive_the_end_of_their_device")]
+    [close_unbinds]
 
 "T7.1" "A kernel writes every element of its output view."
     "raddle_cpu::kernels::pointwise"
