@@ -1,20 +1,17 @@
 //! Faults that people reported on other libraries, as cases: named by the letter and number under which the project lists
 //! them. Each is checked for its whole kind (other ops, layouts, sizes), not only for the numbers of the report.
 //!
-//! Elsewhere: D-17 (a forked child) with the runtime and, with all that a program does, in `lives`; B-06 waits for an op that
+//! Elsewhere: those of kinds c, d and e in the suite `reports`, for every backend; here are some of them for many seeds. D-17
+//! (a forked child) stands with the runtime and, with all that a program does, in `lives`; B-06 waits for an op that
 //! resizes. C-11 and C-14 stand with the runtime too, without data, those of kind f with
 //! `nn` (F-22, F-23, F-25, F-26) and `serve` (F-21, F-24, F-26).
 
 use raddle::{
-    DType, Device, Error, Event, Generator, Pointwise, Priority, Result, SimOptions, Stream, Tensor, fused,
-    grad::Autograd, manual_seed, nn,
+    DType, Device, Error, Generator, Pointwise, Priority, Result, SimOptions, Stream, Tensor, grad::Autograd,
+    manual_seed, nn,
 };
-use std::{
-    collections::HashSet,
-    sync::{Barrier, mpsc},
-    thread,
-    time::Instant,
-};
+use raddle_conformance::suites::reports;
+use std::{collections::HashSet, thread};
 
 /// Runs a body on the CPU and on some simulators.
 fn on_each(body: impl Fn(&Device)) {
@@ -297,65 +294,10 @@ fn stream(device: &Device) -> Stream {
 }
 
 #[test]
-fn c_11_a_fitting_block_in_the_pool_is_found_when_memory_is_short() {
-    let device = Device::new("sim:11").unwrap();
-    device.set_memory_limit(24 << 20);
-    let (first, second) = (stream(&device), stream(&device));
-    for round in 0..20 {
-        let guard = first.enter();
-        let a = Tensor::full([4 << 20], round as f32, DType::F32, &device).unwrap();
-        drop(guard);
-        let guard = second.enter();
-        let read = a.slice(0, 0, 4 << 20, 1 << 16).unwrap().add(1.0).unwrap();
-        drop(guard);
-        device.record_stream(a.buffer(), second).unwrap();
-        drop(a);
-        // Fits only where `a` was, which is still being read.
-        let guard = first.enter();
-        let b = Tensor::full([15 << 18], -1.0, DType::F32, &device).unwrap();
-        drop(guard);
-        assert!(read.to_vec::<f32>().unwrap().iter().all(|&found| found == round as f32 + 1.0));
-        drop((b, read));
-    }
-    // What can't fit is an error once, and what fits comes after it.
-    let live = Tensor::ones([1 << 18], DType::F32, &device).unwrap();
-    assert!(Tensor::ones([8 << 20], DType::F32, &device).is_err());
-    let next = Tensor::ones([1 << 20], DType::F32, &device).unwrap();
-    drop((live, next));
-    assert!(device.close().unwrap());
-}
-
-#[test]
 fn c_12_a_buffer_that_another_stream_still_reads_is_not_given_out() {
-    for seed in 0..100u64 {
+    for seed in 0..200u64 {
         let device = Device::new(&format!("sim:{seed}")).unwrap();
-        let (main, sides) = (stream(&device), [stream(&device), stream(&device)]);
-        let sides = &sides[..1 + (seed % 2) as usize];
-        let guard = main.enter();
-        let a = Tensor::ones([3000], DType::F32, &device).unwrap();
-        let mut copies = Vec::new();
-        for side in sides {
-            side.wait_stream(main).unwrap();
-            // Sometimes the mark comes before the work, which it must cover all the same.
-            if seed % 3 == 0 {
-                device.record_stream(a.buffer(), *side).unwrap();
-            }
-            let _side = side.enter();
-            // The device is busy, and temporaries come and go inside of ops.
-            let busy = Tensor::ones([500], DType::F32, &device).unwrap();
-            (0..5).for_each(|_| _ = busy.exp_().unwrap());
-            copies.push(a.copy().unwrap());
-            if seed % 3 != 0 {
-                device.record_stream(a.buffer(), *side).unwrap();
-            }
-        }
-        drop(a);
-        let b = Tensor::full([3000], 2.0, DType::F32, &device).unwrap();
-        for copy in &copies {
-            assert!(read(copy).iter().all(|&value| value == 1.0), "seed {seed}");
-        }
-        assert!(read(&b).iter().all(|&value| value == 2.0), "seed {seed}");
-        drop((b, copies, guard));
+        reports::c_12(&device, seed, 3000, 5);
         assert!(device.close().unwrap(), "seed {seed}");
     }
 }
@@ -365,246 +307,12 @@ fn c_13_events_tell_the_truth() {
     for seed in 0..30u64 {
         let options = SimOptions { seed, slow_probability: 1.0, ..SimOptions::default() };
         let device = Device::sim(options).unwrap();
-        let (work, other) = (stream(&device), stream(&device));
-        // Never recorded: not complete, and nobody waits for it.
-        let event = Box::new(Event::new());
-        assert!(!event.query());
-        other.wait_event(&event).unwrap();
-        event.synchronize().unwrap();
-        assert!(!event.query());
-        let x = Tensor::ones([64], DType::F32, &device).unwrap();
-        for round in 0..3 {
-            let guard = work.enter();
-            (0..20).for_each(|_| _ = x.mul_(1.0).unwrap());
-            event.record(work);
-            assert!(!event.query() || work.query(), "seed {seed}, round {round}");
-            drop(guard);
-            if round < 2 {
-                event.synchronize().unwrap();
-                assert!(event.query() && work.query(), "seed {seed}, round {round}");
-            }
-        }
-        // Dropped while another stream waits: the wait holds.
-        other.wait_event(&event).unwrap();
-        drop(event);
-        let guard = other.enter();
-        x.add_(1.0).unwrap();
-        drop(guard);
-        other.synchronize().unwrap();
-        assert!(work.query(), "seed {seed}");
-        assert_eq!(read(&x), [2.0; 64]);
-        drop(x);
-        assert!(device.close().unwrap());
+        reports::c_13(&device);
+        assert!(device.close().unwrap(), "seed {seed}");
     }
-}
-
-#[test]
-fn c_13_elapsed_says_what_it_lacks() {
-    on_each(|device| {
-        let stream = stream(device);
-        let (start, end) = (Event::timing(), Event::timing());
-        let told = |end: &Event, start: &Event| end.elapsed_ms(start).unwrap_err().to_string();
-        assert_eq!(told(&end, &start), "elapsed: the start event has not been recorded");
-        let clock = Instant::now();
-        start.record(stream);
-        start.synchronize().unwrap();
-        assert_eq!(told(&end, &start), "elapsed: the end event has not been recorded");
-        let guard = stream.enter();
-        let x = Tensor::ones([1000], DType::F32, device).unwrap();
-        (0..20).for_each(|_| _ = x.mul_(1.0).unwrap());
-        drop(guard);
-        end.record(stream);
-        match end.elapsed_ms(&start) {
-            Ok(_) => assert!(end.query()),
-            Err(error) => {
-                let text = "elapsed: the end event is not complete, synchronize it first";
-                assert_eq!(error.to_string(), text);
-            }
-        }
-        end.synchronize().unwrap();
-        let elapsed_ms = end.elapsed_ms(&start).unwrap();
-        assert!(elapsed_ms > 0.0 && elapsed_ms <= clock.elapsed().as_secs_f64() * 1e3);
-        assert_eq!(start.elapsed_ms(&end).unwrap(), -elapsed_ms);
-        let untimed = stream.record();
-        untimed.synchronize().unwrap();
-        let text = "elapsed: the end event takes no time, make it by Event::timing()";
-        assert_eq!(told(&untimed, &start), text);
-    });
-}
-
-#[test]
-fn c_14_fresh_streams_strand_no_memory() {
-    let device = Device::new("sim:14").unwrap();
-    let mut reserved = Vec::new();
-    for _ in 0..100 {
-        let _guard = stream(&device).enter();
-        drop(Tensor::ones([1 << 20], DType::F32, &device).unwrap());
-        device.synchronize().unwrap();
-        let stats = device.memory_stats();
-        assert_eq!(stats.allocated_bytes, 0);
-        reserved.push(stats.reserved_bytes);
-    }
-    // One slab of the device, from which large blocks are cut.
-    assert!(reserved.iter().all(|&bytes| bytes == reserved[0] && bytes <= 32 << 20), "{reserved:?}");
-    device.empty_cache();
-    assert_eq!(device.memory_stats().reserved_bytes, 0);
-    // Made on one stream, marked and dropped while another is current.
-    let (first, second) = (stream(&device), stream(&device));
-    let mut most = 0;
-    for round in 0..1000 {
-        let guard = first.enter();
-        let x = Tensor::zeros([1 << 12], DType::F32, &device).unwrap();
-        drop(guard);
-        let _guard = second.enter();
-        device.record_stream(x.buffer(), second).unwrap();
-        drop(x);
-        if round == 100 {
-            most = device.memory_stats().reserved_bytes;
-        }
-    }
-    assert!(device.memory_stats().reserved_bytes <= most.max(4 << 20));
-    assert!(device.close().unwrap());
-}
-
-// ------------------------------------------------------------ threads, exit
-
-#[test]
-fn d_15_kernels_that_nobody_knows_yet_are_made_at_once() {
-    const THREADS: usize = 16;
-    on_each(|device| {
-        let (zero, together) = (Tensor::zeros([1], DType::F32, device).unwrap(), Barrier::new(THREADS));
-        // Of each thread its own, then of all of them the same; each from a closure, which is all that can be compiled here.
-        let add = |number: usize| {
-            let add = fused(move |[x]| x + (number as f64 + 0.015625));
-            together.wait();
-            add.call(&[&zero]).unwrap().item::<f32>().unwrap()
-        };
-        let found: Vec<[f32; 2]> = thread::scope(|scope| {
-            let threads: Vec<_> = (0..THREADS)
-                .map(|number| {
-                    scope.spawn(move || {
-                        let _guard = stream(device).enter();
-                        [add(number), add(THREADS)]
-                    })
-                })
-                .collect();
-            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
-        });
-        for (number, found) in found.into_iter().enumerate() {
-            assert_eq!(found, [number as f32 + 0.015625, THREADS as f32 + 0.015625]);
-        }
-    });
-}
-
-#[test]
-fn d_16_buffers_may_outlive_handles_and_die_anywhere() {
-    let before = {
-        let device = Device::new("sim:16").unwrap();
-        // The handle goes first.
-        let x = Tensor::ones([10], DType::F32, &device).unwrap();
-        let sum = x.add(1.0).unwrap();
-        // On a thread that has never used a device.
-        thread::spawn(move || drop(x)).join().unwrap();
-        sum
-    };
-    assert_eq!(read(&before), [2.0; 10]);
-    let device = before.device();
-    // While another device is in use.
-    let cpu = Device::new("cpu").unwrap();
-    let there = Tensor::ones([10], DType::F32, &cpu).unwrap();
-    assert_eq!(read(&before.mul(2.0).unwrap()), [4.0; 10]);
-    drop(before);
-    assert_eq!(read(&there), [1.0; 10]);
-    // While a panic unwinds.
-    let unwound = thread::spawn(move || {
-        let _held = Tensor::ones([10], DType::F32, &device).unwrap();
-        panic!("on purpose");
-    });
-    assert!(unwound.join().is_err());
-    // 8 threads swap what they make.
-    thread::scope(|scope| {
-        let (senders, receivers): (Vec<_>, Vec<_>) = (0..8).map(|_| mpsc::channel::<Tensor>()).unzip();
-        let mut threads = Vec::new();
-        for (number, receiver) in receivers.into_iter().enumerate() {
-            let (to, device) = (senders[(number + 1) % 8].clone(), cpu);
-            threads.push(scope.spawn(move || {
-                for round in 0..10_000 {
-                    to.send(Tensor::empty([1 + round % 100], DType::F32, &device).unwrap()).unwrap();
-                    if round % 3 == 0 {
-                        drop(receiver.try_recv());
-                    }
-                }
-                drop(to);
-                receiver.into_iter().for_each(drop);
-            }));
-        }
-        drop(senders);
-        threads.into_iter().for_each(|thread| thread.join().unwrap());
-    });
-    let sim = raddle::Device::from(device);
-    assert!(sim.close().unwrap(), "everything was given back");
 }
 
 // ------------------------------------------------------------ random
-
-#[test]
-fn e_18_integers_are_drawn_as_integers() {
-    on_each(|device| {
-        let drawn = |low: i64, high: i64, count: usize| {
-            Tensor::randint(low, high, [count], DType::I64, device, &Generator::new(18))
-                .unwrap()
-                .to_vec::<i64>()
-                .unwrap()
-        };
-        let set: HashSet<i64> = drawn(1 << 24, (1 << 24) + 3, 10_000).into_iter().collect();
-        assert_eq!(set, HashSet::from([16_777_216, 16_777_217, 16_777_218]));
-        let far = drawn(1 << 41, (1 << 41) + 500, 10_000);
-        assert!(far.iter().all(|value| (0..500).contains(&(value - (1 << 41)))));
-        assert!(far.into_iter().collect::<HashSet<_>>().len() >= 499);
-        for (low, high, count, slack) in [(-3, 4, 70_000, 500), (0, 2, 10_000, 300)] {
-            let values = drawn(low, high, count);
-            let expected = count / (high - low) as usize;
-            for value in low..high {
-                let times = values.iter().filter(|&&drawn| drawn == value).count();
-                assert!(times.abs_diff(expected) <= slack, "{value} of {low}..{high} {times} times");
-            }
-            assert!(values.iter().all(|value| (low..high).contains(value)));
-        }
-        let wide = drawn(i64::MIN, i64::MAX, 10_000);
-        assert!(wide.iter().any(|&value| value < 0) && wide.iter().any(|&value| value > 0));
-        assert_eq!(wide.into_iter().collect::<HashSet<_>>().len(), 10_000);
-        let top = i64::MAX - 5;
-        assert!(drawn(top, i64::MAX, 1000).iter().all(|&value| (top..i64::MAX).contains(&value)));
-        for (low, high) in [(5, 5), (5, 4)] {
-            assert!(Tensor::randint(low, high, [1], DType::I64, device, None).is_err());
-        }
-    });
-}
-
-#[test]
-fn e_19_views_are_filled_whole_and_their_gaps_stay() {
-    on_each(|device| {
-        let x = Tensor::full([4, 7, 3], -7, DType::F32, device).unwrap();
-        x.slice(1, 1, 7, 3).unwrap().uniform_(0.0, 1.0, &Generator::new(19)).unwrap();
-        let found = read(&x);
-        let inside: HashSet<u32> =
-            found.iter().filter(|value| (0.0..1.0).contains(*value)).map(|value| value.to_bits()).collect();
-        assert_eq!((inside.len(), found.iter().filter(|&&value| value == -7.0).count()), (24, 60));
-        for count in [1, 3, 7, 1001] {
-            let storage = Tensor::full([count + 2], -7, DType::F32, device).unwrap();
-            storage.narrow(0, 1, count).unwrap().normal_(0.0, 1.0, &Generator::new(20)).unwrap();
-            let found = read(&storage);
-            assert!(
-                found[0] == -7.0 && found[count + 1] == -7.0 && found[1..=count].iter().all(|&v| v != 0.0)
-            );
-            let mean = found[1..=count].iter().sum::<f32>() / count as f32;
-            assert!(count < 1000 || mean.abs() <= 0.15, "{mean}");
-        }
-        let certain = f32s(&[0.0, 1.0], &[2], device).expand([4, 3, 2]).unwrap();
-        let flips = certain.bernoulli(&Generator::new(21)).unwrap();
-        assert_eq!(read(&flips.sum([0, 1], false).unwrap()), [0.0, 12.0]);
-    });
-}
 
 #[test]
 fn e_20_a_shared_generator_repeats_nothing() {

@@ -3,7 +3,7 @@
 
 use libtest_mimic::{Arguments, Trial};
 use raddle::{
-    DType, Device, Error, Generator, OutOfMemory, Publisher, SimOptions, Tensor,
+    DType, Device, Error, Generator, OutOfMemory, Priority, Publisher, SimOptions, Stream, Tensor,
     cuda::Cuda,
     nn::{AutoencoderOptions, Module, TopKAutoencoder},
     optim::{self, Adam, AdamOptions},
@@ -239,9 +239,17 @@ fn lose(device: &Device, trigger: impl FnOnce() + Send) {
 
 fn a_lost_simulator() {
     let device = Device::sim(SimOptions { lose_after_count: Some(300), ..SimOptions::default() }).unwrap();
+    // A stream that has nothing to do with it any more when the device is lost.
+    let idle = Stream::from_pool(&device, Priority::High).unwrap();
+    let guard = idle.enter();
+    drop(Tensor::ones([10], DType::F32, &device).unwrap());
+    drop(guard);
+    idle.synchronize().unwrap();
     lose(&device, || ());
+    assert!(idle.synchronize().is_err(), "what is complete hides the loss");
 }
 
+const LOSS: &str = "sim::a_lost_device";
 const TRAP: &str = "RADDLE_TEST_TRAP";
 
 /// In a process of its own, which has to end by itself and well: the context of this one must stay whole.
@@ -306,7 +314,8 @@ fn main() -> ExitCode {
             assert!(device.close().unwrap());
         }),
         trial("sim::one_refused_request", one_refused_request),
-        trial("sim::a_lost_device", a_lost_simulator),
+        trial(LOSS, a_lost_simulator),
+        trial("fault_complete_hides_loss", || assert_caught(Fault::complete_hides_loss, LOSS)),
         trial(VERSION, a_version_that_fails_is_not_published),
         trial("fault_publish_before_copy", || assert_caught(Fault::publish_before_copy, VERSION)),
         // A device of its own: limits are those of all its threads.

@@ -1,6 +1,7 @@
 //! Traces, limits and caches as a program has them: whole processes, and every device that needs no GPU.
 
 use raddle::{CacheStats, Device, Limits, prelude::*};
+use raddle_sync::faults::{Fault, assert_caught};
 use std::{
     path::{Path, PathBuf},
     process::{Command, Output},
@@ -111,6 +112,36 @@ fn a_variable_that_is_no_value_is_an_error_at_open() {
     let expected =
         "RADDLE_KERNEL_BYTES: expected bytes, perhaps with K, M, G or T, of at least 0, found \"lots\"";
     assert!(!output.status.success() && text.contains(expected), "{text}");
+}
+
+/// However many threads add up the parts of a sum.
+#[test]
+fn results_have_the_same_bits_on_any_number_of_threads() {
+    let bits = |thread_count| -> Vec<u32> {
+        let limits = Limits { thread_count: Some(thread_count), ..Limits::default() };
+        let device = Device::with_limits("cpu", &limits).unwrap();
+        let x = Tensor::randn([3, 200_000], DType::F32, &device, &Generator::new(8)).unwrap();
+        let found = [
+            x.sum(.., false),
+            x.sum(1, false),
+            x.softmax(1).and_then(|x| x.sum(0, false)),
+            x.matmul(&x.t().unwrap()),
+        ];
+        found
+            .into_iter()
+            .flat_map(|found| found.unwrap().to_vec::<f32>().unwrap())
+            .map(f32::to_bits)
+            .collect()
+    };
+    let expected = bits(1);
+    for thread_count in [2, 3, 8] {
+        assert!(bits(thread_count) == expected, "{thread_count} threads: other bits");
+    }
+}
+
+#[test]
+fn fault_order_by_threads() {
+    assert_caught(Fault::order_by_threads, "results_have_the_same_bits_on_any_number_of_threads");
 }
 
 #[test]

@@ -44,11 +44,18 @@ const ERROR_COUNT_MAX: usize = 4096;
 const PARALLEL_ELEMENTS_MIN: usize = 8192;
 
 /// The bounds that can't be set.
-pub const FIXED: &[Fixed] = &[Fixed {
-    name: "launches in flight on a CPU stream",
-    value: IN_FLIGHT_COUNT_MAX as usize,
-    says: "The most that RADDLE_IN_FLIGHT can ask for there.",
-}];
+pub const FIXED: &[Fixed] = &[
+    Fixed {
+        name: "launches in flight on a CPU stream",
+        value: IN_FLIGHT_COUNT_MAX as usize,
+        says: "The most that RADDLE_IN_FLIGHT can ask for there.",
+    },
+    Fixed {
+        name: "errors of kernels that the CPU keeps",
+        value: ERROR_COUNT_MAX,
+        says: "Until somebody asks; beyond it the oldest is forgotten.",
+    },
+];
 
 /// The CPU, a [`Device`] named `cpu`.
 pub struct Cpu {

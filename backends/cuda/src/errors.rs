@@ -20,7 +20,7 @@ pub const RECORD_BYTES: usize = size_of::<Record>();
 /// Records of a queue: above `IN_FLIGHT_COUNT_MAX`.
 pub const RECORD_COUNT: usize = 512;
 /// Errors that wait to be asked for (guess).
-const FOUND_COUNT_MAX: usize = 256;
+pub const FOUND_COUNT_MAX: usize = 256;
 
 /// A record in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

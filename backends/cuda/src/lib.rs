@@ -90,6 +90,16 @@ pub const FIXED: &[Fixed] = &[
         says: "The most that RADDLE_IN_FLIGHT can ask for there: each has room for its error.",
     },
     Fixed {
+        name: "records of errors of a CUDA stream",
+        value: RECORD_COUNT,
+        says: "More than it has launches in flight, so that the oldest is free when it is wanted.",
+    },
+    Fixed {
+        name: "errors of kernels that a CUDA stream keeps",
+        value: errors::FOUND_COUNT_MAX,
+        says: "Until somebody asks; beyond it the oldest is forgotten.",
+    },
+    Fixed {
         name: "bytes of a pinned block",
         value: staging::BLOCK_BYTES_MAX,
         says: "Larger copies aren't pinned; there is a list for each power of two up to it.",

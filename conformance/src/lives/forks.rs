@@ -1,13 +1,16 @@
 //! Children of a process whose threads are all busy: with locks, memory, streams, devices.
 
 use super::{Outcome, Training, keep_busy};
+use crate::child::{self, Ended};
 use raddle::{DType, Device, Event, Generator, Priority, Stream, Tensor, grad::Autograd};
 use raddle_runtime::{
     Error,
     process::{End, Leave, in_child},
 };
 use std::{
+    env,
     io::{Read, Write, pipe},
+    process::Command,
     thread,
 };
 
@@ -88,6 +91,23 @@ pub fn children_train(device: &str) -> Outcome {
         let grad = model.weights[0].grad().ok_or("no gradient")?.to_vec::<f32>()?;
         let expected = [model.bits()?, grad.into_iter().flat_map(f32::to_ne_bytes).collect()].concat();
         assert!(found == expected, "child {number}: other bits");
+    }
+    Ok(())
+}
+
+/// A process that was started and not forked has nothing of its parent's: it uses the same device, to its end.
+pub fn a_process_that_is_started_uses_the_device_too(device: &str) -> Outcome {
+    let name = device;
+    let device = Device::new(name)?;
+    keep_busy(&device, 4);
+    let expected = results(&device, 5)?;
+    for _ in 0..2 {
+        let mut command = Command::new(env::current_exe()?);
+        let Ended { status, out, err } =
+            child::run(command.env(super::LIFE, format!("locals_of_main {name}")), super::TIME_MAX)?;
+        assert!(status.is_some_and(|status| status.success()), "{status:?}\n{err}");
+        assert_eq!(out, super::ends::LOCALS);
+        assert!(results(&device, 5)? == expected, "the parent: other bits");
     }
     Ok(())
 }

@@ -44,6 +44,8 @@ struct Life {
     /// All of its output.
     says: &'static str,
     faults: &'static [Fault],
+    /// Those that show only where work is late: on the CPU most ops have run when their call returns.
+    late: &'static [Fault],
 }
 
 const ALL: &[&str] = &["cpu", "sim", "cuda"];
@@ -53,7 +55,8 @@ const CPU: &[&str] = &["cpu"];
 const OTHERS: &[&str] = &["sim", "cuda"];
 
 macro_rules! lives {
-    ($($module:ident::$name:ident on $places:ident, exits $code:literal, says $says:expr, faults [$($fault:ident),*];)*) => {
+    ($($module:ident::$name:ident on $places:ident, exits $code:literal, says $says:expr, faults [$($fault:ident),*]
+        $(, late [$($late:ident),*])?;)*) => {
         &[$(Life {
             name: stringify!($name),
             body: $module::$name,
@@ -61,13 +64,14 @@ macro_rules! lives {
             exit_code: $code,
             says: $says,
             faults: &[$(Fault::$fault),*],
+            late: &[$($(Fault::$late),*)?],
         }),*]
     };
 }
 
 /// All of them.
 const TABLE: &[Life] = lives! {
-    ends::main_returns on ALL, exits 0, says "main returns\n", faults [];
+    ends::main_returns on ALL, exits 0, says "main returns\n", faults [], late [exit_insists_on_idle];
     ends::another_thread_exits on ALL, exits 7, says "another thread exits\n", faults [];
     ends::main_panics on ALL, exits 101, says "", faults [];
     ends::locals_of_a_thread on ALL, exits 0, says ends::LOCALS, faults [use_after_exit];
@@ -82,6 +86,7 @@ const TABLE: &[Life] = lives! {
     forks::a_child_of_a_child_trains on CPU, exits 0, says "", faults [];
     forks::a_child_is_told_of_failures on CPU, exits 0, says "", faults [];
     forks::a_child_is_refused on OTHERS, exits 0, says "", faults [];
+    forks::a_process_that_is_started_uses_the_device_too on ALL, exits 0, says "", faults [];
     threads::come_and_go on ALL, exits 0, says "", faults [exit_keeps_stream, exit_loses_magazine];
 };
 
@@ -102,6 +107,12 @@ pub fn main() -> ExitCode {
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
 
+/// The names of what is lived at a place.
+#[cfg(test)]
+pub(crate) fn names(place: Place) -> impl Iterator<Item = &'static str> {
+    TABLE.iter().filter(move |life| life.places.contains(&place.name())).map(|life| life.name)
+}
+
 fn trials(place: Place) -> Vec<Trial> {
     let absent = place.absent();
     if let Some(reason) = absent {
@@ -110,7 +121,8 @@ fn trials(place: Place) -> Vec<Trial> {
     let mut trials = Vec::new();
     for life in TABLE.iter().filter(|life| life.places.contains(&place.name())) {
         let name = format!("{}::{}", place.device(), life.name);
-        for &fault in life.faults {
+        let late: &[Fault] = if place == Place::Cpu { &[] } else { life.late };
+        for &fault in life.faults.iter().chain(late) {
             let trial = Trial::test(format!("{name}::fault_{}", fault.name()), move || {
                 let Err(wrong) = live(life, place, Some(fault))? else {
                     return Err(format!("{} is planted, and nothing fails", fault.name()).into());

@@ -17,7 +17,7 @@ use crate::{
 };
 use libtest_mimic::{Arguments, Failed, Trial};
 use raddle::{
-    Device,
+    Device, Limits,
     cuda::{CudaOptions, Spin},
 };
 use raddle_sync::faults::{self, Fault};
@@ -121,6 +121,18 @@ impl Ground {
     fn count(&self, of_device: usize, of_sim: usize) -> usize {
         if matches!(self.place, Place::Sim(_)) { of_sim } else { of_device }
     }
+
+    /// Runs a body on a device that no other scene uses: its limits are the body's, and whose turn its streams are. Only the
+    /// CPU is shared by scenes.
+    fn alone(&self, body: impl FnOnce(&Device)) {
+        if self.place != Place::Cpu {
+            return body(&self.device);
+        }
+        let device = Device::with_limits("cpu", &Limits::default()).expect("the CPU is there");
+        body(&device);
+        let closed = device.close().expect("the device works");
+        assert!(closed, "cpu: memory is still held after everything was dropped");
+    }
 }
 
 /// The main function of the suite.
@@ -141,6 +153,12 @@ pub fn main() -> ExitCode {
     };
     let trials = places.into_iter().flat_map(trials).collect();
     libtest_mimic::run(&Arguments::from_iter(words), trials).exit_code()
+}
+
+/// The names of what is played at a place.
+#[cfg(test)]
+pub(crate) fn names(place: Place) -> impl Iterator<Item = &'static str> {
+    scenes::TABLE.iter().filter(move |scene| scene.places.contains(&place.name())).map(|scene| scene.name)
 }
 
 fn trials(place: Place) -> Vec<Trial> {

@@ -24,7 +24,7 @@ pub struct Scene {
 }
 
 const ALL: &[&str] = &["cpu", "sim", "cuda"];
-/// Of faults that only show where work is late, and of limits that would be those of other scenes, too.
+/// Of faults that only show where work is late.
 const LATE: &[&str] = &["sim", "cuda"];
 
 macro_rules! scenes {
@@ -46,6 +46,7 @@ pub const TABLE: &[Scene] = scenes! {
     programs_of_8_threads on ALL, faults [], on cuda [];
     programs_of_64_threads on ALL, faults [], on cuda [];
     forward_of_8_threads_50_times on ALL, faults [], on cuda [];
+    forward_of_few_threads_and_many on ALL, faults [], on cuda [];
     forward_of_31_threads_100_times on ALL, faults [], on cuda [];
     forward_of_64_threads_200_times on ALL, faults [], on cuda [];
     record_basic on ALL, faults [free_without_fence], on cuda [free_without_fence];
@@ -71,7 +72,7 @@ pub const TABLE: &[Scene] = scenes! {
     threads_have_streams_for_themselves on ALL, faults [], on cuda [];
     times_follow_each_other on ALL, faults [stamp_in_flight], on cuda [];
     streams_are_shared_by_256_threads on ALL, faults [], on cuda [];
-    streams_go_round on LATE, faults [], on cuda [];
+    streams_go_round on ALL, faults [], on cuda [];
     ids_name_streams on ALL, faults [], on cuda [];
     a_thread_keeps_its_stream on ALL, faults [], on cuda [];
     guards_nest_in_threads on ALL, faults [], on cuda [];
@@ -85,7 +86,7 @@ pub const TABLE: &[Scene] = scenes! {
     a_tensor_goes_through_16_threads on ALL, faults [no_wait_after_write], on cuda [no_wait_after_write];
     a_long_chain_is_read_elsewhere on ALL, faults [], on cuda [];
     load_is_uneven on ALL, faults [], on cuda [];
-    memory_runs_out_for_8_threads on LATE, faults [], on cuda [];
+    memory_runs_out_for_8_threads on ALL, faults [], on cuda [];
     panics_poison_nothing on ALL, faults [], on cuda [];
 };
 
@@ -221,6 +222,13 @@ fn forward(ground: &Ground, threads: usize, iterations: usize) {
 
 fn forward_of_8_threads_50_times(ground: &Ground) {
     forward(ground, 8, ground.count(50, 6));
+}
+
+/// As few as share nothing, as many as there are streams, and around both.
+fn forward_of_few_threads_and_many(ground: &Ground) {
+    for thread_count in [1, 2, 3, 4, 5, 6, 7, 8, 31, 32, 33, 64, 65] {
+        forward(ground, thread_count, ground.count(10, 1));
+    }
 }
 
 fn forward_of_31_threads_100_times(ground: &Ground) {

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::lives::Training;
 use raddle::{
-    DType, Error, Event, Generator, Priority, Stream, StreamId, Tensor, fused,
+    DType, Device, Error, Event, Generator, Priority, Stream, StreamId, Tensor, fused,
     grad::{Autograd, is_grad_enabled, no_grad},
     runtime,
 };
@@ -45,19 +45,20 @@ pub fn streams_are_shared_by_256_threads(ground: &Ground) {
 
 /// Each stream of a pool is given out as often as any other, whoever asks.
 pub fn streams_go_round(ground: &Ground) {
-    let device = ground.device;
-    for priority in [Priority::Normal, Priority::High] {
-        let counts = Mutex::new(HashMap::<StreamId, usize>::new());
-        on_threads(8, |_| {
-            for _ in 0..40 {
-                let stream = Stream::from_pool(&device, priority).unwrap();
-                assert_eq!(stream.priority(), priority);
-                *counts.lock().unwrap().entry(stream.id()).or_default() += 1;
-            }
-        });
-        let counts = counts.into_inner().unwrap();
-        assert!(counts.len() == 32 && counts.values().all(|&count| count == 10), "{counts:?}");
-    }
+    ground.alone(|device| {
+        for priority in [Priority::Normal, Priority::High] {
+            let counts = Mutex::new(HashMap::<StreamId, usize>::new());
+            on_threads(8, |_| {
+                for _ in 0..40 {
+                    let stream = Stream::from_pool(device, priority).unwrap();
+                    assert_eq!(stream.priority(), priority);
+                    *counts.lock().unwrap().entry(stream.id()).or_default() += 1;
+                }
+            });
+            let counts = counts.into_inner().unwrap();
+            assert!(counts.len() == 32 && counts.values().all(|&count| count == 10), "{counts:?}");
+        }
+    });
 }
 
 /// An id names its stream on every thread; others name nothing, and say so.
@@ -351,16 +352,19 @@ pub fn load_is_uneven(ground: &Ground) {
 
 /// Threads take memory until there is none, drop what they have, and go on; in the end all of it can be had again.
 pub fn memory_runs_out_for_8_threads(ground: &Ground) {
+    ground.alone(|device| take_all_memory(ground, device));
+}
+
+fn take_all_memory(ground: &Ground, device: &Device) {
     const ELEMENTS: usize = 1 << 18;
-    let device = ground.device;
-    filled(&device, ELEMENTS, 0.0).to_vec::<f32>().unwrap();
+    filled(device, ELEMENTS, 0.0).to_vec::<f32>().unwrap();
     device.set_memory_limit(device.memory_stats().reserved_bytes + (8 << 20));
     let refused = Mutex::new(0);
     on_threads(8, |thread| {
         for round in 0..ground.count(20, 3) {
             let mut kept = Vec::new();
             let error = loop {
-                match Tensor::full([ELEMENTS], (thread + round) as f64, DType::F32, &device) {
+                match Tensor::full([ELEMENTS], (thread + round) as f64, DType::F32, device) {
                     Ok(tensor) => kept.push(tensor),
                     Err(error) => break error,
                 }
@@ -372,7 +376,7 @@ pub fn memory_runs_out_for_8_threads(ground: &Ground) {
     });
     assert!(refused.into_inner().unwrap() > 0);
     let last: Vec<_> =
-        std::iter::from_fn(|| Tensor::ones([ELEMENTS], DType::F32, &device).ok()).take(8).collect();
+        std::iter::from_fn(|| Tensor::ones([ELEMENTS], DType::F32, device).ok()).take(8).collect();
     assert!(last.len() == 8 && last.iter().all(|tensor| is_all(tensor, 1.0)), "{} blocks again", last.len());
     device.set_memory_limit(usize::MAX);
 }

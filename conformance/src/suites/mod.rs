@@ -10,6 +10,7 @@ mod order;
 mod pointwise;
 mod product;
 mod reduce;
+pub mod reports;
 mod views;
 
 use crate::Case;
@@ -27,6 +28,7 @@ pub fn all() -> Vec<Case> {
         views::cases(),
         draws::cases(),
         graphs::cases(),
+        reports::cases(),
     ];
     suites.into_iter().flatten().collect()
 }

@@ -49,7 +49,7 @@ const BATCH_COUNT_MAX: usize = 16; // guess
 const BATCH_BYTES_MAX: usize = 1 << 16; // guess
 /// Blocks of a class in the centre, as a multiple of what a magazine keeps, past which a wait for one in flight is better than
 /// growth.
-const PENDING_RATIO_MAX: usize = 8; // guess
+pub(crate) const PENDING_RATIO_MAX: usize = 8; // guess
 /// How often a thread that finds no memory looks again because some was on its way, before it is told that there is none.
 const LOOK_COUNT_MAX: usize = 16; // guess
 /// A magazine's counts are added to the device's once they come to so many bytes: `allocated` may lag by this for each

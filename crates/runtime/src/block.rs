@@ -9,12 +9,14 @@ use crate::{
     device::DeviceInner,
     marks::{Marks, Uses},
     pool::PoolInner,
+    stream::StreamInner,
     tick::{SLOT_COUNT, Tick},
 };
 use raddle_hal::Address;
 use raddle_sync::{
     Padded,
     atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::*},
+    fault,
 };
 use std::ptr::NonNull;
 
@@ -134,6 +136,12 @@ impl FreeBlock {
     /// What is left of its uses, seen from a stream's slot.
     #[inline]
     pub(crate) fn uses(&mut self, own: usize, is_complete: impl Fn(Tick) -> bool) -> Uses {
+        if fault!(slow_holds_all) {
+            let is_idle = |stream: &StreamInner| stream.is_complete(stream.latest().sequence());
+            if !self.get().device.all_streams().all(is_idle) {
+                return Uses::Pending;
+            }
+        }
         // SAFETY: a free block is owned alone.
         unsafe { self.get().marks.uses(own, is_complete) }
     }

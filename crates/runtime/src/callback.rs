@@ -16,7 +16,7 @@ use raddle_sync::{Condvar, Mutex, Rank, caught, fault, thread};
 use std::{cell::Cell, collections::VecDeque, ptr};
 
 /// Callbacks that wait on one stream (guess: as many as a stream has ops in flight).
-const CALLBACK_COUNT_MAX: usize = 1024;
+pub(crate) const CALLBACK_COUNT_MAX: usize = 1024;
 
 type Body = Box<dyn FnOnce(Result<()>) + Send>;
 

@@ -391,6 +391,9 @@ impl Device {
             Ok(()) | Err(Error::Device { error: hal::DeviceError::Lost { .. }, .. }) => {}
             Err(error) => return Err(error),
         }
+        if fault!(close_unbinds) {
+            self.0.all_streams().for_each(|stream| stream.users.store(0, Relaxed));
+        }
         self.0.release_stamps();
         self.empty_cache();
         let closed = self.0.allocator.reserved_bytes.load(Relaxed) == 0;

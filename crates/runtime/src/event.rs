@@ -22,7 +22,7 @@ use std::{
 };
 
 /// Stamps that are kept for later (guess: more than a profiler of one step takes).
-const SPARE_COUNT_MAX: usize = 1024;
+pub(crate) const SPARE_COUNT_MAX: usize = 1024;
 
 /// Stamps of a device that nobody holds, with the tick of their last use, oldest first.
 pub(crate) struct Stamps(Mutex<VecDeque<(Stamp, Tick)>>);

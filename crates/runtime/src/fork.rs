@@ -92,7 +92,7 @@ impl Drop for Turn {
 /// In a child: may it use the device? If so, nothing is in flight.
 #[cold]
 pub(crate) fn check(device: &'static DeviceInner) -> Result<()> {
-    if !device.hal.info().survives_fork {
+    if !device.hal.info().survives_fork && !fault!(child_is_not_refused) {
         return Err(Error::Forked { device: device.name().into() });
     }
     if device.forks_seen.swap(count(), Relaxed) != count() {

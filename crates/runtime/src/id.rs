@@ -4,6 +4,7 @@ use crate::{
     stream::{EXTERNAL_FIRST, POOL_COUNT},
     tick::SLOT_COUNT,
 };
+use raddle_sync::fault;
 
 /// Names a stream for other programs: which device, which pool, which index, in 64 bits.
 ///
@@ -48,7 +49,8 @@ impl StreamId {
             _ => return None,
         };
         let any_use = if slot < EXTERNAL_FIRST { 0 } else { 0xffff << 8 };
-        (self.0 & !any_use == StreamId::encode(device, slot, 0).0).then_some(slot)
+        let is_one = self.0 & !any_use == StreamId::encode(device, slot, 0).0;
+        (is_one || fault!(stray_id_decodes)).then_some(slot)
     }
 }
 

@@ -64,9 +64,9 @@ const SLAB_BYTES_MAX: usize = 32 << 20; // guess
 /// Free pieces looked at before the list is tidied up, and all of them are.
 const LOOK_COUNT: usize = 16; // guess
 /// Free bytes in flight, as a multiple of what is asked, past which a wait is better than growth.
-const PENDING_RATIO_MAX: usize = 8; // guess
+pub(crate) const PENDING_RATIO_MAX: usize = 8; // guess
 /// Blocks without memory that are kept for the next pieces.
-const SPARE_COUNT_MAX: usize = 64; // guess
+pub(crate) const SPARE_COUNT_MAX: usize = 64; // guess
 
 #[derive(Clone, Copy)]
 pub(crate) struct Piece {

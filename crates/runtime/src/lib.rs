@@ -109,6 +109,61 @@ pub const FIXED: &[hal::Fixed] = &[
         value: magazine::CLASS_BYTES_MAX,
         says: "As above, but two blocks in any case.",
     },
+    hal::Fixed {
+        name: "free large blocks that a thread keeps",
+        value: magazine::LARGE_COUNT_MAX,
+        says: "Those that were freed first go to the centre; all do before anybody asks the device for new memory.",
+    },
+    hal::Fixed {
+        name: "bytes of large blocks that a thread keeps free",
+        value: magazine::LARGE_BYTES_MAX,
+        says: "As above.",
+    },
+    hal::Fixed {
+        name: "free blocks of a class in the centre, as a multiple of what a thread keeps",
+        value: alloc::PENDING_RATIO_MAX,
+        says: "Past it, if all that were looked at are in flight, the next use waits for one; memory doesn't grow.",
+    },
+    hal::Fixed {
+        name: "free bytes of large blocks in flight, as a multiple of what is asked for",
+        value: large::PENDING_RATIO_MAX,
+        says: "As above.",
+    },
+    hal::Fixed {
+        name: "descriptions of large blocks without memory",
+        value: large::SPARE_COUNT_MAX,
+        says: "Kept for the next pieces of a device's slabs; one more, and all are freed.",
+    },
+    hal::Fixed {
+        name: "times that hooks are asked for the memory of one allocation",
+        value: OUT_OF_MEMORY_RETRY_COUNT_MAX as usize,
+        says: "Then it is out of memory.",
+    },
+    hal::Fixed {
+        name: "wrapped streams of a device",
+        value: tick::SLOT_COUNT - stream::EXTERNAL_FIRST,
+        says: "One more is an error; they are part of the streams above.",
+    },
+    hal::Fixed {
+        name: "callbacks that wait on a stream",
+        value: callback::CALLBACK_COUNT_MAX,
+        says: "One more is an error.",
+    },
+    hal::Fixed {
+        name: "places for times that are kept for later",
+        value: event::SPARE_COUNT_MAX,
+        says: "Of events that take the time and are gone; one more, and the oldest is given back to the device.",
+    },
+    hal::Fixed {
+        name: "events of a recording of allocations",
+        value: TRACE_EVENT_COUNT_MAX,
+        says: "More make it an error when it is read: 96 MiB of memory.",
+    },
+    hal::Fixed {
+        name: "threads of a recording of allocations",
+        value: TRACE_THREAD_COUNT_MAX,
+        says: "As above.",
+    },
 ];
 
 /// What an op does with a buffer.

@@ -54,7 +54,9 @@ impl Local {
     }
 
     pub(crate) fn unbind(&self) {
-        if let Some(current) = self.current.take() {
+        if let Some(current) = self.current.take()
+            && !fault!(unbind_keeps_count)
+        {
             dedicated::let_go(current.stream.0);
         }
     }
@@ -97,6 +99,10 @@ impl Drop for Locals {
 fn give_back(local: &'static Local) {
     if fork::is_child(local.device) {
         return; // the blocks are the parent's, and so are the locks
+    }
+    if fault!(exit_insists_on_idle) {
+        let is_idle = |stream: &StreamInner| stream.is_complete(stream.latest().sequence());
+        assert!(local.device.all_streams().all(is_idle), "a thread ends with work in flight");
     }
     if !fault!(exit_keeps_stream) {
         local.unbind();

@@ -26,8 +26,8 @@ use std::collections::VecDeque;
 pub(crate) const BLOCK_COUNT_MAX: usize = if cfg!(test) { 2 } else { 64 }; // guess
 pub(crate) const CLASS_BYTES_MAX: usize = 1 << 19; // guess
 /// Large blocks that a magazine keeps, and their bytes. That is much, but it comes back before anybody asks for new memory.
-const LARGE_COUNT_MAX: usize = 16; // guess
-const LARGE_BYTES_MAX: usize = 256 << 20; // guess
+pub(crate) const LARGE_COUNT_MAX: usize = 16; // guess
+pub(crate) const LARGE_BYTES_MAX: usize = 256 << 20; // guess
 /// Pending blocks looked at when none is ready.
 const LOOK_COUNT: usize = 8; // guess
 

@@ -151,8 +151,16 @@ impl StreamInner {
         if !self.is_complete(sequence) {
             self.device.hal.flush(self.queue());
         }
+        if fault!(waits_for_all) {
+            let others = self.device.all_streams();
+            others
+                .for_each(|other| _ = other.device.hal.synchronize(other.queue(), other.latest().sequence()));
+        }
         // Also when it is complete: after a loss everything is, and only the device says which of the two it was.
-        let result = self.device.hal.synchronize(self.queue(), sequence);
+        let result = match fault!(complete_hides_loss) && self.is_complete(sequence) {
+            false => self.device.hal.synchronize(self.queue(), sequence),
+            true => Ok(()),
+        };
         if let Some(start_ns) = start_ns {
             trace::here("synchronize", start_ns);
         }

@@ -11,7 +11,7 @@ use raddle_runtime::{
     process::{self, End, Leave},
     trace,
 };
-use raddle_sync::faults::{self, Fault};
+use raddle_sync::faults::{self, Fault, assert_caught};
 use std::{
     future::Future,
     sync::{
@@ -200,6 +200,11 @@ fn d_17_a_forked_child_goes_on_and_the_parent_too() {
     assert_eq!(in_child(|| Ok(())), End::Code(0));
     assert_eq!(sums(&cpu, COUNTS[0]).unwrap(), expected[0]);
     assert_eq!(sums(&sim, COUNTS[1]).unwrap(), expected[1]);
+}
+
+#[test]
+fn fault_child_is_not_refused() {
+    assert_caught(Fault::child_is_not_refused, "d_17_a_forked_child_goes_on_and_the_parent_too");
 }
 
 /// Forks while another thread of the parent holds the lock under which streams are made and threads choose one. The child's

@@ -101,6 +101,8 @@ faults! {
     hoarded_large breaks "T9";
     /// Whoever finds no memory doesn't look for what is on its way.
     looks_once breaks "T10";
+    /// A free block counts as in use while any stream has work in flight.
+    slow_holds_all breaks "T9";
     /// What a thread takes out of all magazines is in none of the lists for a while.
     blocks_on_their_way breaks "T6";
     /// Counts of two threads that are added at once: one is lost.
@@ -117,6 +119,14 @@ faults! {
     child_takes_locks breaks "T6";
     /// What runs when a thread's own things are gone uses them all the same.
     use_after_exit breaks "T6";
+    /// A forked child uses a device that has stayed in its parent.
+    child_is_not_refused breaks "T6";
+    /// A thread that lets go of its stream goes on counting as one of its users.
+    unbind_keeps_count breaks "T6";
+    /// A thread that ends insists that nothing is in flight.
+    exit_insists_on_idle breaks "T6";
+    /// Closing a device forgets which threads are on its streams.
+    close_unbinds breaks "T6";
     /// A thread that ends stays on its stream.
     exit_keeps_stream breaks "T9";
     /// A thread that ends takes its free blocks with it.
@@ -135,6 +145,8 @@ faults! {
     completed_falls breaks "T4";
     /// Who sees a number that tells what is complete doesn't see what was written before.
     completed_relaxed breaks "T4";
+    /// Whoever waits for a stream waits for all others, too.
+    waits_for_all breaks "T5";
     /// Marks are stamped with a tick that the device has not been given yet.
     stamp_before_submit breaks "T5";
     /// Operands are claimed in the order in which they were named.
@@ -147,6 +159,8 @@ faults! {
     last_element_left breaks "T7";
     /// An output may overlap an input half.
     overlap_allowed breaks "T7";
+    /// The parts of a sum are added in another order if there are more threads.
+    order_by_threads breaks "T8";
     /// Two draws from a generator get the same range of its counter.
     range_drawn_twice breaks "T8";
     /// Attention looks at padding.
@@ -159,6 +173,10 @@ faults! {
     no_backpressure breaks "T9";
     /// A stream remembers all its clocks.
     history_grows breaks "T9";
+    /// Any number with the right mark is taken for the id of a stream.
+    stray_id_decodes breaks "T10";
+    /// Who waits for what counts as complete isn't told that the device is lost.
+    complete_hides_loss breaks "T10";
     /// An error of the device goes to whoever asks next.
     error_to_next_caller breaks "T10";
     /// What is computed from the result of a failed kernel counts as good.

@@ -20,6 +20,7 @@ use crate::threads::Threads;
 use raddle_base::{DType, Layout};
 use raddle_hal::{Address, Kernel, KernelError, Operand, View};
 use raddle_op::ReduceOp;
+use raddle_sync::fault;
 use std::ops::Range;
 
 /// Bytes of a row of partial results in [`across`]: a dozen such rows fit the first-level cache.
@@ -468,7 +469,11 @@ unsafe fn combine_partials<A: Compute, F: Fold<A>>(
                     let items = &mut items[..part.len() / piece_count];
                     for (item, pieces) in items.iter_mut().zip(part.chunks(piece_count)) {
                         let mut cascade = Cascade::new::<F>();
-                        pieces.iter().for_each(|&piece| cascade.push::<F>(piece));
+                        if fault!(order_by_threads) && threads.0 > 1 {
+                            pieces.iter().rev().for_each(|&piece| cascade.push::<F>(piece));
+                        } else {
+                            pieces.iter().for_each(|&piece| cascade.push::<F>(piece));
+                        }
                         *item = cascade.finish::<F>();
                     }
                     outer.push::<F>(fold_slice::<A, Mapped<F>>(items, F::IDENTITY));

@@ -176,7 +176,8 @@ rows! {
 "T1.5" "Memory that is first used on another stream than it was allocated for is ordered behind its former uses."
     "raddle_runtime::block::FreeBlock::give"
     [PROGRAMS, sim("raddle_conformance::race_suite::sim::fresh_memory_is_first_used_on_another_stream"),
-     conformance("raddle_conformance::cases::c_12_a_buffer_that_another_stream_still_reads_is_not_given_out")]
+     conformance("raddle_conformance::cases::c_12_a_buffer_that_another_stream_still_reads_is_not_given_out"),
+     device("raddle_conformance::cuda::cuda::reports::c_12_a_buffer_that_another_stream_still_reads_is_not_given_out")]
     []
 "T1.6" "A wrapped stream is closed behind what others put there last, and memory that was noted for it is kept as long."
     "raddle_runtime::external::close"
@@ -396,7 +397,7 @@ rows! {
 "T5.11" "One stream is synchronized without waiting for another."
     "raddle_runtime::stream::StreamInner::synchronize"
     [sim("raddle_runtime::tests::external::one_stream_is_synchronized_without_the_others")]
-    []
+    [waits_for_all]
 "T5.12" "A slow stream or callback holds up the callbacks of no other."
     "raddle_runtime::callback"
     [sim("raddle_runtime::tests::reached::callbacks_use_the_runtime_keep_their_order_and_may_panic")]
@@ -422,17 +423,17 @@ rows! {
      test("raddle_cpu::fork::a_forked_child_goes_on_serially"), stress("raddle_conformance::lives::cpu::children_*"),
      sim("raddle_conformance::lives::sim:1::a_child_is_refused"),
      device("raddle_conformance::lives::cuda:0::a_child_is_refused")]
-    []
+    [child_is_not_refused]
 "T6.3" "Buffers may outlive every handle of their device and be dropped by any thread."
     "raddle_runtime::block::Buffer"
-    [conformance("raddle_conformance::cases::d_16_buffers_may_outlive_handles_and_die_anywhere"),
+    [conformance("raddle_conformance::sim::sim::reports::d_16_buffers_may_outlive_handles_and_die_anywhere"),
      sim("raddle_conformance::race_suite::sim::an_owner_drops_while_another_thread_reads")]
     []
 "T6.4" "A thread that ends lets go of its stream; bindings add up whatever threads come and go."
     "raddle_runtime::local::Local::unbind"
     [loom("raddle_runtime::models::model_binding"),
      sim("raddle_runtime::tests::threads_share_streams_and_leave_no_trace")]
-    []
+    [unbind_keeps_count]
 "T6.5" "A callback sees its stream as the current one."
     "raddle_runtime::callback"
     [sim("raddle_runtime::tests::reached::a_callback_runs_when_its_stream_got_there_and_on_it")]
@@ -460,7 +461,7 @@ rows! {
      stress("raddle_conformance::lives::cpu::main_panics"),
      sim("raddle_conformance::lives::sim:1::another_thread_exits"),
      device("raddle_conformance::lives::cuda:0::another_thread_exits")]
-    []
+    [exit_insists_on_idle]
 "T6.10" "A dedicated stream comes back however its thread ends."
     "raddle_runtime::local::give_back"
     [sim("raddle_runtime::tests::streams::a_dedicated_stream_comes_back_however_its_thread_ends")]
@@ -493,6 +494,10 @@ rows! {
     [stress("raddle_runtime::memory_tests::whoever_drains_finds_all_free_blocks"),
      stress("raddle_conformance::graphs::the_suite_holds_for_many_seeds")]
     [blocks_on_their_way]
+"T6.16" "A thread that is bound to a stream stays so when the device is closed; its guards end as they would, and its next uses, of this device or of another, go on."
+    "raddle_runtime::device::Device::close"
+    [sim("raddle_runtime::tests::streams::bindings_survive_the_end_of_their_device")]
+    [close_unbinds]
 
 "T7.1" "A kernel writes every element of its output view."
     "raddle_cpu::kernels::pointwise"
@@ -504,7 +509,7 @@ rows! {
     "raddle_hal::Operand"
     [PROGRAMS, test("raddle_tensor::it::overlap::strided_outputs_are_written_whole_and_nothing_else"),
      conformance("raddle_conformance::cases::a_01_updates_of_a_transposed_tensor_arrive"),
-     conformance("raddle_conformance::cases::e_19_views_are_filled_whole_and_their_gaps_stay")]
+     conformance("raddle_conformance::cpu::cpu::reports::e_19_views_are_filled_whole_and_their_gaps_stay")]
     [no_copy_back]
 "T7.3" "An output that overlaps an input, or itself, is refused unless it is the very same view."
     "raddle_tensor::pointwise::check_overlap"
@@ -522,8 +527,9 @@ rows! {
 "T8.1" "Results don't depend on thread, stream or load, to the last bit."
     "raddle_cpu::threads::Threads::for_each_part"
     [PROGRAMS, stress("raddle_conformance::race_suite::cpu::forward_of_64_threads_200_times"),
-     device("raddle_conformance::race_suite::cuda::forward_of_64_threads_200_times")]
-    []
+     device("raddle_conformance::race_suite::cuda::forward_of_64_threads_200_times"),
+     test("raddle_conformance::observe::results_have_the_same_bits_on_any_number_of_threads")]
+    [order_by_threads]
 "T8.2" "Draws that share a generator never get the same numbers; equal seeds draw alike."
     "raddle_tensor::random::Generator::take"
     [test("raddle_tensor::it::random::threads_never_draw_the_same_numbers_and_a_seed_is_kept"),
@@ -566,17 +572,18 @@ rows! {
     "raddle_runtime::local::give_back"
     [sim("raddle_runtime::tests::threads_share_streams_and_leave_no_trace"),
      sim("raddle_runtime::tests::fresh_streams_leave_no_memory_behind"),
-     conformance("raddle_conformance::cases::c_14_fresh_streams_strand_no_memory")]
-    []
+     conformance("raddle_conformance::sim::sim::reports::c_14_fresh_streams_strand_no_memory"),
+     device("raddle_conformance::cuda::cuda::reports::c_14_fresh_streams_strand_no_memory")]
+    [exit_keeps_stream]
 "T9.4" "Splits and merges of large blocks keep every byte."
     "raddle_runtime::large::Large::merge_next"
     [sim("raddle_runtime::tests::random_programs_have_no_race"),
-     conformance("raddle_conformance::cases::c_11_a_fitting_block_in_the_pool_is_found_when_memory_is_short")]
+     conformance("raddle_conformance::sim::sim::reports::c_11_a_fitting_block_in_the_pool_is_found_when_memory_is_short")]
     [split_loses_bytes]
 "T9.5" "One slow stream doesn't hold back the frees of others."
     "raddle_runtime::marks::Marks::uses"
     [sim("raddle_runtime::tests::a_slow_stream_holds_back_no_frees_of_others")]
-    []
+    [slow_holds_all]
 "T9.6" "Memory that one thread frees in flight and another allocates is bounded."
     "raddle_runtime::magazine::keep_count_max"
     [sim("raddle_runtime::tests::memory_that_another_thread_frees_in_flight_is_bounded"),
@@ -680,13 +687,13 @@ rows! {
     [PROGRAMS, sim("raddle_runtime::tests::scarce_memory_is_waited_for_before_an_error_says_so"),
      sim("raddle_conformance::failures::sim::no_memory_at_each_point_of_a_step"),
      device("raddle_conformance::failures::cuda::more_than_there_is")]
-    []
+    [looks_once]
 "T10.4" "A lost device stays lost, hangs nobody, and is told to who uses it."
     "raddle_hal::DeviceError::Lost"
     [PROGRAMS, sim("raddle_sim::tests::a_lost_device_stays_lost_and_everything_is_complete"),
      sim("raddle_conformance::failures::sim::a_lost_device"),
      device("raddle_conformance::failures::cuda::a_kernel_that_traps")]
-    []
+    [complete_hides_loss]
 "T10.5" "A panic of a thread or a kernel poisons nothing and hangs nobody."
     "raddle_sync::lock::MutexGuard"
     [test("raddle_sync::lock::tests::a_panic_poisons_nothing"),
@@ -698,7 +705,7 @@ rows! {
     [sim("raddle_runtime::tests::pools_go_round_and_ids_are_checked"),
      test("raddle_tensor::it::errors::errors_say_where_what_expected_found"),
      test("raddle_runtime::id::tests::ids_name_what_they_came_from_and_nothing_else")]
-    []
+    [stray_id_decodes]
 "T10.7" "A handle of a closed stream is refused by its generation, not told by its pointer."
     "raddle_runtime::stream::Stream::check_open"
     [sim("raddle_runtime::tests::external::a_handle_of_a_closed_stream_is_refused")]
@@ -737,8 +744,9 @@ rows! {
     []
 "T10.15" "Any number may be given for the id of a stream."
     "raddle_runtime::id::StreamId"
-    [sim("raddle_runtime::tests::streams::any_number_may_be_given_for_an_id")]
-    []
+    [sim("raddle_runtime::tests::streams::any_number_may_be_given_for_an_id"),
+     test("raddle_runtime::id::tests::stray_numbers_name_nothing")]
+    [stray_id_decodes]
 "T10.16" "A child is told what was being written or had failed when it was forked."
     "raddle_runtime::fork::submit"
     [test("raddle_runtime::ends::a_child_is_told_what_is_lost"),

@@ -5,7 +5,11 @@ use crate::{oracle::op, *};
 use raddle_hal::{Launch, QueueId};
 use raddle_sim::{Others, Sim, SimOptions};
 use raddle_sync::faults::Fault;
-use std::{sync::Barrier, thread};
+use std::{
+    sync::{Barrier, mpsc},
+    thread,
+    time::Duration,
+};
 
 pub(super) const SIZE_BYTES: usize = 2048;
 
@@ -328,24 +332,46 @@ fn wrapped_streams_are_closed_while_others_use_them() {
     }
 }
 
+/// Does the end of one stream come only with that of another, which is held? It is let go of when that takes so long.
+fn is_another_waited_for(seed: u64, patience: Duration) -> bool {
+    let (device, others) = open(seed);
+    let (held, free) = (fresh(&device), fresh(&device));
+    let [a, b, c, d] = [0; 4].map(|_| device.allocate(64).unwrap());
+    device.synchronize().unwrap();
+    others.hold(held.0.queue());
+    op(held, &[&a], &[&b]).unwrap();
+    op(free, &[&c], &[&d]).unwrap();
+    let event = free.record();
+    let (sender, receiver) = mpsc::channel();
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| {
+            free.synchronize().unwrap();
+            event.synchronize().unwrap();
+            _ = sender.send(());
+        });
+        let waits = receiver.recv_timeout(patience).is_err();
+        if !waits {
+            assert!(free.query() && event.query() && !held.query() && !held.record().query(), "seed {seed}");
+        }
+        others.let_go(held.0.queue());
+        waiter.join().unwrap();
+        held.synchronize().unwrap();
+        assert!(held.query());
+        waits
+    })
+}
+
 #[test]
 fn one_stream_is_synchronized_without_the_others() {
     let _turn = turn();
     for seed in 0..20 {
-        let (device, others) = open(seed);
-        let (held, free) = (fresh(&device), fresh(&device));
-        let [a, b, c, d] = [0; 4].map(|_| device.allocate(64).unwrap());
-        device.synchronize().unwrap();
-        others.hold(held.0.queue());
-        op(held, &[&a], &[&b]).unwrap();
-        op(free, &[&c], &[&d]).unwrap();
-        let event = free.record();
-        // The simulator would wait for ever for what is held.
-        free.synchronize().unwrap();
-        event.synchronize().unwrap();
-        assert!(free.query() && event.query() && !held.query() && !held.record().query(), "seed {seed}");
-        others.let_go(held.0.queue());
-        held.synchronize().unwrap();
-        assert!(held.query());
+        assert!(!is_another_waited_for(seed, Duration::from_secs(60)), "seed {seed}");
     }
+}
+
+#[test]
+fn fault_waits_for_all() {
+    let _planted = planted(Fault::waits_for_all);
+    // Nobody lets go before that is over, however fast the machine is.
+    assert!(is_another_waited_for(0, Duration::from_secs(5)), "not caught");
 }

@@ -105,6 +105,57 @@ fn the_current_stream_of_one_device_is_no_other_devices() {
     assert_eq!(error.to_string(), "wait_stream: expected a stream of oracle, found one of oracle");
 }
 
+/// A device is closed while a thread is bound to one of its streams, and has entered another: all goes on as it was, there
+/// and on the device that has its index next.
+#[test]
+fn bindings_survive_the_end_of_their_device() {
+    let _turn = turn();
+    let (device, oracle) = oracle::open(8);
+    let (other, _) = oracle::open(8);
+    let (is_bound, bound) = mpsc::channel();
+    let (close, closed) = mpsc::channel::<Vec<Device>>();
+    let use_them = move || {
+        let current = |device: &Device| Stream::current(device).unwrap();
+        let use_once = |device: &Device| {
+            let buffer = device.allocate(1000).unwrap();
+            op(current(device), &[], &[&buffer]).unwrap();
+        };
+        let (own, of_other) = (current(&device), current(&other));
+        let entered = Stream::from_pool(&device, Priority::High).unwrap();
+        use_once(&device);
+        use_once(&other);
+        let guard = entered.enter();
+        use_once(&device);
+        is_bound.send(own).unwrap();
+        let heirs = closed.recv().unwrap();
+        assert_eq!(current(&device), entered);
+        use_once(&device);
+        drop(guard);
+        assert_eq!((current(&device), current(&other)), (own, of_other));
+        for device in [&device, &other].into_iter().chain(&heirs) {
+            use_once(device);
+            assert_eq!(current(device).device(), *device);
+            current(device).synchronize().unwrap();
+        }
+        assert_eq!(current(&device), own);
+        // On its own stream, on the other device and on those that were opened since.
+        assert_eq!(device.stream_users().iter().sum::<u32>(), 1);
+    };
+    let user = thread::spawn(use_them);
+    let own = bound.recv().unwrap();
+    assert!(device.close().unwrap());
+    // One of them has its index, unless others open devices as well.
+    let heirs: Vec<Device> = (0..4).map(|_| oracle::open(8).0).collect();
+    close.send(heirs.clone()).unwrap();
+    user.join().unwrap();
+    for device in [device, other].into_iter().chain(heirs) {
+        assert_eq!(device.stream_users().iter().sum::<u32>(), 0);
+        assert!(device.close().unwrap(), "what was taken since is given back");
+    }
+    assert!(own.query());
+    oracle.check().unwrap();
+}
+
 /// Runs a body on a thread of its own, which has used the device, until the guard of what it makes is dropped.
 fn dedicated_thread<'a, 'b>(
     scope: &'a thread::Scope<'a, 'b>,
