@@ -383,6 +383,12 @@ fn models_have_names_on_the_hub() {
     }
     assert_eq!(asked(), first);
     assert!(!folder.path("cache/outside.json").exists());
+    // A part that another program has fetched isn't taken for the whole.
+    fs::remove_file(folder.path("cache/hub/models--someone--tiny/snapshots/c0ffee/modules.json")).unwrap();
+    refused(
+        embed("someone/tiny", "v.npy", nobody, true),
+        "has only a part of it, expected modules.json there",
+    );
     // A folder that isn't there is no name.
     refused(embed("./someone/tiny", "v.npy", &hub.address, false), "config.json: reading failed");
 }
