@@ -368,7 +368,13 @@ fn pairs_have_scores() {
 
 #[test]
 fn what_is_wrong_with_a_folder_is_said() {
-    let cases: [(&str, &str, &str, &str); 13] = [
+    let cases: [(&str, &str, &str, &str); 14] = [
+        (
+            "config.json",
+            "\"bert\"",
+            "\"roberta\", \"pad_token_id\": 18446744073709551615",
+            "config.json: pad_token_id is wrong, expected 1, found 18446744073709551615",
+        ),
         (
             "config.json",
             "\"bert\"",
