@@ -315,6 +315,56 @@ fn tokens_are_checked() {
     let good = Tokens::from(vec![2, 4, 3]);
     assert_eq!(bits(&model().encode_tokens(std::slice::from_ref(&good)).unwrap()), encode(model(), &["a"]));
     let error = |tokens: Tokens| model().encode_tokens(&[good.clone(), tokens]).unwrap_err().to_string();
+/// From either end, with the special tokens around what is left.
+#[test]
+fn what_is_too_long_is_cut_at_the_end_that_is_asked_for() {
+    let tokenizer = model().tokenizer();
+    let text = text_of(TOKENS_MAX + 5);
+    let tokens = |too_long| tokenizer.tokenize(&[&text], too_long).unwrap().remove(0).ids;
+    let whole: Vec<u32> = tokenizer.spell(&text, false).unwrap().iter().map(|piece| piece.id).collect();
+    let framed = |ids: &[u32]| [&[2], ids, &[3]].concat();
+    assert_eq!(tokens(TooLong::Truncate), framed(&whole[..TOKENS_MAX - 2]));
+    assert_eq!(tokens(TooLong::TruncateLeft), framed(&whole[whole.len() - (TOKENS_MAX - 2)..]));
+    let short = tokenizer.tokenize(&["a thread"], TooLong::TruncateLeft).unwrap();
+    assert_eq!(short, tokenizer.tokenize(&["a thread"], TooLong::Refuse).unwrap());
+}
+
+/// A query is cut once for all its texts, and each pair is as if it alone had been cut: of all lengths on both sides of the
+/// limit, from either end.
+#[test]
+fn pairs_with_a_long_query_are_cut_alike() {
+    let tokenizer = model().tokenizer();
+    let lengths = [0, 1, 6, 7, 12, 13, 14, 15, 16, 17, 18, 30, 31, 60];
+    let text = |words: usize, from: usize| -> String {
+        (0..words).map(|index| WORDS[(index * 5 + from) % 9]).collect::<Vec<_>>().join(" ")
+    };
+    let ids = |text: &str| -> Vec<u32> {
+        tokenizer.spell(text, false).unwrap().iter().map(|piece| piece.id).collect()
+    };
+    for first in lengths {
+        for second in lengths {
+            // The definition: the longer one gives, until both have a half; an odd token is the longer one's.
+            let most = TOKENS_MAX - 3;
+            let (short, long) = (first.min(second), first.max(second));
+            let (short, long) = match short + long {
+                sum if sum <= most => (short, long),
+                _ if short <= most / 2 => (short, most - short),
+                _ => (most / 2, most / 2 + most % 2),
+            };
+            let (one, two) = if first > second { (long, short) } else { (short, long) };
+            let (query, other) = (text(first, 0), text(second, 3));
+            let (query_ids, other_ids) = (ids(&query), ids(&other));
+            let right = [&[2], &query_ids[..one], &[3], &other_ids[..two], &[3]].concat();
+            let left = [&[2], &query_ids[first - one..], &[3], &other_ids[second - two..], &[3]].concat();
+            for (too_long, expected) in [(TooLong::Truncate, right), (TooLong::TruncateLeft, left)] {
+                let pair = tokenizer.tokenize_pairs(&query, &[&other], too_long).unwrap().remove(0);
+                assert_eq!(pair.ids, expected, "{first} and {second}, {too_long:?}");
+                assert_eq!(pair.types.iter().sum::<u32>() as usize, two + 1);
+            }
+        }
+    }
+}
+
     for (tokens, expected) in [
         (vec![], "text 1: the number of tokens is wrong, expected 1 to 16, found 0"),
         (vec![4; 17], "text 1: the number of tokens is wrong, expected 1 to 16, found 17"),
