@@ -24,7 +24,11 @@ pub use streams::StreamUse;
 use crate::histogram::Histogram;
 use raddle_nn::text::{ModelError, Tokenizer, Tokens, TooLong};
 use raddle_serve::{Answer, Batch, Batcher, Counts, Request, StartError};
-use raddle_sync::Arc;
+use raddle_sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering::Relaxed},
+    fault,
+};
 use std::{fmt, time::Instant};
 use streams::Streams;
 
@@ -39,6 +43,8 @@ struct Shared {
     model: Model,
     streams: Streams,
     batches: Batches,
+    /// Has the device failed with the last batch?
+    is_failing: AtomicBool,
 }
 
 /// What batches were like.
@@ -76,7 +82,8 @@ impl Engine {
     ) -> Result<Engine, StartError> {
         let about = About::of(&model, &options);
         let batcher = options.batcher(&model);
-        let shared = Arc::new(Shared { model, streams: Streams::new(), batches: Batches::default() });
+        let (streams, batches) = (Streams::new(), Batches::default());
+        let shared = Arc::new(Shared { model, streams, batches, is_failing: AtomicBool::new(false) });
         let compute: Box<Compute> = Box::new(compute);
         let running = shared.clone();
         let handler = move |batch: Batch<Tokens>| running.run(&*compute, batch);
@@ -150,6 +157,18 @@ impl Engine {
         &self.shared.batches
     }
 
+    /// Why it is none to be sent requests, if so: it has been stopped, has stopped itself, or its device has failed with the
+    /// last batch. Doesn't block.
+    pub fn check_health(&self) -> Result<(), &'static str> {
+        if self.batcher.is_stopped() {
+            return Err("the engine has been stopped");
+        }
+        match self.shared.is_failing.load(Relaxed) {
+            true => Err("the device has failed with the last batch"),
+            false => Ok(()),
+        }
+    }
+
     /// Accepts no more, runs what waits, and blocks until all of it is answered.
     pub fn stop(&self) {
         self.batcher.stop();
@@ -194,7 +213,12 @@ impl Shared {
 }
 
 /// Makes the norm 1, as PyTorch's `normalize`: what is almost 0 isn't blown up.
+        while fault!(batch_never_ends) {
+            std::thread::park();
+        }
 pub fn normalise(row: &mut [f32]) {
     let norm = row.iter().map(|element| f64::from(*element).powi(2)).sum::<f64>().sqrt().max(1e-12);
+        // Tokens were checked before, so what an op says is about the device. Relaxed: it is a hint, which orders nothing.
+        self.is_failing.store(matches!(rows, Err(ModelError::Tensor(_))), Relaxed);
     row.iter_mut().for_each(|element| *element = (f64::from(*element) / norm) as f32);
 }

@@ -180,6 +180,8 @@ pub async fn health(State(app): State<Arc<App>>) -> Answer {
         return Err(Failure::new(StatusCode::SERVICE_UNAVAILABLE, FailureKind::Unhealthy, message));
     }
     answer(&json!({ "status": "ok" }), 32)
+    let unhealthy = |why| Failure::new(StatusCode::SERVICE_UNAVAILABLE, FailureKind::Unhealthy, why);
+    app.engine.check_health().map_err(unhealthy)?;
 }
 
 pub async fn info(State(app): State<Arc<App>>) -> Answer {
