@@ -44,11 +44,16 @@ pub async fn prepare<T: Send + 'static>(
     if fault!(body_in_log) {
         tracing::info!(body = %String::from_utf8_lossy(&bytes), "prepare");
     }
+    assert!(!fault!(panic_in_handler), "planted");
     let prepared = if bytes.len() <= INLINE_BYTES_MAX {
         body(app, &bytes)
     } else {
         let own = app.clone();
-        match tokio::task::spawn_blocking(move || body(&own, &bytes)).await {
+        let body = move || {
+            assert!(!fault!(panic_in_tokenizer_thread), "planted");
+            body(&own, &bytes)
+        };
+        match tokio::task::spawn_blocking(body).await {
             Ok(prepared) => prepared,
             Err(error) => match error.try_into_panic() {
                 Ok(panic) => std::panic::resume_unwind(panic),

@@ -5,7 +5,9 @@ use raddle_server::{
     engine::{Engine, EngineOptions, Model},
     http::Options,
 };
+use raddle_sync::faults::{Fault, assert_caught};
 use serde_json::{Value, json};
+use std::io::Write;
 
 const JSON: (&str, &str) = ("content-type", "application/json");
 
@@ -191,7 +193,6 @@ fn a_model_that_panics_costs_its_own_batch() {
     assert_eq!((failed.status, &failed.json()["error"]["type"]), (500, &json!("server_error")));
 }
 
-/// The same through the guard: the tokenizer's thread, and the handler itself.
 #[test]
 fn rows_that_are_no_rows_are_an_error() {
     let compute = |_: &Model, _: &[raddle_nn::text::Tokens]| Ok(Vec::new());
@@ -200,3 +201,41 @@ fn rows_that_are_no_rows_are_an_error() {
     let failed = server.post("/embed", &json!({ "inputs": "a thread" })).error();
     assert_eq!(failed, (500, "backend".into(), "the model failed".into()));
 }
+/// A client that sends all of its body before it reads has its answer, and its connection for the next one.
+#[test]
+fn errors_before_the_body_is_read_lose_nothing() {
+    let key = "a-key-of-some-length";
+    let options = Options { key: Some(key.into()), ..Options::default() };
+    let server = Server::start(engine_of(false, EngineOptions::default()), options);
+    let body = vec![b' '; 1_000_000];
+    let right = format!("authorization: Bearer {key}\r\n");
+    let json = "content-type: application/json\r\n";
+    let mut client = server.client();
+    for (method, path, headers, status) in [
+        ("POST", "/embed", format!("{json}authorization: Bearer other\r\n"), 401),
+        ("POST", "/nowhere", format!("{json}{right}"), 404),
+        ("PUT", "/embed", format!("{json}{right}"), 405),
+        ("POST", "/embed", right.clone(), 415),
+        ("POST", "/embed", format!("{json}{right}x-priority: highest\r\n"), 422),
+        ("POST", "/rerank", format!("{json}{right}"), 424),
+    ] {
+        let length = body.len();
+        let head =
+            format!("{method} {path} HTTP/1.1\r\nhost: a\r\n{headers}content-length: {length}\r\n\r\n");
+        client.0.get_mut().write_all(&[head.as_bytes(), &body].concat()).unwrap();
+        assert_eq!(client.receive().expect("there is an answer").status, status, "{method} {path}");
+    }
+    let authorization = ("authorization", &format!("Bearer {key}")[..]);
+    assert_eq!(client.call("POST", "/embed", &[JSON, authorization], b"{\"inputs\": \"a\"}").status, 200);
+    // Who asks first is told before the body is sent.
+    let head =
+        format!("POST /embed HTTP/1.1\r\nhost: a\r\n{json}expect: 100-continue\r\ncontent-length: 9\r\n\r\n");
+    client.0.get_mut().write_all(head.as_bytes()).unwrap();
+    assert_eq!(client.receive().expect("there is an answer").status, 401);
+}
+
+#[test]
+fn fault_any_key_is_right() {
+    assert_caught(Fault::any_key_is_right, "errors::keys_are_asked_for");
+}
+
