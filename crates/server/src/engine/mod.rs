@@ -104,7 +104,17 @@ impl Engine {
     ///
     /// Errors: too many tokens, if such texts are refused.
     pub fn complete(&self, ids: Vec<u32>, too_long: TooLong) -> Result<Tokens, ModelError> {
-        self.about.special.complete(ids, self.tokenizer().tokens_max(), too_long)
+        self.complete_behind(&[], ids, too_long)
+    }
+
+    /// [`complete`](Engine::complete) of the tokens of a prompt, without special ones, and those of a text behind it.
+    pub fn complete_behind(
+        &self,
+        prompt: &[u32],
+        ids: Vec<u32>,
+        too_long: TooLong,
+    ) -> Result<Tokens, ModelError> {
+        self.about.special.complete(prompt, ids, self.tokenizer().tokens_max(), too_long)
     }
 
     /// Puts tokens of a text or pair into the queue. Doesn't block. Dropping the answer takes it back.
@@ -147,16 +157,6 @@ impl Engine {
         self.batcher.counts()
     }
 
-    /// How long each stream has been in use. Doesn't block.
-    pub fn streams(&self) -> Vec<StreamUse> {
-        self.shared.streams.get()
-    }
-
-    /// What batches were like.
-    pub fn batches(&self) -> &Batches {
-        &self.shared.batches
-    }
-
     /// Why it is none to be sent requests, if so: it has been stopped, has stopped itself, or its device has failed with the
     /// last batch. Doesn't block.
     pub fn check_health(&self) -> Result<(), &'static str> {
@@ -167,6 +167,16 @@ impl Engine {
             true => Err("the device has failed with the last batch"),
             false => Ok(()),
         }
+    }
+
+    /// How long each stream has been in use. Doesn't block.
+    pub fn streams(&self) -> Vec<StreamUse> {
+        self.shared.streams.get()
+    }
+
+    /// What batches were like.
+    pub fn batches(&self) -> &Batches {
+        &self.shared.batches
     }
 
     /// Accepts no more, runs what waits, and blocks until all of it is answered.
@@ -203,8 +213,13 @@ impl Shared {
         let start = Instant::now();
         let running = self.streams.begin(&self.model.device());
         let rows = compute(&self.model, &batch.items);
+        while fault!(batch_never_ends) {
+            std::thread::park();
+        }
         drop(running);
         self.batches.micros.record(start.elapsed().as_micros() as u64);
+        // Tokens were checked before, so what an op says is about the device. Relaxed: it is a hint, which orders nothing.
+        self.is_failing.store(matches!(rows, Err(ModelError::Tensor(_))), Relaxed);
         match rows {
             Ok(rows) => rows.into_iter().map(Ok).collect(),
             Err(error) => batch.items.iter().map(|_| Err(error.clone())).collect(),
@@ -213,12 +228,7 @@ impl Shared {
 }
 
 /// Makes the norm 1, as PyTorch's `normalize`: what is almost 0 isn't blown up.
-        while fault!(batch_never_ends) {
-            std::thread::park();
-        }
 pub fn normalise(row: &mut [f32]) {
     let norm = row.iter().map(|element| f64::from(*element).powi(2)).sum::<f64>().sqrt().max(1e-12);
-        // Tokens were checked before, so what an op says is about the device. Relaxed: it is a hint, which orders nothing.
-        self.is_failing.store(matches!(rows, Err(ModelError::Tensor(_))), Relaxed);
     row.iter_mut().for_each(|element| *element = (f64::from(*element) / norm) as f32);
 }
