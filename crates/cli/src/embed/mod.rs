@@ -132,7 +132,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
         .threads
         .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, |cores| cores.get() as u16));
     let device = device(&arguments.device, threads)?;
-    let folder = model::folder(&arguments.model)?;
+    let folder = crate::model::folder(&arguments.model)?;
     let wrong = |error: &dyn std::fmt::Display| Failure::Input(error.to_string());
     let options = ModelOptions { dtype, ..ModelOptions::default() };
     let mut model = SentenceEncoder::load_with(&folder, &device, &options).map_err(|error| wrong(&error))?;
