@@ -178,7 +178,11 @@ def check(raddle, seconds, seed=1):
         figures = asyncio.run(load.run(seconds))
         report = server.end()
         elapsed = time.monotonic() - start
-        answered = {line["id"] for line in server.logged() if line.get("message") == "request"}
+        logged = list(server.logged())
+        answered, left = (
+            {line["id"] for line in logged if line.get("message") == message}
+            for message in ("request", "left before its answer")
+        )
     assert not load.problems, (len(load.problems), load.problems[:5])
     assert report["given_up"] == 0, report
     # Each request has one end, and the server and its clients agree which.
@@ -186,7 +190,10 @@ def check(raddle, seconds, seed=1):
     assert not unheard, f"{len(unheard)} were answered, and their clients got nothing: {sorted(unheard)[:5]}"
     assert load.answered <= answered, "clients have answers that the server doesn't know of"
     assert report["accepted"] == len(answered) + report["cancelled"], report
-    assert report["cancelled"] <= len(load.cancelled), report
+    # Whoever was left was left by its client: not dropped at the end, when connections break that were never accepted.
+    assert left <= load.cancelled, f"{len(left - load.cancelled)} were dropped under their clients: {sorted(left - load.cancelled)[:5]}"
+    assert len(left) == report["cancelled"], (len(left), report)
+    assert not load.lost & (answered | left), "a client has lost a request that was accepted"
     # Flat: after a quarter of the time nothing grows any more but by what happens to be held just then.
     memory, threads = zip(*figures)
     quarter = len(memory) // 4

@@ -54,7 +54,12 @@ def openai_package(server, sentences, vectors):
     assert isinstance(error, openai.BadRequestError) and error.type == "invalid_request_error", error
     assert "inputs" in error.message
     refused(400, lambda: client.embeddings.create(model="any", input="a", dimensions=385))
-    refused(413, lambda: client.embeddings.create(model="any", input=["a"] * 33))
+    # As many as OpenAI takes, and one more.
+    assert len(client.embeddings.create(model="any", input=["a"] * 2048).data) == 2048
+    refused(413, lambda: client.embeddings.create(model="any", input=["a"] * 2049))
+    # Without the version in the address, too.
+    bare = openai.OpenAI(base_url=server.url, api_key=KEY, max_retries=0)
+    assert bare.embeddings.create(model="any", input=sentences[2]).data[0].embedding == coded.data[2].embedding
     stranger = openai.OpenAI(base_url=f"{server.url}/v1", api_key="another", max_retries=0)
     error = refused(401, lambda: stranger.embeddings.create(model="any", input="a"))
     assert isinstance(error, openai.AuthenticationError)

@@ -62,6 +62,10 @@ fn main() {
         .map(|(index, part)| if (2..5).contains(&index) { String::new() } else { part.clone() })
         .collect();
     write("folder/plain", &joined(&no_modules));
+    // Numbers of tokens are as large as JSON has them.
+    let mut padded = parts.clone();
+    padded[0] = padded[0].replacen('{', &format!("{{\"pad_token_id\":{},", u64::MAX), 1);
+    write("folder/padding", &joined(&padded));
 
     let event = |time_us, thread, stream, op| TraceEvent { time_us, thread, stream, op };
     let trace = MemoryTrace::new([

@@ -9,6 +9,7 @@ mod doctor;
 mod embed;
 mod limits;
 mod memory;
+mod model;
 mod ops;
 mod output;
 mod record;

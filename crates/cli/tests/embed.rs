@@ -383,8 +383,53 @@ fn models_have_names_on_the_hub() {
     }
     assert_eq!(asked(), first);
     assert!(!folder.path("cache/outside.json").exists());
+    // A part that another program has fetched isn't taken for the whole.
+    fs::remove_file(folder.path("cache/hub/models--someone--tiny/snapshots/c0ffee/modules.json")).unwrap();
+    refused(
+        embed("someone/tiny", "v.npy", nobody, true),
+        "has only a part of it, expected modules.json there",
+    );
     // A folder that isn't there is no name.
     refused(embed("./someone/tiny", "v.npy", &hub.address, false), "config.json: reading failed");
+}
+
+/// A tokenizer that puts nothing around texts makes nothing of an empty one: the others have their vectors.
+#[test]
+fn a_text_without_tokens_is_a_skipped_line() {
+    let folder = Folder::new("tokens");
+    let file = folder.path("model/tokenizer.json");
+    let mut tokenizer: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+    tokenizer["post_processor"] = Value::Null;
+    fs::write(file, tokenizer.to_string()).unwrap();
+    fs::write(folder.path("lines.txt"), "a thread\n\nwaits\n").unwrap();
+    fs::write(folder.path("whole.txt"), "a thread\nwaits\n").unwrap();
+    let report = folder.report("lines.txt", "lines.npy", &[]);
+    assert_eq!(report["skipped"], json!([{ "line": 2, "why": "it has no tokens" }]));
+    folder.report("whole.txt", "whole.npy", &[]);
+    let (found, whole) = (folder.read("lines.npy"), folder.read("whole.npy"));
+    let row = 4 * 32;
+    let [found, whole] = [&found[found.len() - 3 * row..], &whole[whole.len() - 2 * row..]];
+    assert!(found[..row] == whole[..row] && found[2 * row..] == whole[row..]);
+    assert!(
+        found[row..2 * row].chunks(4).all(|bytes| f32::from_le_bytes(bytes.try_into().unwrap()).is_nan())
+    );
+}
+
+/// Under whatever name.
+#[test]
+fn an_input_is_never_the_output() {
+    let folder = Folder::new("same");
+    let text = "{\"text\": \"a thread\"}\n";
+    fs::write(folder.path("a.jsonl"), text).unwrap();
+    fs::hard_link(folder.path("a.jsonl"), folder.path("b.jsonl")).unwrap();
+    std::os::unix::fs::symlink(folder.path("a.jsonl"), folder.path("c.jsonl")).unwrap();
+    fs::hard_link(folder.path("a.jsonl"), folder.path("d.jsonl.partial")).unwrap();
+    for output in ["a.jsonl", "b.jsonl", "c.jsonl", "d.jsonl"] {
+        let point = "--output: expected another file than that of --input, found the same one";
+        refused(folder.embed("a.jsonl", output, &[]), point);
+        assert_eq!(folder.read("a.jsonl"), text.as_bytes());
+    }
+    folder.report("a.jsonl", "e.jsonl", &[]);
 }
 
 #[test]

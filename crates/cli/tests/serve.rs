@@ -10,7 +10,7 @@ use std::{
     fs,
     io::{BufRead, BufReader, Read, Write},
     net::TcpStream,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Child, Command, Stdio},
 };
 
@@ -23,16 +23,34 @@ struct Server {
 
 impl Server {
     fn start(name: &str, more: &[&str]) -> Server {
+        let folder = Server::write(name);
+        let model = folder.join("model");
+        Server::start_of(folder, &model, more)
+    }
+
+    /// The folder of a model, in another.
+    fn write(name: &str) -> PathBuf {
         let folder = std::env::temp_dir().join(format!("raddle-{}-serve-{name}", std::process::id()));
         let config = raddle::nn::text::BertConfig::tiny(8);
         let words = ["a", "thread", "waits", "stream"];
         let device = raddle::Device::new("cpu").unwrap();
         raddle::nn::text::write_random_model(folder.join("model"), &config, &words, 16, 2, &device).unwrap();
+        folder
+    }
+
+    fn start_of(folder: PathBuf, model: &Path, more: &[&str]) -> Server {
+        Server::start_with(folder, model, more, None)
+    }
+
+    fn start_with(folder: PathBuf, model: &Path, more: &[&str], fault: Option<Fault>) -> Server {
         let mut child = Command::new(env!("CARGO_BIN_EXE_raddle"))
             .args(["serve", "--port", "0", "--log-format", "json"])
             .args(more)
+            .env("HF_HOME", folder.join("cache"))
+            .env("HF_HUB_OFFLINE", "1")
+            .envs(fault.map(|fault| ("RADDLE_FAULT", fault.name())))
             .arg("--model")
-            .arg(folder.join("model"))
+            .arg(model)
             .arg("--json")
             .arg(folder.join("report.json"))
             .stdout(Stdio::piped())
@@ -97,6 +115,9 @@ fn answers_and_ends_when_it_is_told_to() {
     assert_refused(&["serve", "--model", &model, "--dtype", "f64"], "expected a dtype of f32, f16, bf16");
     assert_refused(&["serve", "--model", &model, "--payload-limit", "0"], "--payload-limit");
     assert_refused(&["serve", "--model", "/nowhere", "--port", "0"], "/nowhere/config.json");
+    let limits = ["--max-queue", "8", "--max-client-batch-size", "9"];
+    let message = "--max-client-batch-size is wrong, expected at most --max-queue, 8, found 9";
+    assert_refused(&[&["serve", "--model", &model][..], &limits].concat(), message);
     server.tell();
     let (code, log) = server.end();
     assert_eq!(code, Some(0), "{log}");
@@ -137,6 +158,89 @@ fn a_second_signal_ends_it_at_once() {
     server.tell();
     let (code, log) = server.end();
     assert_eq!((code, log.lines().last()), (Some(1), Some("raddle: serve: told to stop again")), "{log}");
+}
+
+/// A limit that can't be kept is told, and a short queue lowers what one request may ask for.
+#[test]
+fn limits_fit_each_other() {
+    let mut server = Server::start("limits", &["--max-batch-tokens", "1", "--max-queue", "2"]);
+    assert!(server.embed("", "{\"inputs\": [\"a\", \"a\"]}").starts_with("HTTP/1.1 200 "));
+    assert!(server.embed("", "{\"inputs\": [\"a\", \"a\", \"a\"]}").starts_with("HTTP/1.1 413 "));
+    server.tell();
+    let (code, log) = server.end();
+    assert_eq!(code, Some(0), "{log}");
+    let warning =
+        "\"level\":\"WARN\",\"message\":\"--max-batch-tokens is below the limit of the model's texts";
+    assert!(log.lines().any(|line| line.contains(warning) && line.contains("\"batch_tokens\":16")), "{log}");
+}
+
+/// From the hub's cache, as `raddle embed` takes it, and called so.
+#[test]
+fn models_have_names_on_the_hub() {
+    let folder = Server::write("hub");
+    let repo = folder.join("cache/hub/models--someone--tiny");
+    fs::create_dir_all(repo.join("refs")).unwrap();
+    fs::create_dir_all(repo.join("snapshots")).unwrap();
+    fs::write(repo.join("refs/main"), "c0ffee").unwrap();
+    fs::rename(folder.join("model"), repo.join("snapshots/c0ffee")).unwrap();
+    let mut server = Server::start_of(folder, Path::new("someone/tiny"), &[]);
+    let mut stream = server.connect();
+    write!(stream, "GET /v1/models HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.contains("\"id\":\"someone/tiny\""), "{answer}");
+    server.tell();
+    assert_eq!(server.end().0, Some(0));
+    let report: Value =
+        serde_json::from_slice(&fs::read(server.folder.join("report.json")).unwrap()).unwrap();
+    assert_eq!(report["model"], "someone/tiny");
+}
+
+/// What isn't answered in time is told, with the report and the whole log.
+#[test]
+fn what_was_given_up_is_told() {
+    let mut server = Server::start("given-up", &["--body-timeout", "86400", "--drain-timeout", "0"]);
+    let mut stream = server.connect();
+    let head = "POST /embed HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\ncontent-length: 99\r\n";
+    write!(stream, "{head}expect: 100-continue\r\n\r\n").unwrap();
+    let mut line = String::new();
+    BufReader::new(stream.try_clone().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "HTTP/1.1 100 Continue\r\n");
+    server.tell();
+    let (code, log) = server.end();
+    let last = "raddle: serve: 1 requests were not answered within 0 s of the signal";
+    assert_eq!((code, log.lines().last()), (Some(1), Some(last)), "{log}");
+    assert!(log.contains("\"message\":\"stopped\""), "{log}");
+    let report: Value =
+        serde_json::from_slice(&fs::read(server.folder.join("report.json")).unwrap()).unwrap();
+    assert_eq!((&report["accepted"], &report["given_up"]), (&json!(1), &json!(1)));
+}
+
+/// Nobody waits for what may never end: neither for the batch, nor for the thread that does.
+#[test]
+fn fault_batch_never_ends() {
+    let folder = Server::write("hung");
+    let model = folder.join("model");
+    let mut server =
+        Server::start_with(folder, &model, &["--drain-timeout", "0"], Some(Fault::batch_never_ends));
+    let mut stream = server.connect();
+    let body = "{\"inputs\": \"a\"}";
+    let head = "POST /embed HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\n";
+    write!(stream, "{head}content-length: {}\r\n\r\n{body}", body.len()).unwrap();
+    let is_running = || {
+        let mut other = server.connect();
+        write!(other, "GET /metrics HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        other.read_to_string(&mut answer).unwrap();
+        answer.contains("raddle_batches_running 1\n")
+    };
+    while !is_running() {}
+    server.tell();
+    let (code, log) = server.end();
+    let last = "raddle: serve: 1 requests were not answered within 0 s of the signal";
+    assert_eq!((code, log.lines().last()), (Some(1), Some(last)), "{log}");
+    assert!(log.contains("\"message\":\"stopped\""), "{log}");
+    assert!(server.folder.join("report.json").exists());
 }
 
 /// Neither texts nor keys, whatever comes of the request and however much is logged.

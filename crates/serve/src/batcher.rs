@@ -165,6 +165,12 @@ impl<T, R, E> Batcher<T, R, E> {
         self.0.stop(true);
     }
 
+    /// Does it accept no more? It has been stopped, has stopped itself as a thread of its own ended, or is a parent's.
+    /// Doesn't block.
+    pub fn is_stopped(&self) -> bool {
+        self.0.lock().is_none_or(|state| state.scheduler.is_stopped())
+    }
+
     /// What it holds and has done, all at one moment. Doesn't block.
     pub fn counts(&self) -> Counts {
         self.0.lock().map_or_else(Counts::default, |state| state.scheduler.counts())

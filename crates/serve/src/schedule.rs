@@ -361,6 +361,11 @@ impl Scheduler {
         self.is_stopping = true;
     }
 
+    /// Was it stopped?
+    pub fn is_stopped(&self) -> bool {
+        self.is_stopping
+    }
+
     /// What it holds and has done.
     pub fn counts(&self) -> Counts {
         Counts { waiting_count: self.waiting.len() as u64, ..self.counts }

@@ -215,6 +215,14 @@ faults! {
     padding_without_end breaks "T9";
     /// A server that is told to stop leaves what it has accepted.
     leaves_at_stop breaks "T6";
+    /// A batch never ends.
+    batch_never_ends breaks "T6";
+    /// A server takes any key for its own.
+    any_key_is_right breaks "T10";
+    /// A server panics while it handles a request.
+    panic_in_handler breaks "T10";
+    /// A server panics on the thread that tokenizes long texts.
+    panic_in_tokenizer_thread breaks "T10";
     /// A server reads bodies of any size.
     body_without_end breaks "T9";
     /// A server goes on computing for clients that have gone.

@@ -55,7 +55,8 @@ enum Task {
 }
 
 enum Answer {
-    Tokens(Vec<(usize, Tokens)>),
+    /// Of lines with their places, and why others have none.
+    Tokens(Vec<(usize, Tokens)>, Vec<(usize, String)>),
     /// Places in the window, and their rows.
     Rows(Vec<usize>, Vec<f32>),
 }
@@ -120,8 +121,9 @@ impl Engine<'_> {
                 let window = window.expect("a window stays until all its jobs are done");
                 window.jobs -= 1;
                 match done {
-                    Answer::Tokens(tokens) => {
+                    Answer::Tokens(tokens, refused) => {
                         window.tokenized.extend(tokens);
+                        refused.into_iter().for_each(|(place, why)| window.lines[place] = Err(why));
                         if window.jobs == 0 {
                             self.cut(window, &queue)?;
                         }
@@ -181,10 +183,23 @@ impl Engine<'_> {
         let failed = |error: &dyn std::fmt::Display| Failure::Other(format!("embed: {error}"));
         match task {
             Task::Tokenize(texts) => {
-                let (places, texts): (Vec<usize>, Vec<String>) = texts.into_iter().unzip();
-                let tokens = self.model.tokenizer().tokenize(&texts, TooLong::Truncate);
-                let tokens = tokens.map_err(|error| failed(&error))?;
-                Ok(Answer::Tokens(places.into_iter().zip(tokens).collect()))
+                // One after the other: a text that is refused is a line that can't be read, and not the end of the others.
+                let tokenize =
+                    |text: &String| match self.model.tokenizer().tokenize(&[text], TooLong::Truncate) {
+                        Ok(tokens) => match tokens.into_iter().next() {
+                            Some(tokens) if !tokens.ids.is_empty() => Ok(tokens),
+                            _ => Err("it has no tokens".to_string()),
+                        },
+                        Err(error) => Err(error.to_string()),
+                    };
+                let (mut tokenized, mut refused) = (Vec::with_capacity(texts.len()), Vec::new());
+                for (place, text) in texts {
+                    match tokenize(&text) {
+                        Ok(tokens) => tokenized.push((place, tokens)),
+                        Err(why) => refused.push((place, why)),
+                    }
+                }
+                Ok(Answer::Tokens(tokenized, refused))
             }
             Task::Embed(texts) => {
                 let (places, tokens): (Vec<usize>, Vec<Tokens>) = texts.into_iter().unzip();

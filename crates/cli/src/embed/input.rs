@@ -34,6 +34,9 @@ impl Format {
 /// The text of a line, or why there is none.
 pub type Line = Result<String, String>;
 
+/// The mark of UTF-8 that some programs put in front of a file. It is no part of the first line.
+const MARK: &[u8] = b"\xef\xbb\xbf";
+
 /// Text of a window beyond which it is cut: so it is bounded, also where lines are long. It may be exceeded by a line.
 const WINDOW_BYTES: usize = 8 << 20;
 
@@ -124,6 +127,9 @@ impl Input {
     fn next_line(&mut self) -> Outcome<Option<bool>> {
         self.buffer.clear();
         let (mut length, mut ended) = (0usize, false);
+        let mark = if self.bytes == 0 { MARK } else { &[] };
+        // With one byte more than is allowed, as it may be a `\r`.
+        let most = self.reading.line_bytes_max.saturating_add(1 + mark.len());
         while !ended {
             let part = match self.source.fill_buf() {
                 Ok(part) => part,
@@ -139,12 +145,11 @@ impl Input {
             let end = part.iter().position(|byte| *byte == b'\n');
             let taken = end.map_or(part.len(), |end| end + 1);
             let text = &part[..end.unwrap_or(part.len())];
-            // With one byte more than is allowed, as it may be a `\r`.
-            if self.buffer.len() + text.len() <= self.reading.line_bytes_max.saturating_add(1) {
+            if self.buffer.len() + text.len() <= most {
                 self.buffer.extend_from_slice(text);
             } else {
-                self.buffer.truncate(self.reading.line_bytes_max);
-                self.buffer.resize(self.reading.line_bytes_max.saturating_add(1), 0);
+                self.buffer.truncate(most - 1);
+                self.buffer.resize(most, 0);
             }
             self.crc.update(&part[..taken]);
             ended = end.is_some();
@@ -152,6 +157,9 @@ impl Input {
             self.source.consume(taken);
         }
         self.bytes += length as u64;
+        if self.buffer.starts_with(mark) {
+            self.buffer.drain(..mark.len());
+        }
         if self.buffer.last() == Some(&b'\r') {
             self.buffer.pop();
         }
@@ -250,6 +258,23 @@ mod tests {
         let read = lines(b"1234\r\n12345\n123456\n1234\n123456789\r\nab", Format::Text, 4);
         let text = |text: &str| Ok(text.to_string());
         assert_eq!(read, [text("1234"), long.clone(), long.clone(), text("1234"), long, text("ab")]);
+    }
+
+    #[test]
+    fn a_mark_in_front_is_no_text() {
+        let text = |text: &str| Ok(text.to_string());
+        let long = Err("it is longer than 4 bytes".to_string());
+        let read = lines(b"\xef\xbb\xbf1234\r\n\xef\xbb\xbf\n\xef\xbb\xbf", Format::Text, 4);
+        assert_eq!(read, [text("1234"), text("\u{feff}"), text("\u{feff}")]);
+        for (bytes, first) in [
+            (&b"\xef\xbb\xbf12345\n1"[..], &long),
+            (b"\xef\xbb\xbf12345678\n1", &long),
+            (b"12345\r\n1", &long),
+        ] {
+            assert_eq!(lines(bytes, Format::Text, 4), [first.clone(), text("1")]);
+        }
+        assert_eq!(lines(b"\xef\xbb\xbf", Format::Text, 4), [text("")]);
+        assert_eq!(lines(b"\xef\xbb\xbf{\"text\": \"a\"}", Format::Jsonl, 100), [text("a")]);
     }
 
     #[test]

@@ -28,7 +28,7 @@ use std::{
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
-use vectors::{Kind, Output};
+use vectors::{Kind, Output, partial_path};
 
 /// Makes a vector of each line of a file, with a sentence encoder.
 #[derive(clap::Args)]
@@ -125,13 +125,14 @@ pub fn run(arguments: &Arguments) -> Outcome {
         return Err(Failure::Input(format!("--dtype: expected a dtype of {known}, found {found:?}")));
     };
     // Before a model is fetched or loaded.
+    check_apart(&arguments.input, &arguments.output)?;
     let input =
         Input::open(&arguments.input, arguments.format, &arguments.field, arguments.line_bytes as usize)?;
     let threads = arguments
         .threads
         .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, |cores| cores.get() as u16));
     let device = device(&arguments.device, threads)?;
-    let folder = model::folder(&arguments.model)?;
+    let folder = crate::model::folder(&arguments.model)?;
     let wrong = |error: &dyn std::fmt::Display| Failure::Input(error.to_string());
     let options = ModelOptions { dtype, ..ModelOptions::default() };
     let mut model = SentenceEncoder::load_with(&folder, &device, &options).map_err(|error| wrong(&error))?;
@@ -184,6 +185,20 @@ pub fn run(arguments: &Arguments) -> Outcome {
         );
     }
     write_json(arguments.json.as_deref(), &report)
+}
+
+/// Errors: the output, or what it is called until it is whole, would overwrite the input, under whatever name.
+fn check_apart(input: &Path, output: &Path) -> Outcome {
+    use std::os::unix::fs::MetadataExt;
+    let file = |path: &Path| std::fs::metadata(path).ok().map(|metadata| (metadata.dev(), metadata.ino()));
+    let Some(read) = file(input).filter(|_| input != Path::new("-")) else { return Ok(()) };
+    match [output, &partial_path(output)].into_iter().find(|path| file(path) == Some(read)) {
+        Some(path) => Err(Failure::Input(format!(
+            "--output: expected another file than that of --input, found the same one, {}",
+            path.display()
+        ))),
+        None => Ok(()),
+    }
 }
 
 /// The device, with kernels that use the cores which threads of ours leave: batches side by side are faster than one batch on

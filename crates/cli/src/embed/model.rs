@@ -1,23 +1,12 @@
-//! Where a model is, and whether it is the same as another time.
+//! Whether a model is the same as another time.
 
 use crate::output::{Failure, Outcome};
 use flate2::Crc;
-use raddle::nn::text::hub;
 use std::{
     fs::File,
     io::{Read, Seek, SeekFrom},
     path::{Path, PathBuf},
 };
-
-/// The folder that `--model` means: itself, or for a name on the hub the one in its cache, after fetching what isn't there.
-pub fn folder(model: &Path) -> Outcome<PathBuf> {
-    match model.to_str() {
-        Some(name) if !model.exists() && hub::is_name(name) => {
-            hub::fetch(name).map_err(|error| Failure::Input(error.to_string()))
-        }
-        _ => Ok(model.into()),
-    }
-}
 
 /// Files up to this size are read whole; of larger ones so many pieces, evenly spaced, the first and the last among them.
 const WHOLE_BYTES: u64 = 4 << 20;

@@ -19,9 +19,12 @@ use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
-use tokio::net::{TcpListener, TcpSocket};
+use tokio::{
+    net::{TcpListener, TcpSocket},
+    signal::unix::{Signal, SignalKind, signal},
+};
 
-/// Serves a sentence encoder or a reranker over HTTP: POST /v1/embeddings as OpenAI's servers, POST /embed, /rerank,
+/// Serves a sentence encoder or a reranker over HTTP: POST /v1/embeddings (and /embeddings) as OpenAI's servers, POST /embed, /rerank,
 /// /similarity, /tokenize, /decode, GET /info, /health, /metrics as text-embeddings-inference's, and a page with its state
 /// at GET /. There is no TLS: put a proxy in front for it. SIGTERM and SIGINT end it when all that was accepted is answered;
 /// a second one ends it at once.
@@ -29,8 +32,10 @@ use tokio::net::{TcpListener, TcpSocket};
 #[command(after_help = "Example: raddle serve --model target/models/all-MiniLM-L6-v2 --port 8080\n\n\
     curl -H 'Content-Type: application/json' -d '{\"inputs\": \"a thread waits\"}' http://127.0.0.1:8080/embed")]
 pub struct Arguments {
-    /// The folder of the model: a sentence encoder, or a reranker if its config.json says BertForSequenceClassification.
-    #[arg(long, value_name = "FOLDER")]
+    /// The folder of the model: a sentence encoder, or a reranker if its config.json names an architecture that ends with
+    /// ForSequenceClassification, such as BertForSequenceClassification. Or a name on the Hugging Face hub, such as
+    /// sentence-transformers/all-MiniLM-L6-v2: what isn't in its cache is fetched.
+    #[arg(long, value_name = "FOLDER|NAME")]
     model: PathBuf,
     /// The address to listen on; 0.0.0.0 for all.
     #[arg(long, alias = "hostname", default_value = "127.0.0.1")]
@@ -48,7 +53,7 @@ pub struct Arguments {
     /// variable RADDLE_API_KEY, which others on this machine can't see, or no key.
     #[arg(long, value_name = "KEY")]
     api_key: Option<String>,
-    /// The name of the model in answers. Without it: that of its folder.
+    /// The name of the model in answers. Without it: that on the hub, or that of its folder.
     #[arg(long, value_name = "NAME")]
     served_model_name: Option<String>,
     /// Batches that run at once, each on a thread. Without it: as many as there are cores on the CPU, else 2.
@@ -72,9 +77,10 @@ pub struct Arguments {
     /// Texts that wait to be computed; a request with one more is told 429.
     #[arg(long, default_value_t = 4096, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     max_queue: u32,
-    /// Inputs of a request; one more is told 413.
-    #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=1 << 16))]
-    max_client_batch_size: u32,
+    /// Inputs of a request, at most --max-queue; one more is told 413. Without it: 32, and 2048 of OpenAI's routes, as its own
+    /// server has it.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1 << 16))]
+    max_client_batch_size: Option<u32>,
     /// Bytes of a body; one more is told 413.
     #[arg(long, value_name = "BYTES", default_value_t = 2_000_000, value_parser = clap::value_parser!(u32).range(1..=1 << 30))]
     payload_limit: u32,
@@ -132,7 +138,16 @@ pub fn run(arguments: &Arguments) -> Outcome {
     let start = Instant::now();
     check_writable(arguments.json.as_deref())?;
     let dtype = dtype(&arguments.dtype)?;
-    let _log = log::start(arguments.log_format, &arguments.log_level)?;
+    if let Some(found) = arguments.max_client_batch_size
+        && found > arguments.max_queue
+    {
+        return Err(Failure::Input(format!(
+            "serve: --max-client-batch-size is wrong, expected at most --max-queue, {}, found {found}: a request of so many \
+             would never find room",
+            arguments.max_queue
+        )));
+    }
+    let log = log::start(arguments.log_format, &arguments.log_level)?;
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     if let Some(workers) = arguments.tokenization_workers {
         builder.worker_threads(usize::from(workers));
@@ -144,27 +159,43 @@ pub fn run(arguments: &Arguments) -> Outcome {
     let socket = bind(SocketAddr::new(arguments.host, arguments.port))?;
     let device = Device::new(&arguments.device)?;
     let options = ModelOptions { dtype, ..ModelOptions::default() };
-    let model = Model::load(&arguments.model, &device, &options);
+    let folder = crate::model::folder(&arguments.model)?;
+    // The folder of a model of the hub is called by its version.
+    let hub_name = (folder != arguments.model).then(|| arguments.model.to_string_lossy().into_owned());
+    let model = Model::load(&folder, &device, &options);
     let model = model.map_err(|error| Failure::Input(error.to_string()))?;
     let engine = Engine::start(model, engine_options(arguments)).map_err(|error| failed(&error))?;
-    let app = App::new(engine, http_options(arguments));
+    let batch_tokens = engine.about().batch_tokens_max;
+    if arguments.max_batch_tokens.is_some_and(|asked| (asked as usize) < batch_tokens) {
+        tracing::warn!(
+            batch_tokens,
+            "--max-batch-tokens is below the limit of the model's texts, and raised to it"
+        );
+    }
+    let name = arguments.served_model_name.clone().or(hub_name);
+    let model_name = name.clone().unwrap_or_else(|| engine.about().name.clone());
+    let app = App::new(engine, http_options(arguments, name));
     let ended = runtime.block_on(async {
         // In the system's queue; more are refused there.
         let listener = socket.listen(1024).map_err(|error| failed(&error))?;
         let address = listener.local_addr().map_err(|error| failed(&error))?;
+        // Before anybody is told that it is there, and tells it to end.
+        let signals = Signals::new()?;
         let seconds_to_listen = start.elapsed().as_secs_f64();
-        announce(arguments, address, &app);
-        let drained = listen(&app, listener).await?;
+        announce(arguments, address, &app, &model_name);
+        let drained = listen(&app, listener, signals).await;
         Ok::<_, Failure>((address, seconds_to_listen, drained))
     });
     let (address, seconds_to_listen, drained) = ended?;
-    // Whatever still waits has no client any more.
-    app.engine().stop_at_once();
+    // What was given up may never end, and nobody waits for it any more: neither do we.
+    if drained.given_up == 0 {
+        app.engine().stop_at_once();
+    }
     let (about, counts) = (app.engine().about(), app.engine().counts());
     tracing::info!(accepted = drained.accepted, given_up = drained.given_up, "stopped");
     let report = Report {
         address: address.to_string(),
-        model: about.name.clone(),
+        model: model_name,
         device: about.device.clone(),
         dtype: about.dtype.to_string(),
         seconds: start.elapsed().as_secs_f64(),
@@ -176,14 +207,19 @@ pub fn run(arguments: &Arguments) -> Outcome {
         tokens: counts.run_tokens,
         batches: counts.batch_count,
     };
-    write_json(arguments.json.as_deref(), &report)?;
-    match drained.given_up {
-        0 => Ok(()),
-        count => Err(Failure::Other(format!(
-            "serve: {count} requests were not answered within {} s of the signal",
-            arguments.drain_timeout
-        ))),
+    let written = write_json(arguments.json.as_deref(), &report);
+    if drained.given_up == 0 {
+        return written;
     }
+    // Writes what is left of it.
+    drop(log);
+    if let Err(failure) = written {
+        eprintln!("raddle: {failure}");
+    }
+    let (count, within) = (drained.given_up, arguments.drain_timeout);
+    eprintln!("raddle: serve: {count} requests were not answered within {within} s of the signal");
+    // To return is to wait for the threads of the executor and the engine.
+    std::process::exit(1)
 }
 
 fn failed(error: &dyn std::error::Error) -> Failure {
@@ -220,12 +256,15 @@ fn engine_options(arguments: &Arguments) -> EngineOptions {
     }
 }
 
-fn http_options(arguments: &Arguments) -> Options {
+fn http_options(arguments: &Arguments, name: Option<String>) -> Options {
     let seconds = |seconds: u32| Duration::from_secs(seconds.into());
+    let inputs =
+        |usual: u32| arguments.max_client_batch_size.unwrap_or(usual).min(arguments.max_queue) as usize;
     let variable = || std::env::var("RADDLE_API_KEY").ok();
     Options {
         body_bytes_max: arguments.payload_limit as usize,
-        input_count_max: arguments.max_client_batch_size as usize,
+        input_count_max: inputs(32),
+        openai_input_count_max: inputs(2048),
         concurrent_request_count_max: arguments.max_concurrent_requests as usize,
         connection_count_max: arguments.max_connections as usize,
         head_within: seconds(arguments.head_timeout),
@@ -234,13 +273,13 @@ fn http_options(arguments: &Arguments) -> Options {
         begin_within: arguments.begin_within.map(|millis| Duration::from_millis(millis.into())),
         drain_within: seconds(arguments.drain_timeout),
         key: arguments.api_key.clone().or_else(variable).filter(|key| !key.is_empty()),
-        name: arguments.served_model_name.clone(),
+        name,
         ..Options::default()
     }
 }
 
 /// Where it listens, for people and programs that wait for it.
-fn announce(arguments: &Arguments, address: SocketAddr, app: &App) {
+fn announce(arguments: &Arguments, address: SocketAddr, app: &App, model: &str) {
     let line = format!("listening on http://{address}");
     if is_stdout(arguments.json.as_deref()) {
         eprintln!("{line}");
@@ -248,24 +287,40 @@ fn announce(arguments: &Arguments, address: SocketAddr, app: &App) {
         println!("{line}");
     }
     let about = app.engine().about();
-    tracing::info!(model = about.name, device = about.device, dtype = %about.dtype, %address, "ready");
+    tracing::info!(model, device = about.device, dtype = %about.dtype, %address, "ready");
+}
+
+/// What tells it to end.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn new() -> Outcome<Signals> {
+        let listen = |kind| signal(kind).map_err(|error| failed(&error));
+        Ok(Signals {
+            terminate: listen(SignalKind::terminate())?,
+            interrupt: listen(SignalKind::interrupt())?,
+        })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! { _ = self.terminate.recv() => {}, _ = self.interrupt.recv() => {} }
+    }
 }
 
 /// Serves until the first signal, and ends the process at the second.
-async fn listen(app: &Arc<App>, listener: TcpListener) -> Outcome<listen::Drained> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let mut terminate = signal(SignalKind::terminate()).map_err(|error| failed(&error))?;
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(|error| failed(&error))?;
+async fn listen(app: &Arc<App>, listener: TcpListener, mut signals: Signals) -> listen::Drained {
     let (told, stop) = tokio::sync::oneshot::channel();
     tokio::spawn(async move {
-        let mut next = async || tokio::select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {} };
-        next().await;
+        signals.next().await;
         tracing::info!("told to stop: what was accepted is still answered");
         _ = told.send(());
-        next().await;
+        signals.next().await;
         eprintln!("raddle: serve: told to stop again");
         std::process::exit(1);
     });
     let stop = async move { _ = stop.await };
-    Ok(listen::serve(app.clone(), listener, stop).await)
+    listen::serve(app.clone(), listener, stop).await
 }

@@ -498,6 +498,10 @@ rows! {
     "raddle_runtime::device::Device::close"
     [sim("raddle_runtime::tests::streams::bindings_survive_the_end_of_their_device")]
     [close_unbinds]
+"T6.17" "A server ends when the time to drain is over, whatever its batches do."
+    "raddle_cli::serve::run"
+    [test("raddle_cli::serve::what_was_given_up_is_told")]
+    [batch_never_ends]
 
 "T7.1" "A kernel writes every element of its output view."
     "raddle_cpu::kernels::pointwise"
@@ -792,6 +796,14 @@ rows! {
     "raddle_runtime::device::Device::range"
     [test("raddle_runtime::tests::ranges_outside_of_buffers_are_refused")]
     []
+"T10.25" "A panic of a server's own costs one request, which is told so."
+    "raddle_server::http::guard::guard"
+    [test("raddle_server::panics::*")]
+    [panic_in_handler, panic_in_tokenizer_thread]
+"T10.26" "A server with a key computes and tells nothing without it."
+    "raddle_server::http::guard::check_key"
+    [test("raddle_server::it::errors::keys_are_asked_for")]
+    [any_key_is_right]
 }
 
 #[cfg(test)]

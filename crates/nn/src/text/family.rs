@@ -108,7 +108,7 @@ impl Family {
     pub(super) fn unused_positions(self, settings: &Settings) -> Result<usize> {
         let agrees = settings
             .count_if_there("pad_token_id", 0..=usize::MAX)?
-            .is_none_or(|pad| pad + 1 == ROBERTA_UNUSED);
+            .is_none_or(|pad| pad == ROBERTA_UNUSED - 1);
         if self == Family::Roberta && !agrees {
             return Err(settings.wrong("pad_token_id", "1"));
         }

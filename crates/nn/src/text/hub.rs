@@ -10,11 +10,16 @@ use hf_hub::{
     Cache, Repo,
     api::sync::{ApiBuilder, ApiError, ApiRepo},
 };
-use std::path::{Component, Path, PathBuf};
+use serde_json::Value;
+use std::{
+    fs,
+    path::{Component, Path, PathBuf},
+};
 
 /// What a folder needs besides its weights.
 const NEEDED: [&str; 2] = ["config.json", "tokenizer.json"];
 const WEIGHTS: &str = "model.safetensors";
+const MODULES: &str = "modules.json";
 /// So often files are looked for until all are of one version.
 const PASSES_MAX: usize = 3;
 
@@ -72,6 +77,9 @@ pub fn fetch(name: &str) -> Result<PathBuf> {
         if folders.windows(2).all(|pair| pair[0] == pair[1])
             && let Some(folder) = folders.into_iter().next()
         {
+            if !has(MODULES) {
+                note_absent(&folder, MODULES);
+            }
             return Ok(folder);
         }
     }
@@ -140,7 +148,17 @@ fn cached(cache: &Cache, name: &str, why: &str) -> Result<PathBuf> {
     let weights = found(WEIGHTS).or_else(|| found(shards::INDEX));
     let folder = found(NEEDED[0]).and_then(|config| Some(config.parent()?.to_path_buf()));
     match (folder, found(NEEDED[1]), weights) {
-        (Some(folder), Some(_), Some(_)) => Ok(folder),
+        (Some(folder), Some(_), Some(_)) => match missing(&folder) {
+            None => Ok(folder),
+            Some(file) => {
+                let reason = format!(
+                    "{why}, and {} has only a part of it, expected {file} there, found no such file and no note that the \
+                     model has none; fetch it once with the hub in reach",
+                    folder.display()
+                );
+                Err(ModelError::Hub { name: name.into(), reason })
+            }
+        },
         _ => {
             let reason = format!(
                 "{why}, and {} doesn't have it; download config.json, tokenizer.json, model.safetensors and, if it has \
@@ -153,9 +171,91 @@ fn cached(cache: &Cache, name: &str, why: &str) -> Result<PathBuf> {
     }
 }
 
+/// Where programs note that a version of a model has no such file: beside `snapshots`, in which the version's folder is.
+fn absence(folder: &Path, file: &str) -> Option<PathBuf> {
+    Some(folder.parent()?.parent()?.join(".no_exist").join(folder.file_name()?).join(file))
+}
+
+/// A cache that can't be written is asked of the hub another time.
+fn note_absent(folder: &Path, file: &str) {
+    let Some((note, above)) =
+        absence(folder, file).and_then(|note| Some((note.clone(), note.parent()?.to_path_buf())))
+    else {
+        return;
+    };
+    _ = fs::create_dir_all(above).and_then(|()| fs::write(note, ""));
+}
+
+/// What isn't in the folder of a version, and changes what the model computes or is needed to. Programs that read no more
+/// than the transformer leave the rest on the hub; without `modules.json` it would silently be the mean of the tokens.
+fn missing(folder: &Path) -> Option<String> {
+    // What is wrong with a file is the loader's to say.
+    let read = |file: &str| -> Option<Value> {
+        Some(serde_json::from_slice(&fs::read(folder.join(file)).ok()?).unwrap_or_default())
+    };
+    let Some(modules) = read(MODULES) else {
+        let config = read(NEEDED[0]).unwrap_or_default();
+        let architecture = config["architectures"][0].as_str().unwrap_or_default();
+        let is_noted = absence(folder, MODULES).is_some_and(|note| note.exists());
+        let is_needed = !is_noted && !architecture.ends_with("ForSequenceClassification");
+        return is_needed.then(|| MODULES.into());
+    };
+    let files = |module: &Value| -> Vec<String> {
+        let names = match module["type"].as_str().and_then(|kind| kind.rsplit('.').next()) {
+            Some("Pooling") => &["config.json"][..],
+            Some("Dense") => &["config.json", WEIGHTS],
+            _ => &[],
+        };
+        let path = module["path"].as_str().unwrap_or_default();
+        names.iter().map(|name| format!("{path}/{name}")).collect()
+    };
+    let files = modules.as_array().into_iter().flatten().flat_map(files);
+    files.filter(|file| is_wanted(file)).find(|file| !folder.join(file).exists())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A cache as other programs fill it.
+    #[test]
+    fn a_part_of_a_model_is_none() {
+        let base = std::env::temp_dir().join(format!("raddle-{}-cache", std::process::id()));
+        let repo = base.join("models--a--b");
+        let folder = repo.join("snapshots/c0ffee");
+        let write = |file: PathBuf, text: &str| {
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(file, text).unwrap();
+        };
+        write(repo.join("refs/main"), "c0ffee");
+        for file in [NEEDED[0], NEEDED[1], WEIGHTS] {
+            write(folder.join(file), "{}");
+        }
+        let cache = Cache::new(base.clone());
+        let lacks = |file: &str| {
+            let error = cached(&cache, "a/b", "HF_HUB_OFFLINE is set").unwrap_err().to_string();
+            let found = format!("has only a part of it, expected {file} there, found no such file");
+            error.starts_with("model \"a/b\": HF_HUB_OFFLINE is set, and ") && error.contains(&found)
+        };
+        let is_whole = || cached(&cache, "a/b", "").as_ref() == Ok(&folder);
+        assert!(lacks(MODULES));
+        // A reranker has none.
+        write(folder.join(NEEDED[0]), r#"{"architectures": ["BertForSequenceClassification"]}"#);
+        assert!(is_whole());
+        write(folder.join(NEEDED[0]), r#"{"architectures": ["BertModel"]}"#);
+        assert!(lacks(MODULES));
+        note_absent(&folder, MODULES);
+        assert!(repo.join(".no_exist/c0ffee/modules.json").exists() && is_whole());
+        let modules = r#"[{"type": "x.Transformer", "path": ""}, {"type": "x.Pooling", "path": "1_Pooling"},
+            {"type": "x.Dense", "path": "2_Dense"}, {"type": "x.Normalize", "path": "3_Normalize"}]"#;
+        write(folder.join(MODULES), modules);
+        for file in ["1_Pooling/config.json", "2_Dense/config.json", "2_Dense/model.safetensors"] {
+            assert!(lacks(file), "{file}");
+            write(folder.join(file), "{}");
+        }
+        assert!(is_whole());
+        fs::remove_dir_all(base).unwrap();
+    }
 
     #[test]
     fn names_are_told_from_paths() {

@@ -136,6 +136,13 @@ fn steps(part: &Settings, list: &'static str, known: &[&str], depth: usize) -> R
             sequence.iter().try_for_each(|step| steps(step, list, known, depth + 1))
         }
         kind if known.contains(&kind) => Ok(()),
+        "Precompiled" => {
+            let known = known.join(", ");
+            Err(part.wrong(
+                "type",
+                format!("one of {known}, and no table of characters, as XLM-RoBERTa's own files have"),
+            ))
+        }
         _ => Err(part.wrong("type", format!("one of {}", known.join(", ")))),
     }
 }

@@ -36,10 +36,21 @@ const SETTINGS: [&str; 8] = [
 /// What is done with a text of more tokens than the model takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TooLong {
-    /// It is cut off. Of a pair the longer text is.
+    /// Its end is cut off. Of a pair that of the longer text is.
     Truncate,
+    /// Its beginning is cut off, likewise; special tokens stay.
+    TruncateLeft,
     /// It is an error.
     Refuse,
+}
+
+impl TooLong {
+    fn direction(self) -> TruncationDirection {
+        match self {
+            TooLong::TruncateLeft => TruncationDirection::Left,
+            TooLong::Truncate | TooLong::Refuse => TruncationDirection::Right,
+        }
+    }
 }
 
 /// The tokenizer of a model. It may be used by any number of threads at once; nothing blocks.
@@ -130,9 +141,20 @@ impl Tokenizer {
         seconds: &[S],
         too_long: TooLong,
     ) -> Result<Vec<Tokens>> {
-        let first = self.pieces(first)?;
+        let whole = self.pieces(first)?;
+        let count = whole.len();
+        // Each pair has a copy of it, of which no more than the limit is ever kept.
+        let first = match too_long {
+            TooLong::Refuse => whole,
+            _ => cut(whole, self.tokens_max + 1, too_long),
+        };
         let tokens = |(index, second): (usize, &S)| {
-            self.finish(index, first.clone(), Some(self.pieces(second.as_ref())?), too_long)
+            let mut second = self.pieces(second.as_ref())?;
+            // The longer text stays the longer one: which it is says where an odd token goes.
+            if first.len() < count && second.len() < count {
+                second = cut(second, self.tokens_max, too_long);
+            }
+            self.finish(index, first.clone(), Some(second), too_long)
         };
         seconds.iter().enumerate().map(tokens).collect()
     }
@@ -170,11 +192,18 @@ impl Tokenizer {
             max_length: self.tokens_max.saturating_sub(special),
             strategy: TruncationStrategy::LongestFirst,
             stride: 0,
-            direction: TruncationDirection::Right,
+            direction: too_long.direction(),
         };
         let cut = tokenizers::utils::truncation::truncate_encodings(first, second, &params);
         let finish = |(first, second)| self.tokenizer.post_process(first, second, true);
         let encoding = cut.and_then(finish).map_err(|error| self.failed(error))?;
         Ok(Tokens { ids: encoding.get_ids().to_vec(), types: encoding.get_type_ids().to_vec() })
     }
+}
+
+/// At most so many tokens, and nothing of the rest.
+fn cut(mut encoding: Encoding, tokens_max: usize, too_long: TooLong) -> Encoding {
+    encoding.truncate(tokens_max, 0, too_long.direction());
+    drop(encoding.take_overflowing());
+    encoding
 }

@@ -3,7 +3,7 @@
 use crate::{device, tensor};
 use raddle_nn::{
     checkpoint,
-    text::{BertConfig, CrossEncoder, ModelOptions, SentenceEncoder, write_random_model},
+    text::{BertConfig, CrossEncoder, ModelOptions, SentenceEncoder, TooLong, write_random_model},
 };
 use raddle_tensor::{DType, Tensor};
 use serde_json::{Value, json};
@@ -398,5 +398,28 @@ fn relatives_of_bert_are_read() {
                 "hidden_dim": 64, "max_position_embeddings": 64, "activation": "gelu" }),
     );
     assert_eq!(folder.vectors(), expected);
-    assert_eq!(scores(&folder).len(), TEXTS.len());
+    // The head by its definition, in f64: a map of the first token's vector, which is that of another pooling, and one of what
+    // of that is above 0.
+    let found = scores(&folder);
+    let pooling = folder.settings("1_Pooling/config.json").to_string().replace("mean_tokens", "cls_token");
+    folder.write("1_Pooling/config.json", serde_json::from_str(&pooling).unwrap());
+    let encoder = folder.load();
+    let pairs = encoder.tokenizer().tokenize_pairs("a thread", &TEXTS, TooLong::Truncate).unwrap();
+    let first = encoder.pool_tokens(&pairs).unwrap().to_vec::<f32>().unwrap();
+    let parameter = |name: &str| -> Vec<f64> {
+        let (_, tensor) = distilbert.iter().find(|(other, _)| other == name).unwrap();
+        tensor.to_dtype(DType::F64).unwrap().to_vec().unwrap()
+    };
+    let linear = |x: &[f64], name: &str| -> Vec<f64> {
+        let (weight, bias) = (parameter(&format!("{name}.weight")), parameter(&format!("{name}.bias")));
+        let dot = |weight: &[f64]| weight.iter().zip(x).map(|(weight, x)| weight * x).sum::<f64>();
+        weight.chunks(x.len()).zip(&bias).map(|(weight, bias)| dot(weight) + bias).collect()
+    };
+    assert_eq!((found.len(), first.len()), (TEXTS.len(), TEXTS.len() * 32));
+    for (first, found) in first.chunks(32).zip(found) {
+        let first: Vec<f64> = first.iter().map(|x| f64::from(*x)).collect();
+        let pooled: Vec<f64> = linear(&first, "pre_classifier").iter().map(|x| x.max(0.0)).collect();
+        let expected = linear(&pooled, "classifier")[0];
+        assert!((f64::from(found) - expected).abs() < 1e-5, "{found}, {expected}");
+    }
 }

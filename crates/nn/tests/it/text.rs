@@ -90,15 +90,19 @@ fn text_of(tokens: usize) -> String {
     (2..tokens).map(|index| WORDS[2 + index % 6]).collect::<Vec<_>>().join(" ")
 }
 
-/// The definition, one text at a time, in f64, from the file's own parameters.
-fn oracle(ids: &[u32], config: &BertConfig) -> Vec<f64> {
+/// The definition, one text or pair at a time, in f64, from the file's own parameters: the vector, and the scores of the head.
+fn oracle(tokens: &Tokens, config: &BertConfig) -> (Vec<f64>, Vec<f64>) {
+    let ids = &tokens.ids;
     let parameters: std::collections::HashMap<String, Vec<f64>> =
         checkpoint::load(folder().join("model.safetensors"), device())
             .unwrap()
             .into_iter()
             .map(|(name, tensor)| (name, tensor.to(DType::F64).unwrap().to_vec().unwrap()))
             .collect();
-    let get = |name: &str| &parameters[&format!("bert.{name}")][..];
+    let get = |name: &str| match parameters.get(&format!("bert.{name}")) {
+        Some(parameter) => &parameter[..],
+        None => &parameters[name][..],
+    };
     let hidden = config.hidden;
     let linear = |x: &[Vec<f64>], name: &str| -> Vec<Vec<f64>> {
         let (weight, bias) = (get(&format!("{name}.weight")), get(&format!("{name}.bias")));
@@ -131,7 +135,7 @@ fn oracle(ids: &[u32], config: &BertConfig) -> Vec<f64> {
     };
     let embedded: Vec<Vec<f64>> = ids.iter().map(|id| table("word", *id as usize)).collect();
     let positions: Vec<Vec<f64>> = (0..ids.len()).map(|place| table("position", place)).collect();
-    let types = vec![table("token_type", 0); ids.len()];
+    let types: Vec<Vec<f64>> = tokens.types.iter().map(|kind| table("token_type", *kind as usize)).collect();
     let mut x = norm(&add(add(embedded, &positions), &types), "embeddings");
     let width = hidden / config.heads;
     for layer in 0..config.layers {
@@ -165,7 +169,8 @@ fn oracle(ids: &[u32], config: &BertConfig) -> Vec<f64> {
     let mean = |index: usize| x.iter().map(|row| row[index]).sum::<f64>() / ids.len() as f64;
     let mean: Vec<f64> = (0..hidden).map(mean).collect();
     let length = mean.iter().map(|x| x * x).sum::<f64>().sqrt();
-    mean.iter().map(|x| x / length).collect()
+    let pooled: Vec<f64> = linear(&x[..1], "pooler.dense")[0].iter().map(|x| x.tanh()).collect();
+    (mean.iter().map(|x| x / length).collect(), linear(&[pooled], "classifier").remove(0))
 }
 
 #[test]
@@ -177,7 +182,7 @@ fn vectors_are_those_of_the_definition() {
     assert_eq!(tokens[1].ids, [2, 4, 5, 14, 3]);
     assert_eq!(tokens[2].ids, [2, 11, 6, 13, 1, 10, 1, 7, 13, 3]);
     let config = BertConfig::tiny(VOCABULARY);
-    let oracle: Vec<Vec<f64>> = tokens.iter().map(|tokens| oracle(&tokens.ids, &config)).collect();
+    let oracle: Vec<Vec<f64>> = tokens.iter().map(|tokens| oracle(tokens, &config).0).collect();
     let check = |options: ModelOptions, tolerance: f64| {
         let vectors = model_with(options).encode(&texts).unwrap();
         assert_eq!((&**vectors.shape(), vectors.dtype()), (&[4, 32][..], DType::F32));
@@ -310,6 +315,56 @@ fn limits_are_inclusive() {
     }
 }
 
+/// From either end, with the special tokens around what is left.
+#[test]
+fn what_is_too_long_is_cut_at_the_end_that_is_asked_for() {
+    let tokenizer = model().tokenizer();
+    let text = text_of(TOKENS_MAX + 5);
+    let tokens = |too_long| tokenizer.tokenize(&[&text], too_long).unwrap().remove(0).ids;
+    let whole: Vec<u32> = tokenizer.spell(&text, false).unwrap().iter().map(|piece| piece.id).collect();
+    let framed = |ids: &[u32]| [&[2], ids, &[3]].concat();
+    assert_eq!(tokens(TooLong::Truncate), framed(&whole[..TOKENS_MAX - 2]));
+    assert_eq!(tokens(TooLong::TruncateLeft), framed(&whole[whole.len() - (TOKENS_MAX - 2)..]));
+    let short = tokenizer.tokenize(&["a thread"], TooLong::TruncateLeft).unwrap();
+    assert_eq!(short, tokenizer.tokenize(&["a thread"], TooLong::Refuse).unwrap());
+}
+
+/// A query is cut once for all its texts, and each pair is as if it alone had been cut: of all lengths on both sides of the
+/// limit, from either end.
+#[test]
+fn pairs_with_a_long_query_are_cut_alike() {
+    let tokenizer = model().tokenizer();
+    let lengths = [0, 1, 6, 7, 12, 13, 14, 15, 16, 17, 18, 30, 31, 60];
+    let text = |words: usize, from: usize| -> String {
+        (0..words).map(|index| WORDS[(index * 5 + from) % 9]).collect::<Vec<_>>().join(" ")
+    };
+    let ids = |text: &str| -> Vec<u32> {
+        tokenizer.spell(text, false).unwrap().iter().map(|piece| piece.id).collect()
+    };
+    for first in lengths {
+        for second in lengths {
+            // The definition: the longer one gives, until both have a half; an odd token is the longer one's.
+            let most = TOKENS_MAX - 3;
+            let (short, long) = (first.min(second), first.max(second));
+            let (short, long) = match short + long {
+                sum if sum <= most => (short, long),
+                _ if short <= most / 2 => (short, most - short),
+                _ => (most / 2, most / 2 + most % 2),
+            };
+            let (one, two) = if first > second { (long, short) } else { (short, long) };
+            let (query, other) = (text(first, 0), text(second, 3));
+            let (query_ids, other_ids) = (ids(&query), ids(&other));
+            let right = [&[2], &query_ids[..one], &[3], &other_ids[..two], &[3]].concat();
+            let left = [&[2], &query_ids[first - one..], &[3], &other_ids[second - two..], &[3]].concat();
+            for (too_long, expected) in [(TooLong::Truncate, right), (TooLong::TruncateLeft, left)] {
+                let pair = tokenizer.tokenize_pairs(&query, &[&other], too_long).unwrap().remove(0);
+                assert_eq!(pair.ids, expected, "{first} and {second}, {too_long:?}");
+                assert_eq!(pair.types.iter().sum::<u32>() as usize, two + 1);
+            }
+        }
+    }
+}
+
 #[test]
 fn tokens_are_checked() {
     let good = Tokens::from(vec![2, 4, 3]);
@@ -367,8 +422,33 @@ fn pairs_have_scores() {
 }
 
 #[test]
+fn scores_are_those_of_the_definition() {
+    let long = text_of(30);
+    let texts = ["a stream", "", "memory waits for the device", &long];
+    let config = BertConfig::tiny(VOCABULARY);
+    for pad_to in [1, 8] {
+        let options = ModelOptions { pad_to: Some(pad_to), ..ModelOptions::default() };
+        let model = CrossEncoder::load_with(folder(), device(), &options).unwrap();
+        let pairs = model.tokenizer().tokenize_pairs("the thread", &texts, TooLong::Truncate).unwrap();
+        let scores = model.score("the thread", &texts).unwrap().to_vec::<f32>().unwrap();
+        let expected: Vec<f64> = pairs.iter().flat_map(|pair| oracle(pair, &config).1).collect();
+        assert_eq!(scores.len(), expected.len());
+        for (found, expected) in scores.iter().zip(&expected) {
+            // A few roundings, in a sum of 32 products.
+            assert!((f64::from(*found) - expected).abs() < 1e-5, "{found}, {expected}");
+        }
+    }
+}
+
+#[test]
 fn what_is_wrong_with_a_folder_is_said() {
-    let cases: [(&str, &str, &str, &str); 13] = [
+    let cases: [(&str, &str, &str, &str); 14] = [
+        (
+            "config.json",
+            "\"bert\"",
+            "\"roberta\", \"pad_token_id\": 18446744073709551615",
+            "config.json: pad_token_id is wrong, expected 1, found 18446744073709551615",
+        ),
         (
             "config.json",
             "\"bert\"",

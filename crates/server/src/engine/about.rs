@@ -126,15 +126,20 @@ impl Special {
         Special(tokens.into_iter().next().unwrap_or_default().ids)
     }
 
-    /// Puts them around numbers that lack them, if there is one in front and one behind, as BERT has it. What is too long
-    /// loses its end, but not the last special token.
+    /// Puts them around numbers that lack them, if there is one in front and one behind, as BERT has it, and those of a prompt
+    /// behind the first one. What is too long loses its end or its beginning, but no special token.
     pub(super) fn complete(
         &self,
+        prompt: &[u32],
         mut ids: Vec<u32>,
         tokens_max: usize,
         too_long: TooLong,
     ) -> Result<Tokens, ModelError> {
-        if let [first, last] = self.0[..] {
+        let around = match self.0[..] {
+            [first, last] => Some((first, last)),
+            _ => None,
+        };
+        if let Some((first, last)) = around {
             if ids.first() != Some(&first) {
                 ids.insert(0, first);
             }
@@ -142,6 +147,8 @@ impl Special {
                 ids.push(last);
             }
         }
+        let inside = usize::from(around.is_some());
+        _ = ids.splice(inside..inside, prompt.iter().copied());
         let count = ids.len();
         if count > tokens_max {
             if too_long == TooLong::Refuse {
@@ -149,10 +156,9 @@ impl Special {
                 let (expected, found) = (format!("at most {tokens_max}"), count.to_string());
                 return Err(ModelError::Text { index, what, expected, found });
             }
-            let last = ids[count - 1];
-            ids.truncate(tokens_max);
-            if let Some(end) = ids.last_mut() {
-                *end = last;
+            match too_long {
+                TooLong::TruncateLeft => _ = ids.drain(inside..inside + count - tokens_max),
+                _ => _ = ids.drain(tokens_max - inside..count - inside),
             }
         }
         Ok(ids.into())
@@ -166,13 +172,28 @@ mod tests {
     #[test]
     fn special_tokens_are_put_where_they_lack() {
         let special = Special(vec![101, 102]);
-        let complete = |ids: &[u32]| special.complete(ids.to_vec(), 6, TooLong::Truncate).unwrap().ids;
+        let complete = |ids: &[u32]| special.complete(&[], ids.to_vec(), 6, TooLong::Truncate).unwrap().ids;
         assert_eq!(complete(&[7, 8]), [101, 7, 8, 102]);
         assert_eq!(complete(&[101, 7, 8, 102]), [101, 7, 8, 102]);
         assert_eq!(complete(&[]), [101, 102]);
         assert_eq!(complete(&[1, 2, 3, 4, 5, 6]), [101, 1, 2, 3, 4, 102]);
-        let error = special.complete(vec![7; 5], 6, TooLong::Refuse).unwrap_err().to_string();
+        let error = special.complete(&[], vec![7; 5], 6, TooLong::Refuse).unwrap_err().to_string();
         assert_eq!(error, "text 0: the number of tokens is wrong, expected at most 6, found 7");
-        assert_eq!(Special(vec![]).complete(vec![7], 6, TooLong::Refuse).unwrap().ids, [7]);
+        let left = |prompt: &[u32], ids: &[u32]| {
+            special.complete(prompt, ids.to_vec(), 6, TooLong::TruncateLeft).unwrap().ids
+        };
+        assert_eq!(left(&[], &[1, 2, 3, 4, 5, 6]), [101, 3, 4, 5, 6, 102]);
+        assert_eq!(left(&[], &[7]), [101, 7, 102]);
+        // A prompt is a part of the text.
+        assert_eq!(left(&[8, 9], &[101, 7, 102]), [101, 8, 9, 7, 102]);
+        assert_eq!(left(&[8, 9], &[1, 2, 3]), [101, 9, 1, 2, 3, 102]);
+        let prompted = special.complete(&[8, 9], vec![1, 2, 3], 6, TooLong::Truncate).unwrap().ids;
+        assert_eq!(prompted, [101, 8, 9, 1, 2, 102]);
+        // Where nothing is known to be special, nothing is kept for it.
+        let none = Special(vec![]);
+        let complete = |too_long| none.complete(&[], (1..=8).collect(), 6, too_long).unwrap().ids;
+        assert_eq!(complete(TooLong::Truncate), [1, 2, 3, 4, 5, 6]);
+        assert_eq!(complete(TooLong::TruncateLeft), [3, 4, 5, 6, 7, 8]);
+        assert_eq!(none.complete(&[8], vec![7], 6, TooLong::Refuse).unwrap().ids, [8, 7]);
     }
 }

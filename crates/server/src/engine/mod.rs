@@ -24,7 +24,11 @@ pub use streams::StreamUse;
 use crate::histogram::Histogram;
 use raddle_nn::text::{ModelError, Tokenizer, Tokens, TooLong};
 use raddle_serve::{Answer, Batch, Batcher, Counts, Request, StartError};
-use raddle_sync::Arc;
+use raddle_sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering::Relaxed},
+    fault,
+};
 use std::{fmt, time::Instant};
 use streams::Streams;
 
@@ -39,6 +43,8 @@ struct Shared {
     model: Model,
     streams: Streams,
     batches: Batches,
+    /// Has the device failed with the last batch?
+    is_failing: AtomicBool,
 }
 
 /// What batches were like.
@@ -76,7 +82,8 @@ impl Engine {
     ) -> Result<Engine, StartError> {
         let about = About::of(&model, &options);
         let batcher = options.batcher(&model);
-        let shared = Arc::new(Shared { model, streams: Streams::new(), batches: Batches::default() });
+        let (streams, batches) = (Streams::new(), Batches::default());
+        let shared = Arc::new(Shared { model, streams, batches, is_failing: AtomicBool::new(false) });
         let compute: Box<Compute> = Box::new(compute);
         let running = shared.clone();
         let handler = move |batch: Batch<Tokens>| running.run(&*compute, batch);
@@ -97,7 +104,17 @@ impl Engine {
     ///
     /// Errors: too many tokens, if such texts are refused.
     pub fn complete(&self, ids: Vec<u32>, too_long: TooLong) -> Result<Tokens, ModelError> {
-        self.about.special.complete(ids, self.tokenizer().tokens_max(), too_long)
+        self.complete_behind(&[], ids, too_long)
+    }
+
+    /// [`complete`](Engine::complete) of the tokens of a prompt, without special ones, and those of a text behind it.
+    pub fn complete_behind(
+        &self,
+        prompt: &[u32],
+        ids: Vec<u32>,
+        too_long: TooLong,
+    ) -> Result<Tokens, ModelError> {
+        self.about.special.complete(prompt, ids, self.tokenizer().tokens_max(), too_long)
     }
 
     /// Puts tokens of a text or pair into the queue. Doesn't block. Dropping the answer takes it back.
@@ -138,6 +155,18 @@ impl Engine {
     /// What the batcher holds and has done. Doesn't block.
     pub fn counts(&self) -> Counts {
         self.batcher.counts()
+    }
+
+    /// Why it is none to be sent requests, if so: it has been stopped, has stopped itself, or its device has failed with the
+    /// last batch. Doesn't block.
+    pub fn check_health(&self) -> Result<(), &'static str> {
+        if self.batcher.is_stopped() {
+            return Err("the engine has been stopped");
+        }
+        match self.shared.is_failing.load(Relaxed) {
+            true => Err("the device has failed with the last batch"),
+            false => Ok(()),
+        }
     }
 
     /// How long each stream has been in use. Doesn't block.
@@ -184,8 +213,13 @@ impl Shared {
         let start = Instant::now();
         let running = self.streams.begin(&self.model.device());
         let rows = compute(&self.model, &batch.items);
+        while fault!(batch_never_ends) {
+            std::thread::park();
+        }
         drop(running);
         self.batches.micros.record(start.elapsed().as_micros() as u64);
+        // Tokens were checked before, so what an op says is about the device. Relaxed: it is a hint, which orders nothing.
+        self.is_failing.store(matches!(rows, Err(ModelError::Tensor(_))), Relaxed);
         match rows {
             Ok(rows) => rows.into_iter().map(Ok).collect(),
             Err(error) => batch.items.iter().map(|_| Err(error.clone())).collect(),

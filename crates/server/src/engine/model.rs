@@ -24,8 +24,8 @@ pub(super) enum Inner {
 }
 
 impl Model {
-    /// Loads the model of a folder: a reranker if `architectures` in its `config.json` is `BertForSequenceClassification`,
-    /// else a sentence encoder.
+    /// Loads the model of a folder: a reranker if `architectures` in its `config.json` ends with
+    /// `ForSequenceClassification`, else a sentence encoder.
     ///
     /// Errors: those of [`SentenceEncoder::load_with`].
     pub fn load(

@@ -11,7 +11,12 @@ use axum::{
 };
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
-use raddle_sync::fault;
+use hyper::body::{Frame, SizeHint};
+use raddle_sync::{Arc, Mutex, Rank, fault};
+use std::{
+    pin::Pin,
+    task::{Context, Poll},
+};
 
 /// So many times the limit is read and thrown away before a body that is too large is answered: a client that is still
 /// sending would lose the answer if the connection was closed on it.
@@ -65,4 +70,73 @@ async fn collect(mut body: Body, bytes_max: usize) -> Result<Bytes, Failure> {
         }
     }
     if discarded > 0 { Err(too_large()) } else { Ok(whole.freeze()) }
+}
+
+/// What a handler leaves of a body. If a connection was closed on a client that is still sending, it would lose the answer.
+pub struct Rest(Arc<Mutex<Option<Body>>>);
+
+impl Rest {
+    /// A request whose body is kept when it is dropped before its end.
+    pub fn of(request: Request) -> (Request, Rest) {
+        let rest = Arc::new(Mutex::new(Rank::Leaf, None));
+        let kept = rest.clone();
+        let request = request.map(|body| match body.is_end_stream() {
+            true => body,
+            false => Body::new(Kept { body, rest: kept }),
+        });
+        (request, Rest(rest))
+    }
+
+    /// Reads and throws away what is left, as much and for as long as a body may take; not if it says that it is larger.
+    pub async fn discard(self, app: &App) {
+        let left = self.0.lock().take();
+        let Some(mut body) = left else { return };
+        let mut bytes_left = app.options.body_bytes_max;
+        if body.size_hint().lower() > bytes_left as u64 {
+            return;
+        }
+        let discarded = async {
+            while let Some(Ok(frame)) = body.frame().await {
+                match bytes_left.checked_sub(frame.data_ref().map_or(0, Bytes::len)) {
+                    Some(left) => bytes_left = left,
+                    None => break,
+                }
+            }
+        };
+        _ = tokio::time::timeout(app.options.body_within, discarded).await;
+    }
+}
+
+/// A body that is put back.
+struct Kept {
+    body: Body,
+    rest: Arc<Mutex<Option<Body>>>,
+}
+
+impl HttpBody for Kept {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        if !self.body.is_end_stream() {
+            *self.rest.lock() = Some(std::mem::take(&mut self.body));
+        }
+    }
 }

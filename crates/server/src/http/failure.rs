@@ -76,7 +76,7 @@ pub enum Dialect {
 impl Dialect {
     /// That of a path.
     pub fn of(path: &str) -> Dialect {
-        if path.starts_with("/v1/") { Dialect::OpenAi } else { Dialect::Tei }
+        if path.starts_with("/v1/") || path == "/embeddings" { Dialect::OpenAi } else { Dialect::Tei }
     }
 }
 

@@ -2,13 +2,13 @@
 //!
 //! | route | as |
 //! |---|---|
-//! | `POST /v1/embeddings`, `GET /v1/models` | OpenAI |
+//! | `POST /v1/embeddings`, `/embeddings`, `GET /v1/models` | OpenAI |
 //! | `POST /embed`, `/rerank`, `/similarity`, `/tokenize`, `/decode`, `GET /info`, `/health`, `/metrics` | text-embeddings-inference |
 //! | `POST /` | `/embed` of an encoder, `/rerank` of a reranker |
 //! | `GET /`, `/status` | a page with the state of the server, and that state as JSON |
 //!
 //! - **Every answer is JSON**, but for the page and `/metrics`: also of a wrong path or method, of bytes that are no JSON, and
-//!   after a panic. Errors under `/v1/` are OpenAI's, others text-embeddings-inference's.
+//!   after a panic. Errors under `/v1/`, and of `/embeddings`, are OpenAI's, others text-embeddings-inference's.
 //! - **What a client can hold is bounded**: bytes of a body and the time that it takes to come, inputs of a request, requests at
 //!   once, texts that wait, connections, and the time for a head ([`Options`], [`listen`]).
 //! - **Who goes frees what he held.** A connection that ends drops its request, and what of it waits in the batcher is taken
@@ -108,6 +108,7 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/ping", get(tei::health))
         .route("/metrics", get(metrics::metrics))
         .route("/v1/embeddings", post(openai::embeddings))
+        .route("/embeddings", post(openai::embeddings))
         .route("/v1/models", get(openai::models))
         .fallback(guard::no_such_path)
         .method_not_allowed_fallback(guard::no_such_method);

@@ -9,6 +9,8 @@ pub struct Options {
     pub body_bytes_max: usize,
     /// Inputs of a request.
     pub input_count_max: usize,
+    /// The same of OpenAI's routes; the default is OpenAI's.
+    pub openai_input_count_max: usize,
     /// Requests that are tokenized or computed at once. One more is told to come later.
     pub concurrent_request_count_max: usize,
     /// Connections at once. One more waits to be accepted.
@@ -36,6 +38,7 @@ impl Default for Options {
         Options {
             body_bytes_max: 2_000_000,
             input_count_max: 32,
+            openai_input_count_max: 2048,
             concurrent_request_count_max: 512,
             connection_count_max: 4096,
             head_within: Duration::from_secs(60),

@@ -32,8 +32,8 @@ pub async fn rerank(State(app): State<Arc<App>>, request: Request) -> Answer {
     let bytes = body::read(&app, request).await?;
     let prepared = work::prepare(&app, bytes, |app, bytes| {
         let body: Rerank<'_> = request::read(bytes)?;
-        work::count(app, &body.texts)?;
-        let too_long = work::too_long(body.truncate, body.truncation_direction)?;
+        work::count(&body.texts, app.options.input_count_max)?;
+        let too_long = work::too_long(body.truncate, body.truncation_direction);
         let texts = work::texts(&body.texts)?;
         let tokens = app.engine.tokenizer().tokenize_pairs(&body.query, &texts, too_long)?;
         let returned = body.return_text.unwrap_or(false);

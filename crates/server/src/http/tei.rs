@@ -83,7 +83,8 @@ pub async fn embed(State(app): State<Arc<App>>, request: Request) -> Answer {
     let prepared = work::prepare(&app, bytes, move |app, bytes| {
         let body: Embed<'_> = request::read(bytes)?;
         check_dimensions(body.dimensions, width)?;
-        let too_long = work::too_long(body.truncate, body.truncation_direction)?;
+        let too_long = work::too_long(body.truncate, body.truncation_direction);
+        work::count(&body.inputs, app.options.input_count_max)?;
         let tokens = work::tokens(app, body.inputs, body.prompt_name.as_deref(), too_long)?;
         Ok((tokens, body.dimensions, body.normalize.unwrap_or(true)))
     });
@@ -102,8 +103,8 @@ pub async fn similarity(State(app): State<Arc<App>>, request: Request) -> Answer
         let Similarity { inputs, parameters } = request::read(bytes)?;
         let SimilarityParameters { truncate, truncation_direction, prompt_name } =
             parameters.unwrap_or_default();
-        let too_long = work::too_long(truncate, truncation_direction)?;
-        work::count(app, &inputs.sentences)?;
+        let too_long = work::too_long(truncate, truncation_direction);
+        work::count(&inputs.sentences, app.options.input_count_max)?;
         let mut all = inputs.sentences;
         // The others are counted, not this one.
         let mut one = all.clone();
@@ -135,7 +136,7 @@ pub async fn tokenize(State(app): State<Arc<App>>, request: Request) -> Answer {
     let bytes = body::read(&app, request).await?;
     let spelled = work::prepare(&app, bytes, |app, bytes| {
         let body: Tokenize<'_> = request::read(bytes)?;
-        work::count(app, &body.inputs)?;
+        work::count(&body.inputs, app.options.input_count_max)?;
         let prompt = work::prompt(app, body.prompt_name.as_deref())?;
         let spell = |text: &&str| {
             let pieces = app
@@ -162,7 +163,7 @@ pub async fn decode(State(app): State<Arc<App>>, request: Request) -> Answer {
     let bytes = body::read(&app, request).await?;
     let texts = work::prepare(&app, bytes, |app, bytes| {
         let Decode { ids, skip_special_tokens } = request::read(bytes)?;
-        work::count(app, &ids)?;
+        work::count(&ids, app.options.input_count_max)?;
         let decode = |input: &Input<'_>| match input {
             Input::Tokens(ids) => {
                 Ok(app.engine.tokenizer().unspell(ids, skip_special_tokens.unwrap_or(true))?)
@@ -179,6 +180,8 @@ pub async fn health(State(app): State<Arc<App>>) -> Answer {
         let message = "the server has been told to stop";
         return Err(Failure::new(StatusCode::SERVICE_UNAVAILABLE, FailureKind::Unhealthy, message));
     }
+    let unhealthy = |why| Failure::new(StatusCode::SERVICE_UNAVAILABLE, FailureKind::Unhealthy, why);
+    app.engine.check_health().map_err(unhealthy)?;
     answer(&json!({ "status": "ok" }), 32)
 }
 

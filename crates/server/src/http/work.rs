@@ -44,11 +44,16 @@ pub async fn prepare<T: Send + 'static>(
     if fault!(body_in_log) {
         tracing::info!(body = %String::from_utf8_lossy(&bytes), "prepare");
     }
+    assert!(!fault!(panic_in_handler), "planted");
     let prepared = if bytes.len() <= INLINE_BYTES_MAX {
         body(app, &bytes)
     } else {
         let own = app.clone();
-        match tokio::task::spawn_blocking(move || body(&own, &bytes)).await {
+        let body = move || {
+            assert!(!fault!(panic_in_tokenizer_thread), "planted");
+            body(&own, &bytes)
+        };
+        match tokio::task::spawn_blocking(body).await {
             Ok(prepared) => prepared,
             Err(error) => match error.try_into_panic() {
                 Ok(panic) => std::panic::resume_unwind(panic),
@@ -65,20 +70,17 @@ pub async fn prepare<T: Send + 'static>(
 }
 
 /// What is done with texts that are too long.
-pub fn too_long(truncate: Option<bool>, direction: Option<Direction>) -> Result<TooLong, Failure> {
+pub fn too_long(truncate: Option<bool>, direction: Option<Direction>) -> TooLong {
     match (truncate.unwrap_or(true), direction) {
-        (true, Some(Direction::Left)) => {
-            Err(Failure::form("truncation_direction is wrong, expected right, found left"))
-        }
-        (true, _) => Ok(TooLong::Truncate),
-        (false, _) => Ok(TooLong::Refuse),
+        (true, Some(Direction::Left)) => TooLong::TruncateLeft,
+        (true, _) => TooLong::Truncate,
+        (false, _) => TooLong::Refuse,
     }
 }
 
 /// Errors: none of them, or too many.
-pub fn count(app: &App, inputs: &Inputs<'_>) -> Result<(), Failure> {
-    let (found, most) = (inputs.items.len(), app.options.input_count_max);
-    match found {
+pub fn count(inputs: &Inputs<'_>, most: usize) -> Result<(), Failure> {
+    match inputs.items.len() {
         0 => Err(Failure::new(StatusCode::BAD_REQUEST, Kind::Empty, "inputs: the list is empty")),
         found if found > most => Err(Failure::too_large(format!(
             "inputs: too many of them, expected at most {most}, found {found}"
@@ -101,19 +103,23 @@ pub fn prompt<'a>(app: &'a App, name: Option<&str>) -> Result<&'a str, Failure> 
     })
 }
 
-/// The tokens of each input.
+/// The tokens of each input, which are counted already.
 pub fn tokens(
     app: &App,
     inputs: Inputs<'_>,
     prompt_name: Option<&str>,
     too_long: TooLong,
 ) -> Result<Vec<Tokens>, Failure> {
-    count(app, &inputs)?;
     let engine = &app.engine;
     let prompt = prompt(app, prompt_name)?;
+    let has_tokens = inputs.items.iter().any(|input| matches!(input, Input::Tokens(_)));
+    let prompt_ids: Vec<u32> = match has_tokens && !prompt.is_empty() {
+        true => engine.tokenizer().spell(prompt, false)?.iter().map(|piece| piece.id).collect(),
+        false => Vec::new(),
+    };
     let one = |index: usize, input: Input<'_>| -> Result<Tokens, raddle_nn::text::ModelError> {
         let made = match input {
-            Input::Tokens(ids) => engine.complete(ids, too_long),
+            Input::Tokens(ids) => engine.complete_behind(&prompt_ids, ids, too_long),
             Input::Text(text) if prompt.is_empty() => {
                 engine.tokenizer().tokenize(&[text], too_long).map(only)
             }
@@ -158,6 +164,13 @@ pub fn request(app: &App, headers: &HeaderMap) -> Result<Request, Failure> {
 /// Rows of tokens. If one fails, or the caller goes, the others are taken back.
 pub async fn rows(app: &App, tokens: Vec<Tokens>, request: Request) -> Result<(Vec<Row>, Cost), Failure> {
     let mut cost = Cost { texts: tokens.len(), tokens: 0 };
+    // Rather than that it is told to come later, for ever.
+    let most = app.engine.about().waiting_count_max;
+    if cost.texts > most {
+        let found = cost.texts;
+        let message = format!("inputs: more than the queue holds, expected at most {most}, found {found}");
+        return Err(Failure::too_large(message));
+    }
     let mut pending = Vec::with_capacity(tokens.len());
     for (index, tokens) in tokens.into_iter().enumerate() {
         cost.tokens += tokens.ids.len();
@@ -170,12 +183,26 @@ pub async fn rows(app: &App, tokens: Vec<Tokens>, request: Request) -> Result<(V
     }
     let rows = async {
         let mut rows = Vec::with_capacity(pending.len());
-        for answer in pending {
-            rows.push(answer.await.map_err(EngineError::from)?);
+        for (index, answer) in pending.into_iter().enumerate() {
+            let row = answer.await.map_err(EngineError::from)?;
+            check_finite(index, &row)?;
+            rows.push(row);
         }
         Ok(rows)
     };
     let rows =
         if fault!(gone_keep_room) { tokio::spawn(rows).await.expect("nobody ends it") } else { rows.await };
     rows.map(|rows| (rows, cost))
+}
+
+/// JSON has no other numbers: they would be `null`, of which a client makes anything.
+fn check_finite(index: usize, row: &Row) -> Result<(), Failure> {
+    match row.iter().enumerate().find(|(_, element)| !element.is_finite()) {
+        None => Ok(()),
+        Some((place, element)) => {
+            let message =
+                format!("text {index}: element {place} is wrong, expected a finite number, found {element}");
+            Err(Failure::new(StatusCode::FAILED_DEPENDENCY, Kind::Backend, message))
+        }
+    }
 }

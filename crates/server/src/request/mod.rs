@@ -45,7 +45,7 @@ pub struct Embed<'a> {
     pub inputs: Inputs<'a>,
     /// Is what is too long cut off? If nothing is said it is.
     pub truncate: Option<bool>,
-    /// From where; only `right` is known.
+    /// At which end; if nothing is said, the right one.
     pub truncation_direction: Option<Direction>,
     /// Are vectors of norm 1? If nothing is said they are.
     pub normalize: Option<bool>,

@@ -5,7 +5,9 @@ use raddle_server::{
     engine::{Engine, EngineOptions, Model},
     http::Options,
 };
+use raddle_sync::faults::{Fault, assert_caught};
 use serde_json::{Value, json};
+use std::io::Write;
 
 const JSON: (&str, &str) = ("content-type", "application/json");
 
@@ -49,10 +51,10 @@ fn wrong_requests_are_told_what_is_wrong() {
             "prompt_name is wrong, expected one of [query]",
         ),
         (
-            json!({ "inputs": "a", "truncation_direction": "left" }),
+            json!({ "inputs": "a", "truncation_direction": "up" }),
             422,
             "validation",
-            "truncation_direction is wrong",
+            "body: unknown variant `up`, expected one of",
         ),
         (
             json!({ "inputs": [[5], [12]] }),
@@ -113,6 +115,54 @@ fn wrong_requests_are_told_what_is_wrong() {
     assert_error(priority("x-begin-within-ms", "0"), 422, "validation", "x-begin-within-ms is wrong");
 }
 
+/// Case F-26: as many inputs as are allowed, and one more, of each limit.
+#[test]
+fn lists_may_be_as_long_as_the_limit() {
+    let server = Server::encoder();
+    for (path, field, most) in [
+        ("/embed", "inputs", 32),
+        ("/tokenize", "inputs", 32),
+        ("/v1/embeddings", "input", 2048),
+        ("/embeddings", "input", 2048),
+    ] {
+        let status = |count: usize| server.post(path, &json!({ field: vec!["a"; count] })).status;
+        assert_eq!((status(most), status(most + 1)), (200, 413), "{path}");
+    }
+    // What the queue never holds isn't told to come later.
+    let options = EngineOptions { waiting_count_max: 4, ..EngineOptions::default() };
+    let server = Server::start(engine_of(false, options), Options::default());
+    let embed = |count: usize| server.post("/embed", &json!({ "inputs": vec!["a"; count] }));
+    embed(4).good();
+    let message = "inputs: more than the queue holds, expected at most 4, found 5";
+    assert_eq!(embed(5).error(), (413, "validation".into(), message.into()));
+}
+
+/// JSON has no such numbers.
+#[test]
+fn numbers_that_are_not_finite_are_an_error() {
+    for (is_reranker, path, body, place) in [
+        (false, "/embed", json!({ "inputs": ["a", "a thread waits"] }), 1),
+        (false, "/v1/embeddings", json!({ "input": "a thread waits", "encoding_format": "base64" }), 0),
+        (true, "/rerank", json!({ "query": "a", "texts": ["a thread"] }), 0),
+    ] {
+        for wrong in [f32::NAN, f32::INFINITY] {
+            let compute = move |model: &Model, texts: &[raddle_nn::text::Tokens]| {
+                let mut rows = model.rows(texts)?;
+                let long = rows.iter_mut().zip(texts).filter(|(_, text)| text.ids.len() > 4);
+                long.for_each(|(row, _)| *row.last_mut().unwrap() = wrong);
+                Ok(rows)
+            };
+            let engine = Engine::start_with(model(is_reranker), EngineOptions::default(), compute).unwrap();
+            let server = Server::start(engine, Options::default());
+            let reply = server.post(path, &body);
+            let text = String::from_utf8_lossy(&reply.body).into_owned();
+            assert_eq!(reply.status, 424, "{path}: {text}");
+            assert!(text.contains(&format!("text {place}: element ")), "{text}");
+            assert!(text.contains("expected a finite number") && text.contains("backend"), "{text}");
+        }
+    }
+}
+
 #[test]
 fn openais_errors_are_of_its_form() {
     let server = Server::encoder();
@@ -128,8 +178,10 @@ fn openais_errors_are_of_its_form() {
     assert_eq!(error(json!({ "input": [] })), (400, wrong()));
     assert_eq!(error(json!({ "input": "a", "dimensions": 99 })), (400, wrong()));
     assert_eq!(error(json!({ "input": "a", "encoding_format": "hex" })), (400, wrong()));
-    assert_eq!(error(json!({ "input": vec!["a"; 33] })), (413, wrong()));
+    assert_eq!(error(json!({ "input": vec!["a"; 2049] })), (413, wrong()));
     assert_eq!(error(json!({ "input": "a ".repeat(20), "truncate": false })), (413, wrong()));
+    let reply = server.post("/embeddings", &json!({ "input": 7 }));
+    assert_eq!((reply.status, &reply.json()["error"]["type"]), (400, &json!("invalid_request_error")));
     let lost = server.get("/v1/nowhere");
     assert_eq!((lost.status, &lost.json()["error"]["message"]), (404, &json!("there is no such path")));
 }
@@ -173,6 +225,44 @@ fn keys_are_asked_for() {
     assert_eq!(server.client().call("POST", "/", &[JSON], b"{\"inputs\": \"a\"}").status, 401);
 }
 
+/// A client that sends all of its body before it reads has its answer, and its connection for the next one.
+#[test]
+fn errors_before_the_body_is_read_lose_nothing() {
+    let key = "a-key-of-some-length";
+    let options = Options { key: Some(key.into()), ..Options::default() };
+    let server = Server::start(engine_of(false, EngineOptions::default()), options);
+    let body = vec![b' '; 1_000_000];
+    let right = format!("authorization: Bearer {key}\r\n");
+    let json = "content-type: application/json\r\n";
+    let mut client = server.client();
+    for (method, path, headers, status) in [
+        ("POST", "/embed", format!("{json}authorization: Bearer other\r\n"), 401),
+        ("POST", "/nowhere", format!("{json}{right}"), 404),
+        ("PUT", "/embed", format!("{json}{right}"), 405),
+        ("POST", "/embed", right.clone(), 415),
+        ("POST", "/embed", format!("{json}{right}x-priority: highest\r\n"), 422),
+        ("POST", "/rerank", format!("{json}{right}"), 424),
+    ] {
+        let length = body.len();
+        let head =
+            format!("{method} {path} HTTP/1.1\r\nhost: a\r\n{headers}content-length: {length}\r\n\r\n");
+        client.0.get_mut().write_all(&[head.as_bytes(), &body].concat()).unwrap();
+        assert_eq!(client.receive().expect("there is an answer").status, status, "{method} {path}");
+    }
+    let authorization = ("authorization", &format!("Bearer {key}")[..]);
+    assert_eq!(client.call("POST", "/embed", &[JSON, authorization], b"{\"inputs\": \"a\"}").status, 200);
+    // Who asks first is told before the body is sent.
+    let head =
+        format!("POST /embed HTTP/1.1\r\nhost: a\r\n{json}expect: 100-continue\r\ncontent-length: 9\r\n\r\n");
+    client.0.get_mut().write_all(head.as_bytes()).unwrap();
+    assert_eq!(client.receive().expect("there is an answer").status, 401);
+}
+
+#[test]
+fn fault_any_key_is_right() {
+    assert_caught(Fault::any_key_is_right, "errors::keys_are_asked_for");
+}
+
 #[test]
 fn a_model_that_panics_costs_its_own_batch() {
     let compute = |model: &Model, texts: &[raddle_nn::text::Tokens]| {
@@ -191,7 +281,6 @@ fn a_model_that_panics_costs_its_own_batch() {
     assert_eq!((failed.status, &failed.json()["error"]["type"]), (500, &json!("server_error")));
 }
 
-/// The same through the guard: the tokenizer's thread, and the handler itself.
 #[test]
 fn rows_that_are_no_rows_are_an_error() {
     let compute = |_: &Model, _: &[raddle_nn::text::Tokens]| Ok(Vec::new());

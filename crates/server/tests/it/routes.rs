@@ -56,9 +56,44 @@ fn embed_gives_the_models_vectors() {
     let part = rows(&server.post("/embed", &json!({ "inputs": texts[0], "dimensions": 4 })).good());
     let first: Vec<f32> = raw[0][..4].iter().map(|element| element / norm(&raw[0][..4])).collect();
     assert_close(&part[0], &first, 1e-6);
-    // What a prompt says is put in front.
+    // What a prompt says is put in front, also of token numbers.
     let prompted = server.post("/embed", &json!({ "inputs": "device", "prompt_name": "query" })).good();
     assert_eq!(prompted, server.post("/embed", &json!({ "inputs": "for the device" })).good());
+    let ids = server.post("/tokenize", &json!({ "inputs": "device" })).good();
+    let ids: Vec<&Value> = ids[0].as_array().unwrap().iter().map(|token| &token["id"]).collect();
+    for ids in [&ids[..], &ids[1..2]] {
+        let body = json!({ "inputs": [ids], "prompt_name": "query" });
+        assert_eq!(prompted, server.post("/embed", &body).good());
+    }
+}
+
+/// `left` and `Left`, as text-embeddings-inference takes both.
+#[test]
+fn texts_may_lose_their_beginning() {
+    let (encoder, reranker) =
+        (Server::encoder(), Server::start(engine_of(true, EngineOptions::default()), Options::default()));
+    let long = format!("{} device stream", "a ".repeat(20));
+    for direction in ["left", "Left"] {
+        let embed = |text: &str| {
+            encoder.post("/embed", &json!({ "inputs": text, "truncation_direction": direction })).good()
+        };
+        let kept = format!("{} device stream", "a ".repeat(12));
+        assert_eq!(embed(&long), embed(&kept));
+        let right =
+            encoder.post("/embed", &json!({ "inputs": long, "truncation_direction": "Right" })).good();
+        assert_eq!(right, embed("a ".repeat(14).trim()));
+        assert_ne!(right, embed(&long));
+        let ids = |count: usize| [vec![4; count], vec![11, 6]].concat();
+        let embed = |ids: Vec<u32>| {
+            encoder.post("/embed", &json!({ "inputs": [ids], "truncation_direction": direction })).good()
+        };
+        assert_eq!(embed(ids(20)), embed(ids(12)));
+        let rank = |text: &str| {
+            let body = json!({ "query": "a", "texts": [text], "truncation_direction": direction });
+            reranker.post("/rerank", &body).good()
+        };
+        assert_eq!(rank(&long), rank(&format!("{} device stream", "a ".repeat(10))));
+    }
 }
 
 #[test]

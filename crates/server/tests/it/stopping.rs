@@ -1,11 +1,18 @@
 //! The end of a server: everything that was accepted is answered.
 
-use crate::server::{Server, engine_of};
-use raddle_server::{engine::EngineOptions, http::Options};
+use crate::server::{Server, engine_of, model};
+use raddle_nn::text::Tokens;
+use raddle_server::{
+    engine::{Engine, EngineOptions, Model},
+    http::Options,
+};
 use raddle_sync::faults::{Fault, assert_caught};
 use serde_json::json;
 use std::{
-    sync::atomic::{AtomicBool, AtomicU64, Ordering::*},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering::*},
+    },
     time::Duration,
 };
 
@@ -108,10 +115,36 @@ fn what_takes_too_long_is_counted() {
 #[test]
 fn an_engine_that_was_stopped_is_unhealthy() {
     let server = Server::encoder();
+    server.get("/health").good();
     server.app.engine().stop();
+    let unhealthy = (503, "unhealthy".to_string(), "the engine has been stopped".to_string());
+    assert_eq!(server.get("/health").error(), unhealthy);
     let reply = server.post("/embed", &json!({ "inputs": "a" }));
     assert_eq!(reply.headers["retry-after"], "1");
     assert_eq!(reply.error(), (503, "unhealthy".into(), "submit: the batcher has been stopped".into()));
+}
+
+/// Until a batch is good again.
+#[test]
+fn a_device_that_fails_is_unhealthy() {
+    let fails = Arc::new(AtomicBool::new(true));
+    let failing = fails.clone();
+    let compute = move |model: &Model, texts: &[Tokens]| match failing.load(SeqCst) {
+        true => Err(raddle_tensor::Error::NotOneElement { op: "device", found: 0 }.into()),
+        false => model.rows(texts),
+    };
+    let engine = Engine::start_with(model(false), EngineOptions::default(), compute).unwrap();
+    let server = Server::start(engine, Options::default());
+    server.get("/health").good();
+    assert_eq!(server.post("/embed", &json!({ "inputs": "a" })).status, 424);
+    let (status, kind, message) = server.get("/health").error();
+    assert_eq!(
+        (status, &kind[..], &message[..]),
+        (503, "unhealthy", "the device has failed with the last batch")
+    );
+    fails.store(false, SeqCst);
+    server.post("/embed", &json!({ "inputs": "a" })).good();
+    server.get("/health").good();
 }
 
 #[test]
