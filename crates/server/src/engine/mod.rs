@@ -27,7 +27,7 @@ use raddle_serve::{Answer, Batch, Batcher, Counts, Request, StartError};
 use raddle_sync::{
     Arc,
     atomic::{AtomicBool, Ordering::Relaxed},
-    fault,
+    fault, thread,
 };
 use std::{fmt, time::Instant};
 use streams::Streams;
@@ -214,7 +214,7 @@ impl Shared {
         let running = self.streams.begin(&self.model.device());
         let rows = compute(&self.model, &batch.items);
         while fault!(batch_never_ends) {
-            std::thread::park();
+            thread::yield_now();
         }
         drop(running);
         self.batches.micros.record(start.elapsed().as_micros() as u64);
