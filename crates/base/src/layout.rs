@@ -169,8 +169,16 @@ impl Layout {
     }
 
     /// One past the last element addressed, from the start of the storage; 0 when empty.
+    #[inline]
     pub fn end(&self) -> usize {
-        if self.is_empty() { 0 } else { self.offset + self.reach() + 1 }
+        let mut last = self.offset;
+        for (&size, &stride) in self.shape.iter().zip(self.strides.iter()) {
+            if size == 0 {
+                return 0;
+            }
+            last += (size - 1) * stride;
+        }
+        last + 1
     }
 
     fn reach(&self) -> usize {

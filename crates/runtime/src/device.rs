@@ -266,20 +266,24 @@ fn with_launch<R>(
 #[inline]
 pub(crate) fn view(op: &'static str, device: &'static DeviceInner, operand: &Operand<'_>) -> hal::Operand {
     let block = operand.buffer.block();
-    // Memory that isn't the operand's must not be touched, whoever is wrong.
-    assert!(ptr::eq(block.device, device), "{op}: an operand is of another device");
-    assert!(
-        operand.layout.end() * operand.dtype.size_bytes() <= operand.buffer.size_bytes(),
-        "{op}: {:?} of {} leaves its buffer of {} bytes",
-        operand.layout,
-        operand.dtype,
-        operand.buffer.size_bytes()
-    );
+    let end_bytes = operand.layout.end() * operand.dtype.size_bytes();
+    if !ptr::eq(block.device, device) || end_bytes > operand.buffer.size_bytes() {
+        misfit(op, device, operand);
+    }
     let view = hal::View { address: block.address, dtype: operand.dtype, layout: *operand.layout };
     match operand.access {
         Access::Read => hal::Operand::In(view),
         Access::Write => hal::Operand::Out(view),
     }
+}
+
+/// Memory that isn't the operand's must not be touched, whoever is wrong.
+#[cold]
+#[inline(never)]
+fn misfit(op: &'static str, device: &'static DeviceInner, operand: &Operand<'_>) -> ! {
+    assert!(ptr::eq(operand.buffer.block().device, device), "{op}: an operand is of another device");
+    let Operand { layout, dtype, buffer, .. } = operand;
+    panic!("{op}: {layout:?} of {dtype} leaves its buffer of {} bytes", buffer.size_bytes())
 }
 
 #[inline]

@@ -191,7 +191,7 @@ impl Tensor {
     /// Is it a view whose tensor may be in a graph though its own slot doesn't say so?
     #[inline]
     pub fn may_have_joined(&self) -> bool {
-        self.0.storage.joined.load(Ordering::Relaxed) && self.is_view()
+        self.is_view() && self.0.storage.joined.load(Ordering::Relaxed)
     }
 
     /// How often the storage was written since it was made. Views of one storage share it. A gradient that kept a tensor
