@@ -304,6 +304,10 @@ impl<T> Queues<T> {
     fn pop(&self, held: &Held) -> Option<T> {
         let queue = self.queue(held.0);
         let mut lists = queue.lists.lock();
+        // There may have been none when the holder looked for waits, and this one has come since, with waits of its own.
+        if !lists.tasks.front()?.waits.iter().all(|wait| self.is_over(wait)) {
+            return None;
+        }
         let task = lists.tasks.pop_front()?;
         // RUNS is clear and PENDING set: one step turns both.
         let turn = if lists.tasks.is_empty() { RUNS | PENDING } else { RUNS };
