@@ -176,7 +176,8 @@ impl Layout {
             if size == 0 {
                 return 0;
             }
-            last += (size - 1) * stride;
+            // Wrapping: of what is empty strides may be anything, and what isn't lies in a storage.
+            last = last.wrapping_add((size - 1).wrapping_mul(stride));
         }
         last + 1
     }
@@ -724,6 +725,12 @@ mod tests {
         assert_eq!(part(0).overlap(&part(1)), Overlap::None);
         assert_eq!(part(2).overlap(&part(1)), Overlap::None);
         assert_eq!(part(2).overlap(&packed.narrow(2, 1, 2).unwrap()), Overlap::Partial);
+    }
+
+    #[test]
+    fn what_is_empty_ends_nowhere() {
+        let wide = Layout::new(dims(&[5, 0]), dims(&[usize::MAX / 2, 1]), 3);
+        assert_eq!((wide.end(), layout(&[2, 3]).end(), layout(&[]).end()), (0, 6, 1));
     }
 
     /// Views of views at random: whatever is said to be apart has no element in common.
