@@ -15,7 +15,8 @@ const Q0: QueueId = QueueId(0);
 const Q1: QueueId = QueueId(1);
 
 struct Model {
-    queues: Queues<()>,
+    /// A task is what it waits for.
+    queues: Queues<Vec<Wait>>,
     /// How many tasks have run, on each queue. Not atomic: tasks of a queue exclude each other, and what they wrote is
     /// seen by whoever sees their number.
     ran: [UnsafeCell<u64>; 2],
@@ -44,6 +45,12 @@ impl Model {
         });
     }
 
+    /// A task that came with waits.
+    fn waited(&self, queue: QueueId, sequence: u64, waits: Vec<Wait>) {
+        assert!(waits.iter().all(|wait| self.ran(wait.queue) >= wait.sequence), "a task before its waits");
+        self.task(queue, sequence);
+    }
+
     fn ran(&self, queue: QueueId) -> u64 {
         // SAFETY: read after the number has been seen, and loom would tell.
         self.ran[queue.0 as usize].with(|ran| unsafe { *ran })
@@ -52,7 +59,7 @@ impl Model {
     fn submit(&self, queue: QueueId, sequence: u64, waits: &[Wait]) -> bool {
         let claimed = self.queues.claim(queue, sequence, waits);
         if !claimed {
-            self.queues.push(queue, waits, ());
+            self.queues.push(queue, waits, waits.to_vec());
         }
         claimed
     }
@@ -63,14 +70,16 @@ impl Model {
     }
 
     fn synchronize(&self, queue: QueueId, sequence: u64) {
-        self.queues.synchronize(queue, sequence, &|queue, sequence, ()| self.task(queue, sequence));
+        self.queues.synchronize(queue, sequence, &|queue, sequence, waits| {
+            self.waited(queue, sequence, waits);
+        });
         assert!(self.ran(queue) >= sequence);
     }
 }
 
 fn worker(model: &Arc<Model>) -> thread::JoinHandle<()> {
     let model = model.clone();
-    thread::spawn(move || model.queues.work(&|queue, sequence, ()| model.task(queue, sequence)))
+    thread::spawn(move || model.queues.work(&|queue, sequence, waits| model.waited(queue, sequence, waits)))
 }
 
 /// Held by each test: a planted fault is seen by the whole process.
@@ -130,6 +139,26 @@ fn park_meets_completion() {
     worker.join().unwrap();
 }
 
+/// A task with a wait arrives while the worker that has run its predecessor finds nothing left.
+fn push_meets_an_empty_list() {
+    let model = Model::new();
+    assert!(model.submit(Q0, 1, &[]));
+    let worker = worker(&model);
+    model.queues.push(Q1, &[], Vec::new());
+    // Another thread, so that this one's switches don't count among the preemptions.
+    let submitter = {
+        let model = model.clone();
+        thread::spawn(move || {
+            assert!(!model.submit(Q1, 2, &[Wait { queue: Q0, sequence: 1 }]));
+            model.run(Q0, 1);
+        })
+    };
+    submitter.join().unwrap();
+    model.synchronize(Q1, 2);
+    model.queues.stop();
+    worker.join().unwrap();
+}
+
 /// A thread goes to sleep for a number that another thread is just completing.
 fn sleep_meets_completion() {
     let model = Model::new();
@@ -158,6 +187,21 @@ fn model_no_parked_queue_is_left_behind() {
 fn model_no_sleeper_is_left_behind() {
     let _turn = one_at_a_time();
     check(sleep_meets_completion);
+}
+
+#[test]
+fn model_no_wait_is_left_out() {
+    let _turn = one_at_a_time();
+    check(push_meets_an_empty_list);
+}
+
+/// The planted fault: whoever found no head to wait for takes one that has come since, unseen.
+#[test]
+#[should_panic(expected = "Causality violation")]
+fn fault_head_unseen() {
+    let _turn = one_at_a_time();
+    let _planted = plant(Fault::head_unseen);
+    check(push_meets_an_empty_list);
 }
 
 /// The planted fault: whoever completes a number forgets who waits for it.

@@ -305,7 +305,7 @@ impl<T> Queues<T> {
         let queue = self.queue(held.0);
         let mut lists = queue.lists.lock();
         // There may have been none when the holder looked for waits, and this one has come since, with waits of its own.
-        if !lists.tasks.front()?.waits.iter().all(|wait| self.is_over(wait)) {
+        if !lists.tasks.front()?.waits.iter().all(|wait| self.is_over(wait) || fault!(head_unseen)) {
             return None;
         }
         let task = lists.tasks.pop_front()?;

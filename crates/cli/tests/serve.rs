@@ -82,6 +82,18 @@ impl Server {
         answer
     }
 
+    /// Sends a head, and no body, and comes back when the server waits for that: it says so.
+    fn begin(&self) -> TcpStream {
+        let mut stream = self.connect();
+        let head =
+            "POST /embed HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\ncontent-length: 99\r\n";
+        write!(stream, "{head}expect: 100-continue\r\n\r\n").unwrap();
+        let mut line = String::new();
+        BufReader::new(stream.try_clone().unwrap()).read_line(&mut line).unwrap();
+        assert_eq!(line, "HTTP/1.1 100 Continue\r\n");
+        stream
+    }
+
     fn tell(&self) {
         let told = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status().unwrap();
         assert!(told.success());
@@ -144,13 +156,7 @@ fn answers_and_ends_when_it_is_told_to() {
 #[test]
 fn a_second_signal_ends_it_at_once() {
     let mut server = Server::start("twice", &["--body-timeout", "86400", "--drain-timeout", "86400"]);
-    let mut stream = server.connect();
-    let head = "POST /embed HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\ncontent-length: 99\r\n";
-    // The server says so when it waits for the body.
-    write!(stream, "{head}expect: 100-continue\r\n\r\n").unwrap();
-    let mut line = String::new();
-    BufReader::new(stream.try_clone().unwrap()).read_line(&mut line).unwrap();
-    assert_eq!(line, "HTTP/1.1 100 Continue\r\n");
+    let _waiting = server.begin();
     server.tell();
     // It has heard the first when it listens no more.
     while TcpStream::connect(&server.address).is_ok() {}
@@ -200,12 +206,7 @@ fn models_have_names_on_the_hub() {
 #[test]
 fn what_was_given_up_is_told() {
     let mut server = Server::start("given-up", &["--body-timeout", "86400", "--drain-timeout", "0"]);
-    let mut stream = server.connect();
-    let head = "POST /embed HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\ncontent-length: 99\r\n";
-    write!(stream, "{head}expect: 100-continue\r\n\r\n").unwrap();
-    let mut line = String::new();
-    BufReader::new(stream.try_clone().unwrap()).read_line(&mut line).unwrap();
-    assert_eq!(line, "HTTP/1.1 100 Continue\r\n");
+    let _waiting = server.begin();
     server.tell();
     let (code, log) = server.end();
     let last = "raddle: serve: 1 requests were not answered within 0 s of the signal";

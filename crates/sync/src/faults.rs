@@ -67,6 +67,8 @@ faults! {
     lost_slot_wakeup breaks "T5";
     /// A thread that waits for room on a stream keeps the lock that the others need.
     wait_under_lock breaks "T5";
+    /// A task that comes when the list of its queue was just found empty runs whatever it waits for.
+    head_unseen breaks "T2";
     /// A queue whose wait is over isn't woken.
     lost_wakeup breaks "T5";
     /// An event is labelled with what its queue holds after it was recorded.

@@ -242,9 +242,11 @@ rows! {
 "T2.9" "A device obeys the waits and the order of each queue that it is given."
     "raddle_hal::Device::submit"
     [sim("raddle_sim::tests::with_the_wait_nothing_shows"),
+     loom("raddle_cpu::models::model_no_wait_is_left_out"),
+     stress("raddle_cpu::tests::stress_of_claims_tasks_waits_and_sleepers"),
      stress("raddle_cpu::tests::random_programs_of_many_threads_keep_the_order_of_their_waits"),
      device("raddle_cuda::gpu::random_programs_keep_the_order_of_their_waits")]
-    []
+    [head_unseen]
 "T2.10" "Nodes of a captured graph that touch the same bytes, one of them writing, are ordered."
     "raddle_hal::graph::Graph"
     [test("raddle_hal::graph::tests::nodes_that_meet_are_ordered"), device("raddle_conformance::cuda::cuda::graphs::*")]
