@@ -455,7 +455,8 @@ impl DeviceInner {
                 if let Some(block) = find() {
                     return Ok(block);
                 }
-                // One is that of this thread, which has just ended.
+                // One is that of this thread, which has just ended. (Past the low watermark there are more of its own: it then
+                // looks again for nothing.)
                 if fault!(looks_once) || !self.allocator.transit.has_ended_since(ended + 1) {
                     break;
                 }

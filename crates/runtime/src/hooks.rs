@@ -103,8 +103,8 @@ impl DeviceInner {
 impl Device {
     /// Registers a hook that is called when an allocation finds no memory although all that can be given back has been,
     /// on the thread that allocates, under no lock. It may drop buffers, and says whether to look again; hooks are asked up
-    /// to [`OUT_OF_MEMORY_RETRY_COUNT_MAX`] times for one allocation. In a hook no hook of any
-    /// device is called; a panic in it counts as [`AfterNeed::GiveUp`]. In a forked child no hook is ever called.
+    /// to [`OUT_OF_MEMORY_RETRY_COUNT_MAX`] times for one allocation. In a hook no hook of any device is called; a panic
+    /// in it counts as [`AfterNeed::GiveUp`]. In a forked child no hook is ever called.
     pub fn on_out_of_memory(
         &self,
         hook: impl Fn(&MemoryNeed) -> AfterNeed + Send + Sync + 'static,

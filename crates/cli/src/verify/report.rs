@@ -262,3 +262,27 @@ pub fn docs() -> String {
     }
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A row with a test and a device's test, and no fault.
+    fn holds(test: Verdict, device: Verdict) -> bool {
+        const CHECKS: &[Check] =
+            &[Check { kind: Kind::Test, name: "a" }, Check { kind: Kind::Device, name: "b" }];
+        let row = Property { id: "T1.1", says: "", anchor: "", checks: CHECKS, faults: &[] };
+        let ran = |verdict| Ran { verdict, count: 1, unit: Unit::Cases, seconds: 0.0, said: String::new() };
+        let checks = CHECKS.iter().copied().zip([ran(test), ran(device)]).collect();
+        Results { checks, ..Results::default() }.holds(&row)
+    }
+
+    #[test]
+    fn only_what_wants_a_device_may_be_skipped() {
+        use Verdict::{Fails, Holds, Skipped};
+        assert!(holds(Holds, Holds) && holds(Holds, Skipped));
+        for (test, device) in [(Skipped, Holds), (Skipped, Skipped), (Fails, Holds), (Holds, Fails)] {
+            assert!(!holds(test, device), "{test:?} {device:?}");
+        }
+    }
+}
