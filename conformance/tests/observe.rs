@@ -210,53 +210,6 @@ fn caches_are_cleared_under_use_and_counters_go_on() {
     }
 }
 
-/// More kernels than stay loaded, from many threads, while the caches are cleared: each runs to its end, in order.
-#[test]
-fn few_kernels_stay_and_all_of_them_run() {
-    let limits = Limits {
-        kernel_count: Some(2),
-        algorithm_count: Some(1),
-        kernel_bytes: Some(1 << 20),
-        ..Limits::default()
-    };
-    let gpu = raddle::cuda::device_count().is_ok_and(|count| count > 0).then_some("cuda:0");
-    for name in ["cpu", "sim:4"].into_iter().chain(gpu) {
-        let device = Device::with_limits(name, &limits).unwrap();
-        std::thread::scope(|scope| {
-            for thread in 0..8 {
-                let device = &device;
-                scope.spawn(move || {
-                    let ones = Tensor::ones([32, 32], DType::F32, device).unwrap();
-                    for step in thread..thread + 12 {
-                        let x = match step % 4 {
-                            0 => ones.add(1),
-                            1 => ones.mul(3),
-                            2 => ones.matmul(&ones),
-                            _ => ones.sum(1, false),
-                        };
-                        let expected = [2.0, 3.0, 32.0, 32.0][step % 4];
-                        let found = x.unwrap().sub(1).unwrap().to_vec::<f32>().unwrap();
-                        assert!(found.iter().all(|found| *found == expected - 1.0), "{name}, step {step}");
-                    }
-                });
-            }
-            (0..10).for_each(|_| device.clear_caches().unwrap());
-        });
-        let stats = device.cache_stats().device;
-        assert!(stats.kernels.cached_count <= 2 && stats.kernels.cached_bytes <= 1 << 20, "{stats:?}");
-        assert!(stats.algorithms.cached_count <= 1, "{stats:?}");
-        if name == "cuda:0" {
-            assert!(stats.kernels.evictions > 0 && stats.compiles <= stats.kernels.misses, "{stats:?}");
-            device.synchronize().unwrap();
-            device.clear_current_thread_caches();
-            device.clear_caches().unwrap();
-            let stats = device.cache_stats().device;
-            let left = (stats.kernels.cached_count, stats.thread_count, stats.pinned_bytes);
-            assert_eq!(left, (0, 0, 0), "{stats:?}");
-        }
-    }
-}
-
 #[test]
 fn counters_of_streams_only_grow() {
     for name in ["cpu", "sim:6"] {

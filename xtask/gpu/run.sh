@@ -158,6 +158,7 @@ run_tests() {
     target failures
     target large
     target lives
+    target options
     target minilm # ignored unless RADDLE_MINILM and RADDLE_MINILM_DATA name their folders
     step demo "$limit" "${ours[@]}" "$here/raddle" demo --device "$device" --json "$out/demo.json"
 }

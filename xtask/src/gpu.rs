@@ -26,7 +26,7 @@ Example: cargo xtask gpu && target/gpu/run.sh --help
 ";
 
 /// Test targets that are carried: of conformance, and the backend's own.
-const TESTS: [&str; 7] = ["cuda", "failures", "gpu", "large", "lives", "minilm", "race_suite"];
+const TESTS: [&str; 8] = ["cuda", "failures", "gpu", "large", "lives", "minilm", "options", "race_suite"];
 /// Programs of conformance that are carried.
 const PROGRAMS: [&str; 1] = ["soak"];
 /// Benchmarks on other libraries, and what they replay.

@@ -28,9 +28,12 @@ Example: cargo xtask tsan --only stress
 const ROOTS: [&str; 4] = ["rustc-web", "cargo-web", "rust-web-src", "libstd-rust-web-dev"];
 const NEEDED: [&str; 6] =
     ["libstd-rust-web-", "libllvm", "libgit2-", "libhttp-parser", "libssh2-", "libmbed"];
+const TSAN_OPTIONS: &str = "exitcode=66";
 const REPORT: &str = "WARNING: ThreadSanitizer";
 /// The demo is for races, not for learning: a few published versions are enough.
 const DEMO: [&str; 5] = ["demo", "--steps", "30", "--threads", "4"];
+/// Both packages at once, so that what they share is built once; the program without its server, which the demo doesn't need.
+const PACKAGES: [&str; 5] = ["-p", "raddle-conformance", "-p", "raddle-cli", "--no-default-features"];
 
 /// Runs the parts.
 pub fn run(mut options: Options) -> Outcome {
@@ -54,12 +57,15 @@ pub fn run(mut options: Options) -> Outcome {
     }
     if wanted("stress") {
         // What is planted there isn't for the sanitizer.
-        let stress = ["test", "-p", "raddle-conformance", "--test", "race_suite", "--", "--skip", "fault_"];
-        silent("stress", &mut toolchain.cargo(&stress))?;
+        let mut stress = toolchain.cargo(&["test"]);
+        stress.args(PACKAGES).args(["--test", "race_suite", "--", "--skip", "fault_"]);
+        silent("stress", &mut stress)?;
     }
     if wanted("demo") {
-        let mut demo = toolchain.cargo(&["run", "-p", "raddle-cli", "--bin", "raddle", "--"]);
-        silent("demo", demo.args(DEMO))?;
+        let mut build = toolchain.cargo(&["build"]);
+        text(build.args(PACKAGES).args(["--bin", "raddle"]))?;
+        let raddle = toolchain.built().join("debug/raddle");
+        silent("demo", program(raddle).args(DEMO).env("TSAN_OPTIONS", TSAN_OPTIONS))?;
     }
     Ok(())
 }
@@ -129,6 +135,11 @@ impl Toolchain {
         Ok(())
     }
 
+    /// Where programs under the sanitizer are built.
+    fn built(&self) -> PathBuf {
+        build_dir().join(&self.host)
+    }
+
     /// Cargo under the sanitizer, in a target folder of its own. The subcommand comes first.
     fn cargo(&self, words: &[&str]) -> Command {
         let usr = self.root.join("usr");
@@ -136,7 +147,7 @@ impl Toolchain {
         command
             .arg(words[0])
             .args(["-Zbuild-std", "--target", &self.host, "--target-dir"])
-            .arg(command::target_dir("tsan").join("build"))
+            .arg(build_dir())
             .args(&words[1..])
             .env("LD_LIBRARY_PATH", usr.join("lib/x86_64-linux-gnu"))
             .env("RUSTC", usr.join("bin/rustc"))
@@ -144,12 +155,16 @@ impl Toolchain {
             // -Z needs either a nightly or this.
             .env("RUSTC_BOOTSTRAP", "1")
             .env("RUSTFLAGS", "-Zsanitizer=thread")
-            .env("TSAN_OPTIONS", "exitcode=66")
+            .env("TSAN_OPTIONS", TSAN_OPTIONS)
             // Set by the cargo that runs us, for its own compiler.
             .env_remove("RUSTUP_TOOLCHAIN")
             .env_remove("CARGO");
         command
     }
+}
+
+fn build_dir() -> PathBuf {
+    command::target_dir("tsan").join("build")
 }
 
 /// The packages to unpack, from what apt knows: the roots, and what they need in turn.

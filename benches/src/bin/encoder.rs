@@ -30,6 +30,7 @@ Usage: encoder [OPTIONS]
   --model FOLDER     the model (default: one of random weights in the same shape)
   --seconds N        how long each measurement takes, 3 of them a row (default 2)
   --batch-tokens N   of a batch (default 8192)
+  --ahead N          requests that each of 64 threads has on their way to the batcher (default 4)
   --json FILE        writes the rows there instead (- for standard output)
 
 Example: cargo run --release -p raddle-benches --bin encoder -- --device cuda:0 --dtype f16
@@ -41,6 +42,7 @@ struct Options {
     model: Option<PathBuf>,
     seconds: f64,
     batch_tokens: usize,
+    ahead: usize,
     json: PathBuf,
 }
 
@@ -52,6 +54,7 @@ fn options(mut words: impl Iterator<Item = String>) -> Result<Option<Options>, S
         model: None,
         seconds: 2.0,
         batch_tokens: 8192,
+        ahead: 4,
         json: "-".into(),
     };
     while let Some(word) = words.next() {
@@ -67,6 +70,7 @@ fn options(mut words: impl Iterator<Item = String>) -> Result<Option<Options>, S
             "--model" => options.model = Some(value()?.into()),
             "--seconds" => options.seconds = number(value()?)? as f64,
             "--batch-tokens" => options.batch_tokens = number(value()?)? as usize,
+            "--ahead" => options.ahead = number(value()?)? as usize,
             "--json" => options.json = value()?.into(),
             "--dtype" => {
                 let text = value()?;
@@ -199,14 +203,11 @@ fn direct(
     Ok(Turn { batch: count as f64, ..turn })
 }
 
-/// Requests that each thread has on their way.
-const AHEAD: usize = 6;
-
-/// Threads submit single sentences to a batcher.
+/// Threads submit single sentences to a batcher, each with some on their way.
 fn batched(
     model: &std::sync::Arc<SentenceEncoder>,
     options: &serve::Options,
-    threads: usize,
+    (threads, ahead): (usize, usize),
     tokens: usize,
     seconds: f64,
 ) -> Outcome<Turn> {
@@ -222,7 +223,7 @@ fn batched(
         let mut waiting = std::collections::VecDeque::new();
         let mut seed = 0;
         loop {
-            while goes_on() && waiting.len() < AHEAD {
+            while goes_on() && waiting.len() < ahead {
                 seed += 1;
                 let answer = batcher.submit(sentence(tokens, seed), Request::new(tokens))?;
                 waiting.push_back((Instant::now(), answer));
@@ -277,7 +278,7 @@ fn run(options: &Options) -> Outcome {
             ..serve::Options::default()
         };
         let name = if running_count_max == 2 { "batcher_2" } else { "batcher_3" };
-        rows.push(row(name, 64, 128, || batched(&model, &limits, 64, 128, seconds))?);
+        rows.push(row(name, 64, 128, || batched(&model, &limits, (64, options.ahead), 128, seconds))?);
     }
     let report = serde_json::json!({ "device": options.device, "dtype": dtype.to_string(), "rows": rows });
     let text = format!("{report:#}\n");

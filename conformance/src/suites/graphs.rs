@@ -13,6 +13,7 @@ use std::sync::Barrier;
 pub fn cases() -> Vec<Case> {
     crate::cases!("graphs":
         a_replay_is_what_running_is,
+        products_and_norms_are_what_running_them_is,
         operands_are_read_as_they_are_at_each_replay,
         outputs_may_share_memory_or_come_from_outside,
         outputs_stay_while_they_are_held,
@@ -91,6 +92,32 @@ fn a_replay_is_what_running_is(device: &Device) {
     let GraphStats { nodes, arena_bytes, instances, .. } = graph.stats();
     assert!(nodes >= 15 && arena_bytes < 16 << 10, "{nodes} kernels, {arena_bytes} bytes");
     assert_eq!(instances, 1, "one thread needs one");
+}
+
+/// Of products of every form, which may ask for memory of their own, and of what is added to them.
+fn products_and_norms_are_what_running_them_is(device: &Device) {
+    for dtype in [DType::F32, DType::F16] {
+        let tensor = |shape: &[usize], seed| normal(device, shape, seed).to_dtype(dtype).unwrap();
+        // Few rows, which have a kernel of their own on CUDA, and more of them.
+        for rows in [2, 40] {
+            let (x, weight, bias) = (tensor(&[rows, 24], 1), tensor(&[16, 24], 2), tensor(&[16], 3));
+            let (addend, row) = (tensor(&[rows, 16], 4), tensor(&[16], 5));
+            let all = || {
+                let product = x.linear(&weight, Some(&bias))?;
+                let more = addend.addmm(&x, &weight.t()?, 0.5, 2.0)?;
+                let turned = row.addmm(&x, &weight.t()?, 1.0, 1.0)?;
+                let normalised = product.layer_norm_add(&more, 1, Some(&row), Some(&bias), 1e-5)?;
+                Ok::<_, raddle::Error>([product, more, turned, normalised])
+            };
+            let values =
+                |made: &[Tensor; 4]| made.each_ref().map(|made| bits(&made.to_dtype(DType::F32).unwrap()));
+            let expected = values(&all().unwrap());
+            let graph = device.capture(all).unwrap();
+            for _ in 0..2 {
+                assert!(values(&graph.replay().unwrap()) == expected, "{rows} rows of {dtype}");
+            }
+        }
+    }
 }
 
 fn operands_are_read_as_they_are_at_each_replay(device: &Device) {
@@ -529,7 +556,7 @@ fn a_training_step_is_captured(device: &Device) {
         assert_eq!(found.0, expected.0, "parameters, Adam: {with_adam}");
     }
     let parameter = leaf(device, &[4], 1);
-    parameter.set_grad(Some(normal(device, &[4], 2)));
+    parameter.set_grad(Some(normal(device, &[4], 2))).unwrap();
     let mut adam = Adam::new(vec![parameter], AdamOptions::default()).unwrap();
     let found = capture(device, || adam.step().map_err(Failed::from)).unwrap_err().0;
     let told = "this step can't be captured on";

@@ -11,7 +11,7 @@ use raddle::{DType, Device, Tensor};
 
 /// All cases.
 pub fn cases() -> Vec<Case> {
-    crate::cases!("normalize": softmax, softmax_special, layer_norm, layer_norm_backward, many_rows, empty, errors)
+    crate::cases!("normalize": softmax, softmax_special, layer_norm, layer_norm_add, layer_norm_backward, many_rows, empty, errors)
 }
 
 /// The line of `x` along an axis through an index.
@@ -195,6 +195,52 @@ fn layer_norm(device: &Device) {
     }
 }
 
+/// Short rows, which stay in registers, and one that doesn't. The sum of 16-bit floats isn't rounded before it is normalised.
+fn layer_norm_add(device: &Device) {
+    let mut random = Random::named("layer_norm_add");
+    for dtype in FLOATS {
+        let long = (dtype == DType::F32).then_some((&[1, 20_000][..], 1));
+        for (shape, axes) in NORMS.into_iter().chain(long) {
+            let inner = &shape[shape.len() - axes..];
+            let mut draw = |shape: &[usize]| Array::from_fn(dtype, shape, |_| random.uniform(-2.0, 2.0));
+            let inputs = [draw(shape), draw(shape), draw(inner), draw(inner)];
+            let oracle = |x: &[Array]| {
+                let sums = Array::from_fn(DType::F64, shape, |index| x[0].f64(index) + x[1].f64(index));
+                let first = shape.len() - axes;
+                let of_rows: Vec<(f64, f64)> =
+                    indices(&shape[..first]).iter().map(|outer| statistics(&sums, axes, outer)).collect();
+                let count = inner.iter().product::<usize>().max(1);
+                let element = |(at, index): (usize, &Vec<usize>), affine: bool| {
+                    let (mean, rstd) = of_rows[at / count];
+                    let inner = &index[first..];
+                    let (weight, bias) = if affine { (x[2].f64(inner), x[3].f64(inner)) } else { (1.0, 0.0) };
+                    let normal = (sums.f64(index) - mean) * rstd;
+                    let size = (normal.abs() + 4.0 * rstd + rstd * rstd) * weight.abs() + bias.abs();
+                    near(dtype, normal * weight + bias, size, 12.0)
+                };
+                let answer = |affine: bool| Answer {
+                    dtype,
+                    shape: shape.to_vec(),
+                    expected: indices(shape).iter().enumerate().map(|at| element(at, affine)).collect(),
+                };
+                vec![answer(true), answer(false)]
+            };
+            Op {
+                what: &format!("layer_norm_add over {axes} axes of {dtype}"),
+                oracle: &oracle,
+                fresh: &|x| {
+                    Ok(vec![
+                        x[0].layer_norm_add(x[1], axes, Some(x[2]), Some(x[3]), EPS)?,
+                        x[0].layer_norm_add(x[1], axes, None, None, EPS)?,
+                    ])
+                },
+                into: None,
+            }
+            .run(&inputs, device);
+        }
+    }
+}
+
 fn layer_norm_backward(device: &Device) {
     let mut random = Random::named("layer_norm_backward");
     // Of 16-bit floats the statistics are those of rounded inputs: the same formula holds.
@@ -206,8 +252,12 @@ fn layer_norm_backward(device: &Device) {
             let inputs = [draw(shape), draw(inner), draw(shape)];
             let oracle = |x: &[Array]| {
                 let [input, weight, gradient] = x else { unreachable!("three inputs") };
+                let outer = &shape[..first];
+                let of_rows: Vec<(f64, f64)> =
+                    indices(outer).iter().map(|outer| statistics(input, axes, outer)).collect();
                 let normal = |index: &[usize]| {
-                    let (mean, rstd) = statistics(input, axes, index);
+                    let row = index.iter().zip(outer).fold(0, |row, (at, size)| row * size + at);
+                    let (mean, rstd) = of_rows[row];
                     ((input.f64(index) - mean) * rstd, rstd)
                 };
                 let by_input = |index: &Vec<usize>| {

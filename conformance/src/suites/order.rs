@@ -96,7 +96,7 @@ fn sort(device: &Device) {
                         Ok(vec![values, places, x[0].argsort(signed, descending)?])
                     },
                     into: Some(&|x, out| {
-                        out[2].copy_(&x[0].argsort(signed, descending)?)?;
+                        x[0].argsort_out(signed, descending, out[2])?;
                         x[0].sort_out(signed, descending, (out[0], out[1]))
                     }),
                 }
@@ -189,15 +189,20 @@ fn scatter(device: &Device) {
                 for at in indices(index) {
                     target.set(&named(&at, axis, &x[1]), x[2].at(&at));
                 }
-                vec![Answer::exactly(&target)]
+                vec![Answer::exactly(&target), Answer::exactly(&target)]
             };
             Op {
                 what: &format!("scatter along {axis} of {dtype}"),
                 oracle: &oracle,
-                fresh: &|x| Ok(vec![x[0].scatter(signed, x[1], x[2])?]),
+                fresh: &|x| {
+                    let own = x[0].copy()?;
+                    own.scatter_(signed, x[1], x[2])?;
+                    Ok(vec![x[0].scatter(signed, x[1], x[2])?, own])
+                },
                 into: Some(&|x, out| {
                     out[0].copy_(x[0])?;
-                    out[0].scatter_(signed, x[1], x[2]).map(drop)
+                    out[0].scatter_(signed, x[1], x[2])?;
+                    x[0].scatter_out(signed, x[1], x[2], out[1])
                 }),
             }
             .run(&inputs, device);
@@ -260,12 +265,17 @@ fn scatter_add(device: &Device) {
                 what: &format!("scatter_add along {axis} of {dtype}"),
                 oracle: &|x| {
                     let terms = indices(index).into_iter().map(|at| (named(&at, axis, &x[1]), x[2].at(&at)));
-                    vec![added(&x[0], terms, 1.0)]
+                    vec![added(&x[0], terms.clone(), 1.0), added(&x[0], terms, 1.0)]
                 },
-                fresh: &|x| Ok(vec![x[0].scatter_add(signed, x[1], x[2])?]),
+                fresh: &|x| {
+                    let own = x[0].copy()?;
+                    own.scatter_add_(signed, x[1], x[2])?;
+                    Ok(vec![x[0].scatter_add(signed, x[1], x[2])?, own])
+                },
                 into: Some(&|x, out| {
                     out[0].copy_(x[0])?;
-                    out[0].scatter_add_(signed, x[1], x[2]).map(drop)
+                    out[0].scatter_add_(signed, x[1], x[2])?;
+                    x[0].scatter_add_out(signed, x[1], x[2], out[1])
                 }),
             }
             .run(&inputs, device);
@@ -327,12 +337,17 @@ fn index_add(device: &Device) {
                             place[axis] = x[1].data[at[axis]].to_i64() as usize;
                             (place, x[2].at(&at))
                         });
-                        vec![added(&x[0], terms, alpha)]
+                        vec![added(&x[0], terms.clone(), alpha), added(&x[0], terms, alpha)]
                     },
-                    fresh: &|x| Ok(vec![x[0].index_add(signed, x[1], x[2], alpha)?]),
+                    fresh: &|x| {
+                        let own = x[0].copy()?;
+                        own.index_add_(signed, x[1], x[2], alpha)?;
+                        Ok(vec![x[0].index_add(signed, x[1], x[2], alpha)?, own])
+                    },
                     into: Some(&|x, out| {
                         out[0].copy_(x[0])?;
-                        out[0].index_add_(signed, x[1], x[2], alpha).map(drop)
+                        out[0].index_add_(signed, x[1], x[2], alpha)?;
+                        x[0].index_add_out(signed, x[1], x[2], alpha, out[1])
                     }),
                 }
                 .run(&inputs, device);

@@ -6,14 +6,17 @@
 mod bench;
 mod demo;
 mod doctor;
+#[cfg(feature = "serve")]
 mod embed;
 mod limits;
 mod memory;
+#[cfg(feature = "serve")]
 mod model;
 mod ops;
 mod output;
 mod record;
 mod replay;
+#[cfg(feature = "serve")]
 mod serve;
 mod verify;
 
@@ -40,8 +43,10 @@ enum Command {
     /// Trains a model on real data while other threads run it, then checks every answer.
     Demo(demo::Arguments),
     /// Makes a vector of each line of a file, with a sentence encoder.
+    #[cfg(feature = "serve")]
     Embed(embed::Arguments),
     /// Serves a sentence encoder or a reranker over HTTP, as OpenAI's and text-embeddings-inference's clients expect it.
+    #[cfg(feature = "serve")]
     Serve(serve::Arguments),
     /// Lists every op with its dtypes, backends and forms.
     Ops(ops::Arguments),
@@ -65,7 +70,9 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let result = match arguments.command {
         Command::Demo(arguments) => demo::run(&arguments),
+        #[cfg(feature = "serve")]
         Command::Embed(arguments) => embed::run(&arguments),
+        #[cfg(feature = "serve")]
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Ops(arguments) => ops::run(&arguments),
         Command::Memory(arguments) => memory::run(&arguments),

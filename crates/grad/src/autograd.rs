@@ -34,7 +34,9 @@ pub trait Autograd: sealed::Sealed {
     fn grad(&self) -> Option<Tensor>;
 
     /// Replaces the gradient of a leaf that requires grad.
-    fn set_grad(&self, grad: Option<Tensor>);
+    ///
+    /// Errors: no such leaf; another shape, dtype or device than the leaf's.
+    fn set_grad(&self, grad: Option<Tensor>) -> Result<()>;
 
     /// Drops the gradient; the next pass gives a new one.
     fn zero_grad(&self);
@@ -85,14 +87,20 @@ impl Autograd for Tensor {
         }
     }
 
-    fn set_grad(&self, grad: Option<Tensor>) {
-        if let Ok(Some(Edge::Leaf(leaf))) = record::edge_of(self) {
-            leaf.set_grad(grad);
+    fn set_grad(&self, grad: Option<Tensor>) -> Result<()> {
+        let op = "set_grad";
+        let Ok(Some(Edge::Leaf(leaf))) = record::edge_of(self) else { return Err(Error::NoLeaf { op }) };
+        if let Some(grad) = &grad {
+            check_fits(op, self, grad)?;
         }
+        leaf.set_grad(grad);
+        Ok(())
     }
 
     fn zero_grad(&self) {
-        self.set_grad(None);
+        if let Ok(Some(Edge::Leaf(leaf))) = record::edge_of(self) {
+            leaf.set_grad(None);
+        }
     }
 
     fn backward(&self) -> Result<()> {
@@ -131,25 +139,34 @@ pub fn grad(
     engine::run(roots(outputs, gradients)?, &Goal::Places(&places), retain)
 }
 
+/// Has a gradient that was given the shape, dtype and device of its tensor?
+fn check_fits(op: &'static str, tensor: &Tensor, gradient: &Tensor) -> Result<()> {
+    let wrong = |what, expected: String, found: String| Err(Error::Gradient { op, what, expected, found });
+    if gradient.shape() != tensor.shape() {
+        return wrong("shape", format!("{:?}", tensor.shape()), format!("{:?}", gradient.shape()));
+    }
+    if gradient.dtype() != tensor.dtype() {
+        return wrong("dtype", tensor.dtype().to_string(), gradient.dtype().to_string());
+    }
+    if gradient.device() != tensor.device() {
+        return wrong("device", tensor.device().name().into(), gradient.device().name().into());
+    }
+    Ok(())
+}
+
 fn roots(outputs: &[&Tensor], gradients: &[Option<&Tensor>]) -> Result<Vec<(Edge, Tensor)>> {
-    let wrong = |what, expected: String, found: String| Err(Error::Gradient { what, expected, found });
     if outputs.len() != gradients.len() {
-        return wrong("number of gradients", outputs.len().to_string(), gradients.len().to_string());
+        let (expected, found) = (outputs.len().to_string(), gradients.len().to_string());
+        return Err(Error::Gradient { op: "backward", what: "number of gradients", expected, found });
     }
     let mut roots = Vec::with_capacity(outputs.len());
     for (output, gradient) in outputs.iter().zip(gradients) {
         let edge = record::edge_of(output)?.ok_or(Error::NoGraph { op: "backward" })?;
         let gradient = match gradient {
-            Some(given) if given.shape() != output.shape() => {
-                return wrong("shape", format!("{:?}", output.shape()), format!("{:?}", given.shape()));
+            Some(given) => {
+                check_fits("backward", output, given)?;
+                given.detach()
             }
-            Some(given) if given.dtype() != output.dtype() => {
-                return wrong("dtype", output.dtype().to_string(), given.dtype().to_string());
-            }
-            Some(given) if given.device() != output.device() => {
-                return wrong("device", output.device().name().into(), given.device().name().into());
-            }
-            Some(given) => given.detach(),
             None if output.element_count() != 1 => {
                 let found = output.element_count();
                 return Err(Error::NotScalar { shape: output.shape().to_vec(), found });

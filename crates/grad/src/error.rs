@@ -20,9 +20,12 @@ pub enum Error {
     /// Nothing that the tensor was made from requires a gradient.
     #[error("{op}: the tensor doesn't require grad and was made from none that does")]
     NoGraph { op: &'static str },
-    /// The gradient to start from doesn't fit.
-    #[error("backward: the gradient has the wrong {what}, expected {expected}, found {found}")]
-    Gradient { what: &'static str, expected: String, found: String },
+    /// A gradient is given to what has none.
+    #[error("{op}: the tensor is no leaf that requires grad (see requires_grad_)")]
+    NoLeaf { op: &'static str },
+    /// A gradient that is given, to start from or to be a leaf's, doesn't fit.
+    #[error("{op}: the gradient has the wrong {what}, expected {expected}, found {found}")]
+    Gradient { op: &'static str, what: &'static str, expected: String, found: String },
     /// A tensor that the backward of `op` needs was written to after the forward pass.
     #[error(
         "backward: {operand} {index} of {op}, of shape {shape:?}, was changed in place since it was saved, \

@@ -181,10 +181,16 @@ impl TopKAutoencoder {
             if self.any_dead {
                 self.add_auxiliary(&x, &codes, &error, scale, &columns, (&encoder, &ddecoder))?;
             }
-            self.encoder_weight.set_grad(Some(laid_out_as(&self.encoder_weight, &encoder.0)?));
-            self.encoder_bias.set_grad(Some(encoder.1));
-            self.decoder_weight.set_grad(Some(laid_out_as(&self.decoder_weight, &ddecoder)?));
-            self.decoder_bias.set_grad(Some(dy.sum(0, false)?));
+            for (parameter, gradient) in [
+                (&self.encoder_weight, laid_out_as(&self.encoder_weight, &encoder.0)?),
+                (&self.encoder_bias, encoder.1),
+                (&self.decoder_weight, laid_out_as(&self.decoder_weight, &ddecoder)?),
+                (&self.decoder_bias, dy.sum(0, false)?),
+            ] {
+                if parameter.requires_grad() {
+                    parameter.set_grad(Some(gradient)).expect("it was computed from the parameter");
+                }
+            }
             Ok(loss)
         })
     }

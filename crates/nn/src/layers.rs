@@ -106,6 +106,13 @@ impl LayerNorm {
     }
 }
 
+impl LayerNorm {
+    /// The normalisation of `x + residual`, in one launch.
+    pub fn forward_with_residual(&self, x: &Tensor, residual: &Tensor) -> Result<Tensor> {
+        x.layer_norm_add(residual, self.weight.rank(), Some(&self.weight), Some(&self.bias), self.eps)
+    }
+}
+
 impl Module for LayerNorm {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         x.layer_norm(self.weight.rank(), Some(&self.weight), Some(&self.bias), self.eps)

@@ -238,7 +238,8 @@ pub enum Kernel {
         mask: bool,
     },
     /// Over the last `axes` axes: Out y, Out mean, Out rstd (compute dtype, with the normalised axes of size 1); In x,
-    /// then weight and bias if there are any (shape of the normalised axes).
+    /// then weight and bias if there are any (shape of the normalised axes), then an addend, of x's shape, that is added to x
+    /// first, in the compute dtype.
     LayerNorm {
         /// How many axes, from the last.
         axes: usize,
@@ -248,6 +249,8 @@ pub enum Kernel {
         weight: bool,
         /// Is there a bias?
         bias: bool,
+        /// Is there an addend?
+        addend: bool,
     },
     /// Out dx, then Out dweight and Out dbias if `weight` / `bias`; In dy, In x, In mean, In rstd, then In weight if
     /// `weight`.

@@ -124,6 +124,9 @@ pub(crate) fn due<O>(op: &'static str, group: &mut Group<O>, tensors: usize) -> 
         let state = &mut group.states[index];
         // Momentum may be turned off and on again.
         state.tensors.truncate(tensors);
+        if tensors > 0 && state.tensors.is_empty() {
+            state.step = 0; // what starts from nothing is in its first step
+        }
         while state.tensors.len() < tensors {
             // It outlives a capture.
             state.tensors.push(uncaptured(|| parameter.zeros_like())?);

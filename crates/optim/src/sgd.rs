@@ -1,7 +1,7 @@
 //! Stochastic gradient descent.
 
 use crate::{
-    Error, Group, Result,
+    Error, Group, ParameterState, Result,
     groups::{self, Launch, check_positive, check_unique},
     optimizer,
 };
@@ -108,8 +108,8 @@ impl Sgd {
         };
         self.groups.iter_mut().try_for_each(|group| {
             let SgdOptions { momentum, dampening, .. } = group.options;
-            let is_first =
-                momentum != 0.0 && dampening != 0.0 && group.states.iter().any(|state| state.step == 0);
+            let is_new = |state: &ParameterState| state.step == 0 || state.tensors.is_empty();
+            let is_first = momentum != 0.0 && dampening != 0.0 && group.states.iter().any(is_new);
             if is_first && groups::is_capturing(group) {
                 return Err(groups::not_capturable("sgd", group, "a step to have been taken before"));
             }

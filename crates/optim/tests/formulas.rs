@@ -29,7 +29,8 @@ fn gradient(i: usize, t: usize) -> f64 {
 fn give(leaf: &Tensor, t: usize) {
     let values: Vec<f64> = (0..6).map(|i| gradient(i, t)).collect();
     // Row-major, unlike the parameter.
-    leaf.set_grad(Some(Tensor::from_slice(&values, [3, 2], device()).unwrap().to(leaf.dtype()).unwrap()));
+    let grad = Tensor::from_slice(&values, [3, 2], device()).unwrap().to(leaf.dtype()).unwrap();
+    leaf.set_grad(Some(grad)).unwrap();
 }
 
 fn assert_close(leaf: &Tensor, expected: &[f64], tolerance: f64) {
@@ -68,6 +69,28 @@ fn sgd_in_all_its_forms() {
         }
         assert_close(&leaf, &p, 1e-12);
     }
+}
+
+/// As in PyTorch: the first gradient that momentum meets isn't dampened, whenever it is switched on.
+#[test]
+fn momentum_may_be_switched_on_later() {
+    let (leaf, mut p) = transposed(DType::F64);
+    let options = SgdOptions { lr: 0.1, dampening: 0.5, ..SgdOptions::default() };
+    let mut sgd = Sgd::new(vec![leaf.clone()], options).unwrap();
+    let mut v = [0.0; 6];
+    for t in 0..9 {
+        // On, off (which forgets it), and on again.
+        let momentum = if t < 2 || t == 5 { 0.0 } else { 0.9 };
+        sgd.groups()[0].options.momentum = momentum;
+        give(&leaf, t);
+        sgd.step().unwrap();
+        for i in 0..6 {
+            let g = gradient(i, t);
+            v[i] = if t == 2 || t == 6 { g } else { 0.9 * v[i] + 0.5 * g };
+            p[i] -= 0.1 * if momentum == 0.0 { g } else { v[i] };
+        }
+    }
+    assert_close(&leaf, &p, 1e-12);
 }
 
 #[test]

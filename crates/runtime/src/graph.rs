@@ -28,7 +28,7 @@ use crate::{
 use raddle_base::{DType, Layout};
 use raddle_hal::{self as hal, Address, Draw, Kernel, Launch};
 use raddle_sync::{
-    Condvar, Mutex, Rank,
+    Condvar, Mutex, MutexGuard, Padded, Rank,
     atomic::{AtomicUsize, Ordering::*},
     fault,
 };
@@ -132,13 +132,70 @@ struct Instance {
     graph: Arc<hal::Graph>,
     /// The pool's clock when it was used last.
     used: u64,
+    /// The stream that used it last.
+    slot: usize,
 }
 
+/// Each instance has a place of its own, so that streams that find their own ones again share no more than the lock.
+#[derive(Default)]
 struct Pool {
-    /// In the pool, and with those that are being submitted.
-    free: Vec<Instance>,
+    /// Empty: the instance is being submitted, or there is none.
+    places: Vec<Padded<Option<Instance>>>,
+    /// Places that no instance has.
+    vacant: Vec<usize>,
+    /// By stream, the place of what it has used last.
+    last: Vec<usize>,
+    /// Instances, also those that are being submitted.
     count: usize,
     clock: u64,
+    /// Threads that wait for an instance.
+    waiting: usize,
+}
+
+impl Pool {
+    /// A place for a new instance.
+    fn grow(&mut self) -> usize {
+        self.count += 1;
+        self.vacant.pop().unwrap_or_else(|| {
+            self.places.push(Padded(None));
+            self.places.len() - 1
+        })
+    }
+
+    /// What the stream has used last, if it has these operands and can start at once. Nothing else is looked at: the others
+    /// lie in caches of other cores.
+    fn take_own(
+        &mut self,
+        device: &'static DeviceInner,
+        slot: usize,
+        bound: &[Bound],
+    ) -> Option<(usize, Instance)> {
+        let place = *self.last.get(slot)?;
+        let Padded(own) = self.places.get_mut(place)?;
+        let is_own = |own: &mut Instance| {
+            own.slot == slot && is_same(&own.bound, bound) && own.state(device, slot) == State::Ready
+        };
+        Some((place, own.take_if(is_own)?))
+    }
+
+    /// Puts an instance back that `slot` has used.
+    fn put(&mut self, place: usize, mut instance: Instance, slot: usize) {
+        self.clock += 1;
+        (instance.used, instance.slot) = (self.clock, slot);
+        self.places[place].0 = Some(instance);
+        if self.last.len() <= slot {
+            self.last.resize(slot + 1, usize::MAX);
+        }
+        if self.last[slot] != place {
+            self.last[slot] = place;
+        }
+    }
+
+    /// Drops an instance that was in no place.
+    fn forget(&mut self, place: usize) {
+        self.count -= 1;
+        self.vacant.push(place);
+    }
 }
 
 /// What [`choose`] knows of an instance in the pool.
@@ -200,21 +257,25 @@ fn choose(seen: &[Seen], room: bool, is_cheap: bool) -> Choice {
 struct Taken<'a> {
     graph: &'a Graph,
     instance: Option<Instance>,
+    /// Where it goes back to.
+    place: usize,
+    /// For which stream.
+    slot: usize,
 }
 
 impl Drop for Taken<'_> {
     fn drop(&mut self) {
         let mut pool = self.graph.instances.pool.lock();
         match self.instance.take() {
-            Some(mut instance) => {
-                pool.clock += 1;
-                instance.used = pool.clock;
-                pool.free.push(instance);
-            }
-            None => pool.count -= 1,
+            Some(instance) => pool.put(self.place, instance, self.slot),
+            None => pool.forget(self.place),
         }
+        let is_awaited = pool.waiting > 0;
         drop(pool);
-        self.graph.instances.returned.notify_one();
+        // Waking nobody is a call of the system, too.
+        if is_awaited {
+            self.graph.instances.returned.notify_one();
+        }
     }
 }
 
@@ -264,9 +325,15 @@ impl Instances {
     /// Frees those that are in the pool, as any memory is freed: whoever holds an output keeps it, and work in flight goes on.
     pub(crate) fn clear(&self) {
         let mut pool = self.pool.lock();
-        let free = std::mem::take(&mut pool.free);
-        pool.count -= free.len();
+        let mut free = Vec::new();
+        for place in 0..pool.places.len() {
+            if let Some(instance) = pool.places[place].0.take() {
+                free.push(instance);
+                pool.forget(place);
+            }
+        }
         drop(pool);
+        drop(free); // frees memory, which isn't for under the lock
         self.returned.notify_all();
     }
 }
@@ -284,7 +351,7 @@ impl std::fmt::Debug for Graph {
 impl Graph {
     pub(crate) fn new(template: Template) -> Graph {
         let instances = Arc::new(Instances {
-            pool: Mutex::new(Rank::Graph, Pool { free: Vec::new(), count: 0, clock: 0 }),
+            pool: Mutex::new(Rank::Graph, Pool::default()),
             returned: Condvar::new(),
             size_bytes: template.size_bytes(),
         });
@@ -371,27 +438,11 @@ impl Graph {
         let template = &self.template;
         let device = template.device;
         let mut pool = self.instances.pool.lock();
-        let (instance, state) = loop {
-            let room = pool.count == 0 || may_grow && pool.count < self.instance_count_max.load(Relaxed);
-            let is_cheap =
-                (pool.count + 1).saturating_mul(template.size_bytes()) <= device.bounds().graph_bytes;
-            let look = |instance: &mut Instance| Seen {
-                fits: is_same(&instance.bound, bound),
-                state: instance.state(device, slot),
-                used: instance.used,
-            };
-            let seen: SmallVec<[Seen; 32]> = pool.free.iter_mut().map(look).collect();
-            match choose(&seen, room, is_cheap) {
-                Choice::Take(index) => break (Some(pool.free.swap_remove(index)), seen[index].state),
-                Choice::Grow => {
-                    pool.count += 1;
-                    break (None, State::Ready);
-                }
-                Choice::Wait => pool = self.instances.returned.wait(pool),
-            }
+        let (place, instance, state) = match pool.take_own(device, slot, bound) {
+            Some((place, instance)) => (place, Some(instance), State::Ready),
+            None => self.take_any(pool, slot, bound, may_grow),
         };
-        drop(pool);
-        let mut taken = Taken { graph: self, instance };
+        let mut taken = Taken { graph: self, instance, place, slot };
         match &mut taken.instance {
             None => taken.instance = Some(template.instance(bound.to_vec())?),
             Some(instance) => {
@@ -409,6 +460,48 @@ impl Graph {
             }
         }
         Ok(taken)
+    }
+
+    /// Looks at all instances in the pool: the place of one that is out of it now, the instance, unless it is to be made, and what
+    /// it was like.
+    fn take_any(
+        &self,
+        mut pool: MutexGuard<'_, Pool>,
+        slot: usize,
+        bound: &[Bound],
+        may_grow: bool,
+    ) -> (usize, Option<Instance>, State) {
+        let template = &self.template;
+        let device = template.device;
+        loop {
+            let room = pool.count == 0 || may_grow && pool.count < self.instance_count_max.load(Relaxed);
+            let is_cheap =
+                (pool.count + 1).saturating_mul(template.size_bytes()) <= device.bounds().graph_bytes;
+            let look = |instance: &mut Instance| Seen {
+                fits: is_same(&instance.bound, bound),
+                state: instance.state(device, slot),
+                used: instance.used,
+            };
+            let mut at: SmallVec<[usize; 32]> = SmallVec::new();
+            let mut seen: SmallVec<[Seen; 32]> = SmallVec::new();
+            for (place, Padded(instance)) in pool.places.iter_mut().enumerate() {
+                if let Some(instance) = instance {
+                    at.push(place);
+                    seen.push(look(instance));
+                }
+            }
+            match choose(&seen, room, is_cheap) {
+                Choice::Take(index) => {
+                    return (at[index], pool.places[at[index]].0.take(), seen[index].state);
+                }
+                Choice::Grow => return (pool.grow(), None, State::Ready),
+                Choice::Wait => {
+                    pool.waiting += 1;
+                    pool = self.instances.returned.wait(pool);
+                    pool.waiting -= 1;
+                }
+            }
+        }
     }
 }
 
@@ -464,6 +557,7 @@ impl Template {
             outputs: self.outputs()?,
             graph: Arc::new(hal::Graph::new(Vec::new())),
             used: 0,
+            slot: usize::MAX,
         };
         instance.graph = Arc::new(self.graph(&instance));
         Ok(instance)

@@ -148,7 +148,7 @@ pub enum Call {
         /// Factor of the products of query and key.
         scale: f64,
     },
-    /// Inputs x, then weight and bias if there are any; outputs y, mean, rstd.
+    /// Inputs x, then weight, bias and what is added to x, if there are such; outputs y, mean, rstd.
     LayerNorm {
         /// How many axes, from the last.
         axes: usize,
@@ -156,6 +156,8 @@ pub enum Call {
         weight: bool,
         /// Is there a bias?
         bias: bool,
+        /// Is something added to x?
+        addend: bool,
     },
     /// Outputs: values and indices of `sort` or `topk`.
     Sort {

@@ -7,7 +7,7 @@ use crate::{
     Call, DType, Dims, Error, INFER, Layout, Result, Tensor,
     create::check_dtype,
     error::shape_error,
-    pointwise::{check_device, check_disjoint, check_out},
+    pointwise::{check_device, check_disjoint, check_out, check_overlap},
     record::{self, Mode, Silence},
 };
 use raddle_base::Scalar;
@@ -84,6 +84,11 @@ impl Tensor {
     pub fn scatter_(&self, axis: isize, index: &Tensor, values: &Tensor) -> Result<&Tensor> {
         self.scatter_in_place("scatter", axis, index, values, ScatterMode::Overwrite)
     }
+    /// [`scatter`](Tensor::scatter) into `out`.
+    pub fn scatter_out(&self, axis: isize, index: &Tensor, values: &Tensor, out: &Tensor) -> Result<()> {
+        self.check_target("scatter", out, &[index, values])?;
+        out.copy_(&self.scatter(axis, index, values)?).map(drop)
+    }
     /// A copy of `self` with `values[.., i, ..]` added to `[.., index[.., i, ..], ..]`, in row-major order of the index.
     pub fn scatter_add(&self, axis: isize, index: &Tensor, values: &Tensor) -> Result<Tensor> {
         self.scatter_fresh("scatter_add", axis, index, values, ScatterMode::Add)
@@ -91,6 +96,21 @@ impl Tensor {
     /// [`scatter_add`](Tensor::scatter_add) in place.
     pub fn scatter_add_(&self, axis: isize, index: &Tensor, values: &Tensor) -> Result<&Tensor> {
         self.scatter_in_place("scatter_add", axis, index, values, ScatterMode::Add)
+    }
+
+    /// [`scatter_add`](Tensor::scatter_add) into `out`.
+    pub fn scatter_add_out(&self, axis: isize, index: &Tensor, values: &Tensor, out: &Tensor) -> Result<()> {
+        self.check_target("scatter_add", out, &[index, values])?;
+        out.copy_(&self.scatter_add(axis, index, values)?).map(drop)
+    }
+
+    /// Is `out` fit for what was copied from `self` and written into? (Not written in place: a bad index found late would leave it
+    /// half done.)
+    fn check_target(&self, op: &'static str, out: &Tensor, others: &[&Tensor]) -> Result<()> {
+        check_dtype(op, "the output", self.dtype(), out)?;
+        check_out(op, out, self.shape(), &self.device())?;
+        check_overlap(op, out, &[self])?;
+        check_disjoint(op, out, others)
     }
 
     fn scatter_fresh(
@@ -229,6 +249,19 @@ impl Tensor {
         let run = || self.index_add_launch(axis, index, source, alpha);
         record::written(Mode::InPlace, &[self, index, source], &[self], call, run)?;
         Ok(self)
+    }
+
+    /// [`index_add`](Tensor::index_add) into `out`.
+    pub fn index_add_out(
+        &self,
+        axis: isize,
+        index: &Tensor,
+        source: &Tensor,
+        alpha: f64,
+        out: &Tensor,
+    ) -> Result<()> {
+        self.check_target("index_add", out, &[index, source])?;
+        out.copy_(&self.index_add(axis, index, source, alpha)?).map(drop)
     }
 
     fn check_index_add(&self, axis: isize, index: &Tensor, source: &Tensor, alpha: f64) -> Result<usize> {

@@ -114,7 +114,36 @@ impl Tensor {
         bias: Option<&Tensor>,
         eps: f64,
     ) -> Result<(Tensor, Tensor, Tensor)> {
-        let op = "layer_norm";
+        self.layer_norm_any("layer_norm", None, axes, (weight, bias), eps)
+    }
+
+    /// [`layer_norm`](Tensor::layer_norm) of `self + addend`, both of one shape and dtype, in one launch: a residual and the
+    /// normalisation behind it. Of 16-bit floats the sum isn't rounded.
+    pub fn layer_norm_add(
+        &self,
+        addend: &Tensor,
+        axes: usize,
+        weight: Option<&Tensor>,
+        bias: Option<&Tensor>,
+        eps: f64,
+    ) -> Result<Tensor> {
+        let op = "layer_norm_add";
+        check_device(op, self, &[addend])?;
+        check_dtype(op, "the addend", self.dtype(), addend)?;
+        if addend.shape() != self.shape() {
+            return Err(shape_error(op, "the addend", self.shape(), addend.shape()));
+        }
+        Ok(self.layer_norm_any(op, Some(addend), axes, (weight, bias), eps)?.0)
+    }
+
+    fn layer_norm_any(
+        &self,
+        op: &'static str,
+        addend: Option<&Tensor>,
+        axes: usize,
+        (weight, bias): (Option<&Tensor>, Option<&Tensor>),
+        eps: f64,
+    ) -> Result<(Tensor, Tensor, Tensor)> {
         let stats = self.check_layer_norm(op, axes, weight, bias)?;
         let (device, dtype) = (self.device(), self.dtype());
         let out = Tensor::allocate(op, self.layout().preserved(), dtype, &device)?;
@@ -124,19 +153,22 @@ impl Tensor {
             mean.fill_raw(Scalar::Int(0))?;
             rstd.fill_raw(Scalar::Float(1.0 / eps.sqrt()))?;
         } else {
-            let mut operands: SmallVec<[Operand<'_>; 6]> = SmallVec::new();
+            let mut operands: SmallVec<[Operand<'_>; 7]> = SmallVec::new();
             operands.extend([&out, &mean, &rstd].map(|tensor| tensor.write(tensor.layout())));
             operands.push(self.read(self.layout()));
-            operands.extend(weight.iter().chain(&bias).map(|tensor| tensor.read(tensor.layout())));
-            let kernel = Kernel::LayerNorm { axes, eps, weight: weight.is_some(), bias: bias.is_some() };
+            operands
+                .extend([weight, bias, addend].iter().flatten().map(|tensor| tensor.read(tensor.layout())));
+            let (weight, bias, addend) = (weight.is_some(), bias.is_some(), addend.is_some());
+            let kernel = Kernel::LayerNorm { axes, eps, weight, bias, addend };
             device.submit_named(op, &kernel, &operands)?;
         }
         let mut inputs = TensorRefs::from_slice(&[self]);
-        inputs.extend(weight.into_iter().chain(bias));
+        inputs.extend([weight, bias, addend].into_iter().flatten());
         record::fresh(&inputs, &[&out, &mean, &rstd], || Call::LayerNorm {
             axes,
             weight: weight.is_some(),
             bias: bias.is_some(),
+            addend: addend.is_some(),
         })?;
         Ok((out, mean, rstd))
     }

@@ -21,6 +21,15 @@ impl Tensor {
         Ok(self.detach().sort(axis, descending)?.1)
     }
 
+    /// [`argsort`](Tensor::argsort) into `out` (i64).
+    pub fn argsort_out(&self, axis: isize, descending: bool, out: &Tensor) -> Result<()> {
+        let op = "argsort";
+        check_dtype(op, "the output", DType::I64, out)?;
+        check_out(op, out, self.shape(), &self.device())?;
+        check_disjoint(op, out, &[self])?;
+        out.copy_(&self.argsort(axis, descending)?).map(drop)
+    }
+
     /// [`sort`](Tensor::sort) into `out`: values and indices.
     pub fn sort_out(&self, axis: isize, descending: bool, out: (&Tensor, &Tensor)) -> Result<()> {
         let axis = self.sort_axis("sort", axis)?;

@@ -27,8 +27,10 @@ pub unsafe fn execute(kernel: &Kernel, operands: &[Operand], threads: Threads) -
     // SAFETY: the contract of each is the one of this function.
     unsafe {
         match *kernel {
-            Kernel::LayerNorm { axes, eps, weight, bias } => {
-                by_real!(operands[3].view().dtype, A => forward::<A>(axes, eps, (weight, bias), operands, threads));
+            Kernel::LayerNorm { axes, eps, weight, bias, addend } => {
+                by_real!(operands[3].view().dtype, A => {
+                    forward::<A>(axes, eps, [weight, bias, addend], operands, threads)
+                });
             }
             Kernel::LayerNormBackward { axes, weight, bias } => {
                 let outputs = 1 + usize::from(weight) + usize::from(bias);
@@ -50,6 +52,15 @@ fn normalise<A: Real>(y: &mut [A], x: &[A], weight: &[A], bias: &[A], mean: A, r
 }
 }
 
+multiversion! {
+/// `sum = x + addend`
+fn sum_of<A: Real>(sum: &mut [A], x: &[A], addend: &[A]) {
+    for ((sum, x), addend) in sum.iter_mut().zip(x).zip(addend) {
+        *sum = *x + *addend;
+    }
+}
+}
+
 /// All elements of an operand: where they lie, or copied to `own`, which has what counts if there is no such operand.
 ///
 /// # Safety
@@ -62,45 +73,61 @@ unsafe fn read_all<'a, A: Real>(operand: Option<&View>, own: &'a mut [A]) -> &'a
 
 /// # Safety
 /// - As of [`super::execute`].
-unsafe fn forward<A: Real>(
-    axes: usize,
-    eps: f64,
-    (has_weight, has_bias): (bool, bool),
-    operands: &[Operand],
-    threads: Threads,
-) where
+unsafe fn forward<A: Real>(axes: usize, eps: f64, has: [bool; 3], operands: &[Operand], threads: Threads)
+where
     Sum: Fold<A>,
     Deviations: Fold<A>,
 {
     let [y, mean, rstd, x] = std::array::from_fn(|index| operands[index].view());
-    let weight = has_weight.then(|| operands[4].view());
-    let bias = has_bias.then(|| operands[4 + usize::from(has_weight)].view());
+    let mut others = operands[4..].iter();
+    let [weight, bias, addend] =
+        has.map(|has| if has { others.next().map(|operand| operand.view()) } else { None });
     let layouts: [&Layout; 4] = [x, y, mean, rstd].map(view::layout);
     let rank = layouts[0].rank();
     let grid = Grid::of(layouts, 0..rank - axes);
     let [from, to] = [x, y].map(|operand| Line::new(operand, rank - axes..rank));
+    let addend = addend.map(|addend| {
+        let layouts: [&Layout; 5] = [x, addend, y, mean, rstd].map(view::layout);
+        (Line::new(addend, rank - axes..rank), Grid::of(layouts, 0..rank - axes))
+    });
     let count = A::from_f64(from.count as f64);
     for_each_range(threads, grid.count(), from.count.saturating_mul(2), |positions| {
-        scratch::<A, _>(2 * from.count, |memory| {
-            let (own_weight, own_bias) = memory.split_at_mut(from.count);
+        scratch::<A, _>(3 * from.count, |memory| {
+            let (own_weight, rest) = memory.split_at_mut(from.count);
+            let (own_bias, sum) = rest.split_at_mut(from.count);
             own_weight.fill(A::ONE);
             own_bias.fill(A::NEGATIVE_ZERO);
             // SAFETY: the contract of this function.
             let (weight, bias) = unsafe { (read_all(weight, own_weight), read_all(bias, own_bias)) };
-            let body =
-                |&[_, _, mean_offset, rstd_offset]: &[usize; 4], [x]: [&[A]; 1], [to]: [&mut [A]; 1]| {
-                    let average = fold_slice::<A, Sum>(x, A::ZERO) / count;
-                    let variance = fold_slice::<A, Deviations>(x, average) / count;
-                    let factor = A::ONE / (variance + A::from_f64(eps)).sqrt();
-                    normalise(to, x, weight, bias, average, factor);
-                    // SAFETY: each row has its own mean and rstd, of the type that is computed in.
-                    unsafe {
-                        *view::start::<A>(mean).wrapping_add(mean_offset) = average;
-                        *view::start::<A>(rstd).wrapping_add(rstd_offset) = factor;
-                    }
-                };
-            // SAFETY: the contract of this function; the grid's first operands are input and output.
-            unsafe { for_each_line(&grid, positions, [&from], [&to], body) };
+            let row = |x: &[A], to: &mut [A], mean_offset: usize, rstd_offset: usize| {
+                let average = fold_slice::<A, Sum>(x, A::ZERO) / count;
+                let variance = fold_slice::<A, Deviations>(x, average) / count;
+                let factor = A::ONE / (variance + A::from_f64(eps)).sqrt();
+                normalise(to, x, weight, bias, average, factor);
+                // SAFETY: each row has its own mean and rstd, of the type that is computed in.
+                unsafe {
+                    *view::start::<A>(mean).wrapping_add(mean_offset) = average;
+                    *view::start::<A>(rstd).wrapping_add(rstd_offset) = factor;
+                }
+            };
+            match &addend {
+                None => {
+                    let body = |&[_, _, mean, rstd]: &[usize; 4], [x]: [&[A]; 1], [to]: [&mut [A]; 1]| {
+                        row(x, to, mean, rstd)
+                    };
+                    // SAFETY: the contract of this function; the grid's first operands are input and output.
+                    unsafe { for_each_line(&grid, positions, [&from], [&to], body) };
+                }
+                Some((addend, grid)) => {
+                    let body =
+                        |&[.., mean, rstd]: &[usize; 5], [x, addend]: [&[A]; 2], [to]: [&mut [A]; 1]| {
+                            sum_of(sum, x, addend);
+                            row(sum, to, mean, rstd)
+                        };
+                    // SAFETY: as above; the grid's first operands are the inputs and the output.
+                    unsafe { for_each_line(grid, positions, [&from, addend], [&to], body) };
+                }
+            }
         });
     });
 }

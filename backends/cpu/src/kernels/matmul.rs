@@ -81,7 +81,7 @@ pub unsafe fn execute(kernel: &Kernel, operands: &[Operand], threads: Threads) -
     };
     let view = |index: usize| operands[index].view();
     let bias = bias.then(|| view(3));
-    let addend = accumulate.then(|| view(operands.len() - 1));
+    let addend = accumulate.then(|| view(3 + usize::from(bias.is_some())));
     // SAFETY: the contract of this function.
     by_real!(view(0).dtype, A => unsafe {
         let after = After { alpha: alpha as A, beta: beta as A, bias, addend, activation };

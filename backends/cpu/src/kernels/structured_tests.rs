@@ -415,7 +415,7 @@ fn layer_norm_and_its_derivative_are_the_definition() {
         inputs.extend(has_bias.then_some(&bias));
         let compute = dtype.compute();
         let outputs = [(dtype, shape), (compute, outer), (compute, outer)];
-        let kernel = Kernel::LayerNorm { axes, eps: 1e-5, weight: has_weight, bias: has_bias };
+        let kernel = Kernel::LayerNorm { axes, eps: 1e-5, weight: has_weight, bias: has_bias, addend: false };
         let found = run(&mut rng, &kernel, &outputs, zero, &inputs).unwrap();
         let mut row = |values: &[Scalar]| {
             let mut tensor = Tensor::random(&mut rng, compute, outer, false);
@@ -493,7 +493,7 @@ fn many_short_rows_are_normalised() {
         [dims(&[rows, 4]), dims(&[rows, 1]), dims(&[rows, 1])].map(|shape| Tensor::packed(DType::F32, shape));
     let mut operands: Vec<Operand> = outs.iter_mut().map(Tensor::output).collect();
     operands.push(x.input());
-    let kernel = Kernel::LayerNorm { axes: 1, eps: 1e-5, weight: false, bias: false };
+    let kernel = Kernel::LayerNorm { axes: 1, eps: 1e-5, weight: false, bias: false, addend: false };
     // SAFETY: the operands are alive, of the kernel's shapes, and this test's own.
     unsafe { execute(&kernel, &operands, Threads(2)).unwrap() };
     for (index, value) in outs[0].read().into_iter().enumerate() {

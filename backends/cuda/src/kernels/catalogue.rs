@@ -263,9 +263,12 @@ impl Collection {
                     own.extend(weight.then_some(row));
                     let weights = own.clone();
                     own.extend(bias.then_some(row));
-                    let kernel = Kernel::LayerNorm { axes: 1, eps: 1e-5, weight, bias };
-                    let inputs: Vec<View> = [x].into_iter().chain(own.iter().copied()).collect();
-                    self.add(&name, &kernel, &[x, statistic, statistic], &inputs);
+                    for addend in [false, true] {
+                        let kernel = Kernel::LayerNorm { axes: 1, eps: 1e-5, weight, bias, addend };
+                        let mut inputs: Vec<View> = [x].into_iter().chain(own.iter().copied()).collect();
+                        inputs.extend(addend.then_some(x));
+                        self.add(&name, &kernel, &[x, statistic, statistic], &inputs);
+                    }
                     let kernel = Kernel::LayerNormBackward { axes: 1, weight, bias };
                     let outputs: Vec<View> = [x].into_iter().chain(own).collect();
                     let inputs: Vec<View> = [x, x, statistic, statistic].into_iter().chain(weights).collect();

@@ -1,10 +1,10 @@
-// (x − mean) · rstd · weight + bias of rows. ELEMENT, ACC: types; WEIGHT, BIAS: are there such? A multiprocessor is to hold
-// RESIDENT threads at least.
+// (x − mean) · rstd · weight + bias of rows, x what is read plus an addend. ELEMENT, ACC: types; WEIGHT, BIAS, ADDEND: are there
+// such? A multiprocessor is to hold RESIDENT threads at least.
 
 struct Rows { ELEMENT* at; long long stride; };
 struct Statistics { ACC* at; long long stride; };
 struct Params {
-    Rows out, in;
+    Rows out, in, addend;
     Statistics mean, rstd;
     const ELEMENT* weight;
     const ELEMENT* bias;
@@ -28,6 +28,17 @@ INLINE void finish(const Params& p, ACC (&x)[V], long long at, ACC mean, ACC rst
     }
 }
 
+// A part of a row, read again for each step.
+INLINE void take_sum(ACC (&x)[V], const ELEMENT* in, const ELEMENT* addend) {
+    take(x, in);
+#if ADDEND
+    ACC more[V];
+    take(more, addend);
+#pragma unroll
+    for (int i = 0; i < V; i++) x[i] += more[i];
+#endif
+}
+
 extern "C" __global__ void __launch_bounds__(BLOCK, RESIDENT / BLOCK) layer_norm(const Params p) {
     const int lane = threadIdx.x % LANES;
     const long long row = (long long)block_index() * (BLOCK / LANES) + threadIdx.x / LANES;
@@ -35,6 +46,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK, RESIDENT / BLOCK) layer_norm
     const long long own = live ? row : 0;
     ELEMENT* out = p.out.at + own * p.out.stride;
     const ELEMENT* in = p.in.at + own * p.in.stride;
+    const ELEMENT* addend = p.addend.at + own * p.addend.stride;
     const long long count = live ? p.count : 0;
     ACC sum = 0, squares = 0;
 #if CHUNKS > 0
@@ -43,6 +55,12 @@ extern "C" __global__ void __launch_bounds__(BLOCK, RESIDENT / BLOCK) layer_norm
         ELEMENT loaded[V];
         load_once(loaded, in + CHUNK_AT(c));
         convert_all(x[c], loaded);
+#if ADDEND
+        ELEMENT more[V];
+        load_once(more, addend + CHUNK_AT(c));
+#pragma unroll
+        for (int i = 0; i < V; i++) x[c][i] += convert<ACC>(more[i]);
+#endif
     }
     FOR_CHUNKS if (CHUNK_AT(c) < count) {
 #pragma unroll
@@ -56,7 +74,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK, RESIDENT / BLOCK) layer_norm
 #else
     for (long long at = lane * V; at < count; at += LANES * V) {
         ACC x[V], part = 0;
-        take(x, in + at);
+        take_sum(x, in + at, addend + at);
 #pragma unroll
         for (int i = 0; i < V; i++) part += x[i];
         sum += part;
@@ -64,7 +82,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK, RESIDENT / BLOCK) layer_norm
     const ACC mean = over_row(sum, Add(), 0) / (ACC)p.count;
     for (long long at = lane * V; at < count; at += LANES * V) {
         ACC x[V], part = 0;
-        take(x, in + at);
+        take_sum(x, in + at, addend + at);
 #pragma unroll
         for (int i = 0; i < V; i++) part += (x[i] - mean) * (x[i] - mean);
         squares += part;
@@ -80,7 +98,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK, RESIDENT / BLOCK) layer_norm
 #else
     for (long long at = lane * V; at < count; at += LANES * V) {
         ACC x[V];
-        take(x, in + at);
+        take_sum(x, in + at, addend + at);
         finish(p, x, at, mean, rstd);
         give(out + at, x);
     }

@@ -36,7 +36,7 @@ pub fn plan(builder: &mut Builder, kernel: &Kernel, operands: &[Operand]) {
         return;
     }
     let bias = bias.then(|| array(3));
-    let addend = accumulate.then(|| array(operands.len() - 1));
+    let addend = accumulate.then(|| array(3 + usize::from(bias.is_some())));
     let has_k = a.shape[2] > 0;
     if has_k && few_rows(builder, (alpha, beta), activation, [&out, &a, &b], bias.as_ref(), addend.as_ref()) {
         return;

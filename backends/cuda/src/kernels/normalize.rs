@@ -124,7 +124,7 @@ pub fn softmax(builder: &mut Builder, kernel: &Kernel, operands: &[Operand]) {
 
 /// Plans `Kernel::LayerNorm`.
 pub fn layer_norm(builder: &mut Builder, kernel: &Kernel, operands: &[Operand]) {
-    let &Kernel::LayerNorm { axes, eps, weight, bias } = kernel else {
+    let &Kernel::LayerNorm { axes, eps, weight, bias, addend } = kernel else {
         unreachable!("cuda: {} is no layer norm", kernel.name());
     };
     let array = |index: usize| Array::from(operands[index].view());
@@ -135,17 +135,19 @@ pub fn layer_norm(builder: &mut Builder, kernel: &Kernel, operands: &[Operand]) 
     let count: usize = out.shape[out.shape.len() - axes..].iter().product();
     let row_count = mean.count();
     let input = rows::input(builder, &x, axes);
+    let (behind_weight, behind_bias) = (4 + usize::from(weight), 4 + usize::from(weight) + usize::from(bias));
     let weight = weight.then(|| builder.packed(&array(4)));
-    let bias = bias.then(|| builder.packed(&array(operands.len() - 1)));
+    let bias = bias.then(|| builder.packed(&array(behind_weight)));
+    let addend = addend.then(|| rows::input(builder, &array(behind_bias), axes));
     let (to, staged) = rows::output(builder, &out, axes);
     let (to_mean, staged_mean) = rows::output(builder, &mean, axes);
     let (to_rstd, staged_rstd) = rows::output(builder, &rstd, axes);
-    let lines = [Some(to), Some(input), weight.map(as_row), bias.map(as_row)];
+    let lines = [Some(to), Some(input), weight.map(as_row), bias.map(as_row), addend];
     let lines: Vec<Rows> = lines.into_iter().flatten().collect();
     let shape = Shape::new(count, &lines, LAYER_NORM_WORDS, HELD_WORDS_MAX, 1..=LANES_MAX);
     // 32 registers a thread do for two vectors of floats, not for more addresses or doubles.
     let resident = match (shape.chunks, shape.words(out.dtype)) {
-        (1..=2, 1..=8) if out.dtype != DType::F64 => 2048,
+        (1..=2, 1..=8) if out.dtype != DType::F64 && addend.is_none() => 2048,
         (1..=8, 1..=16) => 1024,
         _ => 512,
     };
@@ -153,9 +155,10 @@ pub fn layer_norm(builder: &mut Builder, kernel: &Kernel, operands: &[Operand]) 
         .text(Unit::LayerNorm, out.dtype)
         .number(Name::RESIDENT, resident)
         .flag(Name::WEIGHT, weight.is_some())
-        .flag(Name::BIAS, bias.is_some());
+        .flag(Name::BIAS, bias.is_some())
+        .flag(Name::ADDEND, addend.is_some());
     let mut args = Args::default();
-    [to, input, to_mean, to_rstd].iter().for_each(|rows| rows.push_to(&mut args));
+    [to, input, addend.unwrap_or(input), to_mean, to_rstd].iter().for_each(|rows| rows.push_to(&mut args));
     for operand in [weight, bias] {
         args.place(operand.map_or(Place::At(0), |array| array.place));
     }

@@ -103,15 +103,16 @@ impl Layer {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         const HEAD: usize = WIDTH / HEADS;
         let apply = |x: &Tensor, (weight, bias): &(Tensor, Tensor)| x.linear(weight, Some(bias));
-        let norm =
-            |x: &Tensor, (weight, bias): &(Tensor, Tensor)| x.layer_norm(1, Some(weight), Some(bias), 1e-12);
+        let norm = |x: &Tensor, residual: &Tensor, (weight, bias): &(Tensor, Tensor)| {
+            x.layer_norm_add(residual, 1, Some(weight), Some(bias), 1e-12)
+        };
         let qkv = apply(x, &self.qkv)?.reshape([TOKENS, 3, HEADS, HEAD])?.permute([1, 2, 0, 3])?;
         let [q, k, v] = [qkv.select(0, 0)?, qkv.select(0, 1)?, qkv.select(0, 2)?];
         let scores = q.bmm(&k.transpose(1, 2)?)?.mul(1.0 / (HEAD as f64).sqrt())?.softmax(-1)?;
         let mixed = scores.bmm(&v)?.transpose(0, 1)?.reshape([TOKENS, WIDTH])?;
-        let x = norm(&apply(&mixed, &self.out)?.add(x)?, &self.norms[0])?;
+        let x = norm(&apply(&mixed, &self.out)?, x, &self.norms[0])?;
         let up = x.linear_with(&self.up.0, Some(&self.up.1), Activation::Gelu)?;
-        norm(&apply(&up, &self.down)?.add(&x)?, &self.norms[1])
+        norm(&apply(&up, &self.down)?, &x, &self.norms[1])
     }
 }
 

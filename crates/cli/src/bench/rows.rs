@@ -328,7 +328,7 @@ fn adam(device: &Device, side: usize, transposed: bool) -> Outcome<Vec<f64>> {
     for _ in 0..4 {
         let parameter = matrix()?.detach();
         parameter.requires_grad_(true).map_err(failure)?;
-        parameter.set_grad(Some(matrix()?));
+        parameter.set_grad(Some(matrix()?)).map_err(failure)?;
         parameters.push(parameter);
     }
     let mut adam = Adam::new(parameters, AdamOptions::default()).map_err(failure)?;

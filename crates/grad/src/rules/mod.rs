@@ -85,6 +85,7 @@ pub(crate) fn call_name(call: &Call) -> &'static str {
         Call::Softmax { log: true, .. } => "log_softmax",
         Call::Softmax { .. } => "softmax",
         Call::Attention { .. } => "scaled_dot_product_attention",
+        Call::LayerNorm { addend: true, .. } => "layer_norm_add",
         Call::LayerNorm { .. } => "layer_norm",
         Call::Sort { .. } => "sort",
         Call::Gather { .. } => "gather",
@@ -149,7 +150,10 @@ fn needs(call: &Call) -> Needs {
         Call::SparseLinear { .. } => (0b111, 0),
         Call::Softmax { .. } => (0, 0b1),
         Call::Attention { mask, .. } => (if *mask { 0b1111 } else { 0b111 }, 0b1),
-        Call::LayerNorm { weight, .. } => (if *weight { 0b11 } else { 0b1 }, 0b110),
+        Call::LayerNorm { weight, bias, addend, .. } => {
+            let at = 1 + usize::from(*weight) + usize::from(*bias);
+            (if *weight { 0b11 } else { 0b1 } | if *addend { 1 << at } else { 0 }, 0b110)
+        }
         Call::Gather { .. } | Call::IndexSelect { .. } | Call::Scatter { .. } | Call::IndexAdd { .. } => {
             (0b10, 0)
         }
@@ -227,12 +231,17 @@ fn apply_call(context: &Context<'_>, call: &Call, g: &Tensor) -> Result<Gradient
         Call::Attention { mask, is_causal, scale } => {
             attention::attention(context, *mask, *is_causal, *scale, g)
         }
-        Call::LayerNorm { axes, weight, bias } => {
+        Call::LayerNorm { axes, weight, bias, addend } => {
             let weight_value = weight.then(|| context.input(1));
             let stats = (context.output(1), context.output(2));
-            let gradients = g.layer_norm_backward(context.input(0), stats, *axes, weight_value, *bias)?;
+            let sum = match addend {
+                true => &context.input(0).add(context.input(context.node.inputs.len() - 1))?,
+                false => context.input(0),
+            };
+            let gradients = g.layer_norm_backward(sum, stats, *axes, weight_value, *bias)?;
+            let by_addend = addend.then(|| gradients.input.clone());
             let mut results = Gradients::from_iter([Some(gradients.input)]);
-            results.extend([gradients.weight, gradients.bias].into_iter().flatten().map(Some));
+            results.extend([gradients.weight, gradients.bias, by_addend].into_iter().flatten().map(Some));
             Ok(results)
         }
         Call::Gather { axis } => place::gather(context, *axis, g),

@@ -31,6 +31,26 @@ fn leaves_and_results() {
 }
 
 #[test]
+fn a_gradient_that_is_given_fits_its_leaf() {
+    let x = leaf(&[1.0, 2.0], &[2]);
+    let text = |given: Tensor| x.set_grad(Some(given)).unwrap_err().to_string();
+    let expected = "set_grad: the gradient has the wrong shape, expected [2], found [1]";
+    assert_eq!(text(tensor(&[1.0], &[1])), expected);
+    let expected = "set_grad: the gradient has the wrong dtype, expected f64, found f32";
+    assert_eq!(text(tensor(&[1.0f32, 1.0], &[2])), expected);
+    assert!(x.grad().is_none());
+    x.set_grad(Some(tensor(&[3.0, 4.0], &[2]))).unwrap();
+    assert_eq!(gradient(&x), [3.0, 4.0]);
+    x.set_grad(None).unwrap();
+    assert!(x.grad().is_none());
+    for other in [x.detach(), x.mul(2.0).unwrap()] {
+        let error = other.set_grad(None).unwrap_err().to_string();
+        assert_eq!(error, "set_grad: the tensor is no leaf that requires grad (see requires_grad_)");
+        other.zero_grad();
+    }
+}
+
+#[test]
 fn modes() {
     let x = leaf(&[1.0], &[1]);
     no_grad(|| {

@@ -233,7 +233,18 @@ fn layer_norm() {
     });
     check("weight", &[x.clone(), weight.clone()], |i| i[0].layer_norm(2, Some(&i[1]), None, 1e-5));
     check("bias", &[x.clone(), bias.clone()], |i| i[0].layer_norm(2, None, Some(&i[1]), 1e-5));
-    check("none", &[x], |i| i[0].layer_norm(1, None, None, 1e-5));
+    check("none", std::slice::from_ref(&x), |i| i[0].layer_norm(1, None, None, 1e-5));
+    let addend = random(x.shape(), -1.0, 1.0, 44);
+    check("layer_norm_add", &[x.clone(), weight.clone(), bias, addend.clone()], |i| {
+        i[0].layer_norm_add(&i[3], 2, Some(&i[1]), Some(&i[2]), 1e-5)
+    });
+    check("layer_norm_add, weight", &[x.clone(), weight, addend.clone()], |i| {
+        i[0].layer_norm_add(&i[2], 2, Some(&i[1]), None, 1e-5)
+    });
+    check("layer_norm_add to itself", std::slice::from_ref(&x), |i| {
+        i[0].layer_norm_add(&i[0], 1, None, None, 1e-5)
+    });
+    check("layer_norm_add, none", &[x, addend], |i| i[0].layer_norm_add(&i[1], 2, None, None, 1e-5));
 }
 
 #[test]

@@ -200,19 +200,15 @@ impl Bert {
     /// The last layer's output for each row of a batch, [rows, hidden].
     pub fn forward(&self, batch: &Batch) -> raddle_tensor::Result<Tensor> {
         let embedded = self.words.embedding(&batch.ids)?;
-        embedded.add_(&self.places.embedding(&batch.places)?)?;
-        let mut x = self.norm.forward(&embedded)?;
+        let mut x = self.norm.forward_with_residual(&embedded, &self.places.embedding(&batch.places)?)?;
         let masks = batch.groups.iter().map(Group::scores_mask).collect::<raddle_tensor::Result<Vec<_>>>()?;
         for layer in &self.layers {
             let attended =
                 layer.attention_output.forward(&layer.attend(&x, batch, &masks, self.config.heads)?)?;
-            attended.add_(&x)?;
-            x = layer.attention_norm.forward(&attended)?;
+            x = layer.attention_norm.forward_with_residual(&attended, &x)?;
             let inner =
                 x.linear_with(&layer.inner.weight, layer.inner.bias.as_ref(), self.config.activation)?;
-            let output = layer.output.forward(&inner)?;
-            output.add_(&x)?;
-            x = layer.norm.forward(&output)?;
+            x = layer.norm.forward_with_residual(&layer.output.forward(&inner)?, &x)?;
         }
         Ok(x)
     }

@@ -82,6 +82,9 @@ impl Pooling {
         }
         // Sums in 16 bits would be rounded before they are normalised.
         let tokens = tokens.to_dtype(DType::F32)?;
+        if self == Pooling::Mean && group.mask.is_none() {
+            return tokens.mean(1, false);
+        }
         let device = rows.device();
         // What tokens count, [texts or 1, length], if not all the same.
         let weights = match self {
