@@ -2,9 +2,9 @@
 //! them. Each is checked for its whole kind (other ops, layouts, sizes), not only for the numbers of the report.
 //!
 //! Elsewhere: those of kinds c, d and e in the suite `reports`, for every backend; here are some of them for many seeds. D-17
-//! (a forked child) stands with the runtime and, with all that a program does, in `lives`; B-06 waits for an op that
-//! resizes. C-11 and C-14 stand with the runtime too, without data, those of kind f with
-//! `nn` (F-22, F-23, F-25, F-26) and `serve` (F-21, F-24, F-26).
+//! (a forked child) stands with the runtime and, with all that a program does, in `lives`. C-11 and C-14 stand with the
+//! runtime too, without data, those of kind f with `nn` (F-22, F-23, F-25, F-26) and `serve` (F-21, F-24, F-26). B-06 waits
+//! for an op that resizes, B-10 for a solver of triangular systems, G-27, G-28 and G-30 for the pipeline.
 
 use raddle::{
     DType, Device, Error, Generator, Pointwise, Priority, Result, SimOptions, Stream, Tensor, grad::Autograd,
@@ -147,16 +147,20 @@ fn a_04_the_gradient_of_a_step_slice_goes_to_its_elements_only() {
 #[test]
 fn b_05_many_rows_are_all_written() {
     let device = Device::new("cpu").unwrap();
-    let (rows, row) = ((1 << 20) + 1, f32s(&[1.0, 2.0, 3.0, 4.0], &[4], &device));
-    let x = row.expand([rows, 4]).unwrap().contiguous().unwrap();
-    let out = Tensor::full([rows, 4], 7, DType::F32, &device).unwrap();
-    x.layer_norm_out(1, None, None, 1e-5, &out).unwrap();
-    let expected = [-1.341_635_4f32, -0.447_211_8, 0.447_211_8, 1.341_635_4];
-    let good = |row: &[f32]| row.iter().zip(expected).all(|(found, wanted)| (found - wanted).abs() <= 1e-6);
-    assert!(read(&out).chunks(4).all(good));
-    x.softmax_out(1, &out).unwrap();
-    let first = read(&out)[..4].to_vec();
-    assert!(read(&out).chunks(4).all(|row| row == first));
+    let row = f32s(&[1.0, 2.0, 3.0, 4.0], &[4], &device);
+    // One past what a grid of 2^16 blocks, and what a float, counts.
+    for rows in [65_537, (1 << 24) + 1] {
+        let x = row.expand([rows, 4]).unwrap().contiguous().unwrap();
+        let out = Tensor::full([rows, 4], 7, DType::F32, &device).unwrap();
+        x.layer_norm_out(1, None, None, 1e-5, &out).unwrap();
+        let expected = [-1.341_635_4f32, -0.447_211_8, 0.447_211_8, 1.341_635_4];
+        let good =
+            |row: &[f32]| row.iter().zip(expected).all(|(found, wanted)| (found - wanted).abs() <= 1e-6);
+        assert!(read(&out).chunks(4).all(good), "{rows} rows");
+        x.softmax_out(1, &out).unwrap();
+        let found = read(&out);
+        assert!(found.chunks(4).all(|row| row == &found[..4]), "{rows} rows");
+    }
 }
 
 /// Over 2^32 elements: minutes, and 17 GB.
