@@ -9,7 +9,10 @@ use raddle_sync::{
     Arc,
     atomic::{AtomicU64, Ordering::*},
 };
-use std::sync::OnceLock;
+use std::{
+    sync::OnceLock,
+    time::{Duration, Instant},
+};
 
 /// Launches that take longer than they need, at random.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -130,7 +133,48 @@ impl Control {
         }
         let event = driver.event_create(false)?;
         driver.event_record(event, stream)?;
-        driver.event_synchronize(event)
+        let over = driver.event_synchronize(event);
+        // SAFETY: nobody else knows it.
+        over.and(unsafe { driver.event_destroy(event) })
+    }
+
+    /// How long the host takes for so many kernels that do nothing, each behind the one before, in turn on open queues; by the
+    /// driver alone: a launch, and if there are two queues an event recorded behind it, for which the other one waits. The device is
+    /// busy with something else for `busy_ns` meanwhile. Waits for all of it.
+    pub fn chain_empty(
+        &self,
+        queues: &[QueueId],
+        count: usize,
+        busy_ns: u64,
+    ) -> Result<Duration, DeviceError> {
+        let function = self.0.load_spin()?;
+        let driver = self.0.context.enter()?;
+        let streams: Vec<Stream> = queues.iter().map(|&queue| self.0.queue(queue).stream()).collect();
+        let events = [driver.event_create(false)?, driver.event_create(false)?];
+        let launch = |stream: Stream, ns: u64| {
+            // SAFETY: the parameter is one number, and the kernel touches no memory.
+            unsafe { driver.launch_kernel(function, [[1; 3]; 2], 0, stream, &ns.to_ne_bytes()) }
+        };
+        launch(streams[0], busy_ns)?;
+        let start = Instant::now();
+        for at in 0..count {
+            let (here, next) = (streams[at % streams.len()], streams[(at + 1) % streams.len()]);
+            launch(here, 0)?;
+            if streams.len() > 1 {
+                driver.event_record(events[at % 2], here)?;
+                driver.stream_wait_event(next, events[at % 2])?;
+            }
+        }
+        let taken = start.elapsed();
+        for stream in streams {
+            driver.event_record(events[0], stream)?;
+            driver.event_synchronize(events[0])?;
+        }
+        for event in events {
+            // SAFETY: nobody else knows it.
+            unsafe { driver.event_destroy(event) }?;
+        }
+        Ok(taken)
     }
 
     /// The priority that the driver gives an open queue; less is more urgent.

@@ -17,6 +17,7 @@ pub fn cases() -> Vec<Case> {
         operands_are_read_as_they_are_at_each_replay,
         outputs_may_share_memory_or_come_from_outside,
         outputs_stay_while_they_are_held,
+        replays_go_on_past_the_room_of_a_stream,
         replays_overlap_a_writer_and_are_never_torn,
         writes_of_replays_add_up,
         operands_can_be_replaced,
@@ -180,6 +181,20 @@ fn expected_held() -> Vec<f32> {
         }
     }
     rounds.into_iter().map(|round| 2.0 * (round as f32 + 1.0)).collect()
+}
+
+/// Far more than a stream has room for: a replay waits for room, and holds nothing meanwhile that others want.
+fn replays_go_on_past_the_room_of_a_stream(device: &Device) {
+    let x = filled(device, 1.0);
+    let graph = device.capture(|| x.add(1.0)?.square()).unwrap();
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                (0..1500).for_each(|_| drop(graph.replay().unwrap()));
+                assert_eq!(value(&graph.replay().unwrap()), 4.0);
+            });
+        }
+    });
 }
 
 /// Each replay reads the weight twice, with a writer in between if there is one.

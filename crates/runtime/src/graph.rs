@@ -437,10 +437,12 @@ impl Graph {
     fn take(&self, slot: usize, bound: &[Bound], may_grow: bool) -> Result<Taken<'_>> {
         let template = &self.template;
         let device = template.device;
-        let mut pool = self.instances.pool.lock();
-        let (place, instance, state) = match pool.take_own(device, slot, bound) {
-            Some((place, instance)) => (place, Some(instance), State::Ready),
-            None => self.take_any(pool, slot, bound, may_grow),
+        let (place, instance, state) = {
+            let mut pool = self.instances.pool.lock();
+            match pool.take_own(device, slot, bound) {
+                Some((place, instance)) => (place, Some(instance), State::Ready),
+                None => self.take_any(pool, slot, bound, may_grow),
+            }
         };
         let mut taken = Taken { graph: self, instance, place, slot };
         match &mut taken.instance {

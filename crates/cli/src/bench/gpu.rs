@@ -5,20 +5,25 @@ use crate::output::{Failure, Outcome};
 use raddle::{
     Activation,
     DType::F16,
-    Device, Result, Tensor,
+    Device, Event, Result, Stream, Tensor,
     cuda::Cuda,
     runtime::hal::{Device as _, Priority, QueueId},
 };
+use std::time::Instant;
 
 fn failure(error: impl std::fmt::Display) -> Failure {
     Failure::Other(error.to_string())
 }
 
+/// Which GPU it is.
+fn ordinal(device: &Device) -> Outcome<usize> {
+    let ordinal = device.name().split_once(':').and_then(|(_, ordinal)| ordinal.parse().ok());
+    ordinal.ok_or_else(|| failure(format!("{}: only a GPU has bare launches", device.name())))
+}
+
 /// An empty kernel, by the driver alone: what `add_out_256` can't be faster than.
 pub fn launch(device: &Device, threads: usize) -> Outcome<Vec<f64>> {
-    let ordinal = device.name().split_once(':').and_then(|(_, ordinal)| ordinal.parse().ok());
-    let ordinal = ordinal.ok_or_else(|| failure("launch: only a GPU has bare launches"))?;
-    let cuda = Cuda::new(ordinal).map_err(failure)?;
+    let cuda = Cuda::new(ordinal(device)?).map_err(failure)?;
     let control = cuda.control();
     for thread in 0..threads {
         cuda.open_queue(QueueId(thread as u8), Priority::Normal).map_err(failure)?;
@@ -31,6 +36,66 @@ pub fn launch(device: &Device, threads: usize) -> Outcome<Vec<f64>> {
             Ok(())
         })
     })
+}
+
+/// Dependent ops in a row: few enough to be in flight at once, behind something that takes longer than to submit them.
+const HOPS: usize = 200;
+const HOP_REPEATS: usize = 7;
+
+/// Where the time of [`hops`] passes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    Host,
+    Device,
+}
+
+/// Ops that each need the result of the one before, in turn on so many streams, submitted while the device is busy: what each
+/// takes the host to submit, or the device to run.
+pub fn hops(device: &Device, streams: usize, side: Side) -> Outcome<Vec<f64>> {
+    let streams: Vec<Stream> = (0..streams)
+        .map(|_| Stream::from_pool(device, raddle::Priority::Normal))
+        .collect::<std::result::Result<_, _>>()
+        .map_err(failure)?;
+    let square = || normal(device, &[8192, 8192]); // their product takes an H100 20 ms
+    let (a, b, product) = (square()?, square()?, square()?);
+    let (one, x) = (normal(device, &[256])?, [normal(device, &[256])?, normal(device, &[256])?]);
+    let (start, end) = (Event::timing(), Event::timing());
+    let turn = || -> Outcome<f64> {
+        {
+            let _guard = streams[0].enter();
+            a.matmul_out(&b, &product)?;
+        }
+        start.record(streams[0]);
+        let begin = Instant::now();
+        for at in 0..HOPS {
+            let _guard = streams[at % streams.len()].enter();
+            x[at % 2].add_out(&one, &x[(at + 1) % 2])?;
+        }
+        let host = begin.elapsed().as_secs_f64();
+        end.record(streams[(HOPS - 1) % streams.len()]);
+        device.synchronize().map_err(failure)?;
+        let seconds = match side {
+            Side::Host => host,
+            Side::Device => end.elapsed_ms(&start).map_err(failure)? / 1e3,
+        };
+        Ok(seconds / HOPS as f64)
+    };
+    turn()?;
+    (0..HOP_REPEATS).map(|_| turn()).collect()
+}
+
+/// The same of empty kernels by the driver alone, with events by hand: what the host's part of [`hops`] can't be less than.
+pub fn hops_bare(device: &Device, streams: usize) -> Outcome<Vec<f64>> {
+    const BUSY_NS: u64 = 20_000_000;
+    let cuda = Cuda::new(ordinal(device)?).map_err(failure)?;
+    let queues: Vec<QueueId> = (0..streams as u8).map(QueueId).collect();
+    for &queue in &queues {
+        cuda.open_queue(queue, Priority::Normal).map_err(failure)?;
+    }
+    let control = cuda.control();
+    let turn = || control.chain_empty(&queues, HOPS, BUSY_NS).map_err(failure);
+    turn()?;
+    (0..HOP_REPEATS).map(|_| Ok(turn()?.as_secs_f64() / HOPS as f64)).collect()
 }
 
 /// 512-1024-1024-512 with ReLU.

@@ -141,8 +141,14 @@ mod tests {
     use super::*;
 
     /// Rows that the other side can't have.
-    const OWN: [&str; 6] = [
+    const OWN: [&str; 12] = [
         "launch",
+        "hop_one_stream",
+        "hop_two_streams",
+        "hop_one_stream_bare",
+        "hop_two_streams_bare",
+        "hop_one_stream_device",
+        "hop_two_streams_device",
         "cross_stream_free",
         "autoencoder_step_large_full",
         "autoencoder_step_captured",

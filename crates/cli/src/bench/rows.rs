@@ -1,6 +1,9 @@
 //! The rows.
 
-use super::measure::{alone, together};
+use super::{
+    gpu::{Side, hops, hops_bare},
+    measure::{alone, together},
+};
 use crate::output::{Failure, Outcome, StepError};
 use raddle::{
     DType::{self, F16, F32},
@@ -103,6 +106,12 @@ pub fn table(sizes: Sizes) -> Vec<Spec> {
         table.extend([1, 8].map(|threads| time("launch", threads, super::gpu::launch)));
         table.push(time("chain_one_stream", 1, |device, _| chain(device, 1)));
         table.push(time("chain_two_streams", 1, |device, _| chain(device, 2)));
+        table.push(time("hop_one_stream", 1, |device, _| hops(device, 1, Side::Host)));
+        table.push(time("hop_two_streams", 1, |device, _| hops(device, 2, Side::Host)));
+        table.push(time("hop_one_stream_bare", 1, |device, _| hops_bare(device, 1)));
+        table.push(time("hop_two_streams_bare", 1, |device, _| hops_bare(device, 2)));
+        table.push(time("hop_one_stream_device", 1, |device, _| hops(device, 1, Side::Device)));
+        table.push(time("hop_two_streams_device", 1, |device, _| hops(device, 2, Side::Device)));
     }
     table.push(time("add_256", 1, add));
     table.extend(THREADS.map(|threads| time("alloc_free_4k", threads, alloc_free)));
