@@ -505,7 +505,9 @@ impl Device {
         offset_bytes: usize,
         size_bytes: usize,
     ) -> Result<&'a Block> {
-        let (block, buffer_bytes) = (buffer.block(), buffer.size_bytes());
+        let block = buffer.block();
+        let buffer_bytes =
+            if fault!(range_of_the_block) { block.capacity_bytes } else { buffer.size_bytes() };
         if !ptr::eq(block.device, self.0) {
             let (expected, found) = (self.name().into(), block.device.name().into());
             return Err(Error::BufferDevice { op, expected, found });

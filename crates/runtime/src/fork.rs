@@ -117,7 +117,8 @@ pub(crate) fn submit(
             taint => device.taints.try_failure(taint, device),
         };
         match failure {
-            Some(None) if device.is_complete(touch.block.marks.last_write()) => {}
+            Some(None)
+                if device.is_complete(touch.block.marks.last_write()) || fault!(child_reads_unwritten) => {}
             Some(Some(failure)) => return Err(device.failed(failure)),
             _ => return Err(Error::LostAtFork { device: device.name().into() }),
         }
