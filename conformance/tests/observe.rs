@@ -187,6 +187,11 @@ fn limits_hold() {
     }
 }
 
+#[test]
+fn fault_streams_unlimited() {
+    assert_caught(Fault::streams_unlimited, "limits_hold");
+}
+
 /// Counters of a device grow, whatever is cleared meanwhile, and clearing disturbs nobody.
 #[test]
 fn caches_are_cleared_under_use_and_counters_go_on() {

@@ -92,7 +92,10 @@ impl DeviceInner {
             poison: info.poison,
             prepares: info.prepares,
             source: info.source,
-            pool_count: info.bounds.stream_count.min(POOL_COUNT),
+            pool_count: match fault!(streams_unlimited) {
+                false => info.bounds.stream_count.min(POOL_COUNT),
+                true => POOL_COUNT,
+            },
             lost: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             slots: std::array::from_fn(|_| AtomicPtr::new(ptr::null_mut())),

@@ -114,6 +114,7 @@ pub(crate) fn submit(
     for touch in touches.iter().filter(|touch| touch.access == Access::Read) {
         let failure = match touch.block.taint.load(Relaxed) {
             0 => Some(None),
+            _ if fault!(child_forgets_failures) => Some(None),
             taint => device.taints.try_failure(taint, device),
         };
         match failure {

@@ -203,6 +203,8 @@ faults! {
     publish_before_copy breaks "T8";
     /// The folder of compiled kernels is tidied when a process first writes, and never again.
     folder_tidied_once breaks "T9";
+    /// A device has as many streams as there can be, whatever its limit says.
+    streams_unlimited breaks "T9";
     /// A variable that is no value counts as not set.
     bad_limit_is_none breaks "T9";
     /// The slot of a wrapped stream that was closed isn't used again.
@@ -229,6 +231,8 @@ faults! {
     refusal_passed_over breaks "T10";
     /// An address finds the buffer that has been there.
     freed_is_live breaks "T10";
+    /// A forked child takes what has failed in its parent for good.
+    child_forgets_failures breaks "T10";
     /// A forked child reads what was still being written.
     child_reads_unwritten breaks "T10";
     /// The bytes of a buffer are those of its block, which may be longer.

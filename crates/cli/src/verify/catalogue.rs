@@ -646,7 +646,7 @@ rows! {
     "raddle_hal::limits"
     [test("raddle_conformance::observe::limits_hold"),
      test("raddle_conformance::observe::a_variable_that_is_no_value_is_an_error_at_open")]
-    [bad_limit_is_none]
+    [bad_limit_is_none, streams_unlimited]
 "T9.16" "Slots of wrapped streams are counted and used again."
     "raddle_runtime::external::open"
     [sim("raddle_runtime::tests::external::slots_of_wrapped_streams_are_counted_and_used_again"),
@@ -765,7 +765,7 @@ rows! {
     "raddle_runtime::fork::submit"
     [test("raddle_runtime::ends::a_child_is_told_what_is_lost"),
      stress("raddle_conformance::lives::cpu::a_child_is_told_of_failures")]
-    [child_reads_unwritten]
+    [child_reads_unwritten, child_forgets_failures]
 "T10.17" "A handler that panics, or gives too few results, costs its own batch, whose callers are told."
     "raddle_serve::batcher::run"
     [loom("raddle_serve::batcher::models::model_handler_panics"),
