@@ -313,6 +313,9 @@ fn main() -> ExitCode {
             no_memory_at_each_allocation(&device);
             assert!(device.close().unwrap());
         }),
+        trial("fault_refusal_passed_over", || {
+            assert_caught(Fault::refusal_passed_over, "sim::no_memory_at_each_allocation");
+        }),
         trial("sim::one_refused_request", one_refused_request),
         trial(LOSS, a_lost_simulator),
         trial("fault_complete_hides_loss", || assert_caught(Fault::complete_hides_loss, LOSS)),

@@ -44,7 +44,7 @@ fn child() {
 fn run(end: &str, variable: &str, value: impl AsRef<std::ffi::OsStr>) -> Output {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "child", "--nocapture"]).env(END, end).env(variable, value);
-    command.env_remove("RADDLE_FAULT").env("RUST_BACKTRACE", "0").output().unwrap()
+    command.env("RUST_BACKTRACE", "0").output().unwrap()
 }
 
 fn folder(name: &str) -> PathBuf {
@@ -106,12 +106,27 @@ fn a_trace_that_cannot_be_written_changes_nothing_else() {
 }
 
 #[test]
+fn fault_trace_of_main_only() {
+    assert_caught(Fault::trace_of_main_only, "any_program_writes_a_trace_at_its_end");
+}
+
+#[test]
+fn fault_unwritten_trace_aborts() {
+    assert_caught(Fault::unwritten_trace_aborts, "a_trace_that_cannot_be_written_changes_nothing_else");
+}
+
+#[test]
 fn a_variable_that_is_no_value_is_an_error_at_open() {
     let output = run("return", "RADDLE_KERNEL_BYTES", "lots");
     let text = String::from_utf8_lossy(&output.stderr);
     let expected =
         "RADDLE_KERNEL_BYTES: expected bytes, perhaps with K, M, G or T, of at least 0, found \"lots\"";
     assert!(!output.status.success() && text.contains(expected), "{text}");
+}
+
+#[test]
+fn fault_bad_limit_is_none() {
+    assert_caught(Fault::bad_limit_is_none, "a_variable_that_is_no_value_is_an_error_at_open");
 }
 
 /// However many threads add up the parts of a sum.
@@ -172,6 +187,11 @@ fn limits_hold() {
     }
 }
 
+#[test]
+fn fault_streams_unlimited() {
+    assert_caught(Fault::streams_unlimited, "limits_hold");
+}
+
 /// Counters of a device grow, whatever is cleared meanwhile, and clearing disturbs nobody.
 #[test]
 fn caches_are_cleared_under_use_and_counters_go_on() {
@@ -208,6 +228,11 @@ fn caches_are_cleared_under_use_and_counters_go_on() {
         let text = serde_json::to_string(&stats).unwrap();
         assert!(text.contains("\"compile_ns\":0") && text.contains("\"evictions\":0"), "{text}");
     }
+}
+
+#[test]
+fn fault_clear_forgets_counts() {
+    assert_caught(Fault::clear_forgets_counts, "caches_are_cleared_under_use_and_counters_go_on");
 }
 
 #[test]

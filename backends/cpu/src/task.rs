@@ -2,6 +2,7 @@
 
 use crate::{clock, kernels, memory, threads::Threads};
 use raddle_hal::{Address, Draw, Graph, HostBytes, Kernel, KernelError, Launch, Operand};
+use raddle_sync::fault;
 use std::sync::Arc;
 
 /// A launch that owns what `submit` only lent.
@@ -33,6 +34,7 @@ impl Task {
             Launch::Kernel { kernel, operands } => {
                 Task::Kernel { kernel: kernel.clone(), operands: operands.into() }
             }
+            Launch::Upload { from, to } if fault!(upload_borrows) => Task::Plain(Launch::Upload { from, to }),
             Launch::Upload { from, to } => {
                 let bytes = match from.size_bytes {
                     0 => &[], // with any address

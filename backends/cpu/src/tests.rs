@@ -7,6 +7,7 @@ use raddle_hal::{
     Address, Bounds, Device, DeviceError, HostBytes, Kernel, KernelError, Launch, Operand, Priority, QueueId,
     Slab, Submitted, View, Wait,
 };
+use raddle_sync::faults::{Fault, assert_caught};
 use std::sync::{
     Mutex,
     atomic::{AtomicU64, Ordering::*},
@@ -92,6 +93,12 @@ fn an_idle_queue_runs_inline_and_a_busy_one_keeps_the_order() {
     run(&cpu, Q0, 5, &Launch::Nothing);
     assert_eq!(cpu.completed(Q0), 5);
     _ = source;
+}
+
+#[test]
+fn fault_upload_borrows() {
+    let test = "tests::an_idle_queue_runs_inline_and_a_busy_one_keeps_the_order";
+    assert_caught(Fault::upload_borrows, test);
 }
 
 #[test]

@@ -9,6 +9,7 @@ use raddle_hal::{Bounds, CacheStats};
 use raddle_sync::{
     Mutex, Rank,
     atomic::{AtomicU32, AtomicU64, Ordering::*},
+    fault,
 };
 use std::{env, fs, io, path::PathBuf, time::SystemTime};
 
@@ -107,7 +108,9 @@ impl Disk {
             let mut untidied = self.untidied.lock();
             let (files, bytes) = *untidied;
             let is_due = files == 0 || bytes < size_bytes;
-            *untidied = if is_due {
+            *untidied = if is_due && fault!(folder_tidied_once) {
+                (usize::MAX, u64::MAX)
+            } else if is_due {
                 (self.file_count_max / 8, self.bytes_max / 8)
             } else {
                 (files - 1, bytes - size_bytes)
@@ -164,6 +167,7 @@ impl Disk {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use raddle_sync::faults::{Fault, assert_caught};
 
     /// A folder of this test, removed at its end.
     struct Folder(PathBuf);
@@ -235,6 +239,11 @@ mod tests {
             disk.store(&[key], b"image");
             assert!(folder.files().len() <= 4, "tidied again and again");
         }
+    }
+
+    #[test]
+    fn fault_folder_tidied_once() {
+        assert_caught(Fault::folder_tidied_once, "disk::tests::the_folder_is_bounded");
     }
 
     #[test]

@@ -7,7 +7,12 @@ use crate::{
     random::Random,
 };
 use raddle_hal::{DeviceError, KernelError, Launch, QUEUE_COUNT_MAX, QueueId, Wait};
-use std::{collections::VecDeque, fmt};
+use raddle_sync::fault;
+use std::{
+    collections::VecDeque,
+    fmt,
+    hash::{BuildHasher, RandomState},
+};
 
 /// Executed pieces that are remembered for a report (guess: a few screens).
 const HISTORY_COUNT_MAX: usize = 256;
@@ -310,7 +315,11 @@ impl State {
             return if self.is_ready(line) { vec![line] } else { Vec::new() };
         }
         let all = (0..self.queues.len()).map(|index| QueueId(index as u8));
-        all.filter(|id| self.is_ready(*id)).collect()
+        let mut ready: Vec<QueueId> = all.filter(|id| self.is_ready(*id)).collect();
+        if fault!(unseeded_order) {
+            ready.sort_by_cached_key(|id| RandomState::new().hash_one(id.0)); // as out of a hash map
+        }
+        ready
     }
 
     /// Is there no turn to be had before something else happens?

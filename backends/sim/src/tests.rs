@@ -11,6 +11,7 @@ use raddle_hal::{
     Slab, Submitted, View, Wait,
 };
 use raddle_op::Pointwise;
+use raddle_sync::faults::{Fault, assert_caught};
 use std::{
     collections::BTreeSet,
     sync::atomic::{AtomicU64, Ordering::*},
@@ -207,6 +208,11 @@ fn the_same_seed_and_calls_execute_the_same() {
     assert!(first.contains("queue 1, op 40: fill_bytes, piece 1 of"), "{first}");
     assert_eq!(history(7), first);
     assert_ne!(history(8).lines().skip(1).collect::<Vec<_>>(), first.lines().skip(1).collect::<Vec<_>>());
+}
+
+#[test]
+fn fault_unseeded_order() {
+    assert_caught(Fault::unseeded_order, "tests::the_same_seed_and_calls_execute_the_same");
 }
 
 #[test]

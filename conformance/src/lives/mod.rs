@@ -84,7 +84,7 @@ const TABLE: &[Life] = lives! {
     forks::a_child_opens_devices on CPU, exits 0, says "", faults [];
     forks::a_child_of_a_child on CPU, exits 0, says "", faults [];
     forks::a_child_of_a_child_trains on CPU, exits 0, says "", faults [];
-    forks::a_child_is_told_of_failures on CPU, exits 0, says "", faults [];
+    forks::a_child_is_told_of_failures on CPU, exits 0, says "", faults [child_forgets_failures];
     forks::a_child_is_refused on OTHERS, exits 0, says "", faults [];
     forks::a_process_that_is_started_uses_the_device_too on ALL, exits 0, says "", faults [];
     threads::come_and_go on ALL, exits 0, says "", faults [exit_keeps_stream, exit_loses_magazine];

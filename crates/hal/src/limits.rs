@@ -5,6 +5,7 @@
 //! [`Bounds`], which a device is made with and shows in [`Info`](crate::Info). A value that isn't one is an error when the
 //! device is opened, wherever it stands; it is never replaced by another.
 
+use raddle_sync::fault;
 use std::{ffi::OsString, fmt};
 
 /// What a limit counts.
@@ -108,7 +109,11 @@ macro_rules! limits {
                 let mut rows = Limits::TABLE.iter();
                 let mut resolve = |asked: Option<usize>| {
                     let limit = rows.next().expect("there is a row for each field");
-                    let told = environment(limit.variable).map(|text| limit.parse(&text)).transpose()?;
+                    let told = environment(limit.variable).map(|text| limit.parse(&text));
+                    let told = match fault!(bad_limit_is_none) {
+                        false => told.transpose()?,
+                        true => told.and_then(Result::ok),
+                    };
                     let asked = asked.map(|value| limit.check(value)).transpose()?;
                     Ok(asked.or(told).unwrap_or(limit.default))
                 };

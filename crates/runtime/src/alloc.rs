@@ -593,7 +593,11 @@ pub(crate) fn put_back(mut block: FreeBlock) {
         return free_private(device, pool, block);
     }
     let (class, size_bytes) = (block.get().source.class, block.get().capacity_bytes as i64);
-    let Some(local) = local::get(device) else {
+    let local = local::get(device);
+    if fault!(strangers_free_nothing) && !local.is_some_and(local::Local::is_bound) {
+        return;
+    }
+    let Some(local) = local else {
         device.allocator.collect(&mut Counts { allocated_bytes: -size_bytes, frees: 1, ..Counts::default() });
         return device.to_centre(vec![block]);
     };

@@ -243,7 +243,7 @@ impl Known {
     /// Acquire pairs with the Release in `Buffer::drop` as for any handle that is the
     /// last to go.
     pub(crate) fn buffer(&self) -> Option<Buffer> {
-        let more = |count: usize| (count > 0).then_some(count + 1);
+        let more = |count: usize| (count > 0 || fault!(freed_is_live)).then_some(count + 1);
         self.handles().fetch_update(Acquire, Relaxed, more).ok().map(|_| Buffer(self.0))
     }
 }

@@ -6,7 +6,7 @@
 use crate::graph::Instances;
 use raddle_hal as hal;
 use raddle_sync::{
-    Mutex, Rank,
+    Mutex, Rank, fault,
     global::{AtomicU64, Ordering::Relaxed},
 };
 use serde::Serialize;
@@ -113,5 +113,8 @@ impl Graphs {
 
     pub(crate) fn clear(&self) {
         self.alive().iter().for_each(|instances| instances.clear());
+        if fault!(clear_forgets_counts) {
+            self.replays.store(0, Relaxed);
+        }
     }
 }

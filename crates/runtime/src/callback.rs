@@ -75,8 +75,12 @@ impl Stream {
 
 /// Calls `body` when a number of a stream is complete.
 pub(crate) fn add(stream: Stream, sequence: u64, body: Body) -> Result<()> {
+    if fault!(one_callback_thread) && stream.0.slot != 0 {
+        let default = Stream::default(&stream.device())?;
+        return add(default, 0, Box::new(move |_| body(stream.0.synchronize(sequence))));
+    }
     let mut list = stream.0.callbacks.list.lock();
-    if list.waiting.len() >= CALLBACK_COUNT_MAX {
+    if list.waiting.len() >= CALLBACK_COUNT_MAX && !fault!(callbacks_without_end) {
         return Err(Error::TooManyCallbacks {
             device: stream.device().name().into(),
             stream: stream.id().0,
@@ -136,7 +140,9 @@ impl Device {
         if ptr::eq(RUNNING.get(), self.0) {
             return Err(Error::InCallback { op, device: self.name().into() });
         }
-        self.0.all_streams().for_each(|stream| stream.callbacks.drain());
+        if !fault!(closes_before_callbacks) {
+            self.0.all_streams().for_each(|stream| stream.callbacks.drain());
+        }
         Ok(())
     }
 }

@@ -92,7 +92,10 @@ impl DeviceInner {
             poison: info.poison,
             prepares: info.prepares,
             source: info.source,
-            pool_count: info.bounds.stream_count.min(POOL_COUNT),
+            pool_count: match fault!(streams_unlimited) {
+                false => info.bounds.stream_count.min(POOL_COUNT),
+                true => POOL_COUNT,
+            },
             lost: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             slots: std::array::from_fn(|_| AtomicPtr::new(ptr::null_mut())),
@@ -505,7 +508,9 @@ impl Device {
         offset_bytes: usize,
         size_bytes: usize,
     ) -> Result<&'a Block> {
-        let (block, buffer_bytes) = (buffer.block(), buffer.size_bytes());
+        let block = buffer.block();
+        let buffer_bytes =
+            if fault!(range_of_the_block) { block.capacity_bytes } else { buffer.size_bytes() };
         if !ptr::eq(block.device, self.0) {
             let (expected, found) = (self.name().into(), block.device.name().into());
             return Err(Error::BufferDevice { op, expected, found });

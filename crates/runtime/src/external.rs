@@ -113,7 +113,7 @@ unsafe fn open(device: &'static DeviceInner, handle: u64) -> Result<Stream> {
         let generation = stream.generation.load(Relaxed);
         if generation.is_multiple_of(2) {
             open_count += 1;
-        } else if !stream.is_complete(state.sequence) {
+        } else if !stream.is_complete(state.sequence) || fault!(closed_slots_stay) {
             pending_count += 1;
         } else {
             take(slot)?;

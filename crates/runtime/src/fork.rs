@@ -114,10 +114,12 @@ pub(crate) fn submit(
     for touch in touches.iter().filter(|touch| touch.access == Access::Read) {
         let failure = match touch.block.taint.load(Relaxed) {
             0 => Some(None),
+            _ if fault!(child_forgets_failures) => Some(None),
             taint => device.taints.try_failure(taint, device),
         };
         match failure {
-            Some(None) if device.is_complete(touch.block.marks.last_write()) => {}
+            Some(None)
+                if device.is_complete(touch.block.marks.last_write()) || fault!(child_reads_unwritten) => {}
             Some(Some(failure)) => return Err(device.failed(failure)),
             _ => return Err(Error::LostAtFork { device: device.name().into() }),
         }

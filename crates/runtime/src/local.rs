@@ -47,6 +47,11 @@ impl Local {
         self.current.get().map_or(0, |current| current.stream.0.slot)
     }
 
+    /// Has the thread a current stream?
+    pub(crate) fn is_bound(&self) -> bool {
+        self.current.get().is_some()
+    }
+
     /// Binds the thread that it belongs to.
     #[cfg(all(test, loom))]
     pub(crate) fn bind_now(&self) -> Result<Stream> {
@@ -108,7 +113,9 @@ fn give_back(local: &'static Local) {
         local.unbind();
     }
     // The guard was leaked, or is itself in a thread-local.
-    if let Some((stream, hold)) = local.dedicated.take() {
+    if let Some((stream, hold)) = local.dedicated.take()
+        && !fault!(exit_keeps_dedicated)
+    {
         dedicated::release(stream, hold);
     }
     let mut blocks = Vec::new();

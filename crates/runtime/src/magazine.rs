@@ -180,7 +180,11 @@ impl Shelves {
         let class = class as usize;
         let Shelf { ready, pending } = &mut self.classes[class];
         let (half, full) = (keep_count_max(class) / 2, keep_count_max(class));
-        if block.uses(slot, is_complete) == Uses::Pending {
+        let uses = block.uses(slot, is_complete);
+        if fault!(forget_ordered) && uses == Uses::Ordered {
+            block.forget_uses();
+        }
+        if uses == Uses::Pending {
             if pending.len() >= full {
                 overflow.extend(pending.drain(..half));
             }

@@ -282,6 +282,12 @@ impl Marks {
         Claim::Write(self)
     }
 
+    /// Orders the op behind what is marked now, and claims nothing, for a planted fault.
+    #[cold]
+    pub(crate) fn look(&self, order: &mut Order<'_>) {
+        self.ticks().filter(|tick| tick.0 != CLAIMED).for_each(|tick| order.behind(tick));
+    }
+
     /// The tick of the last write, if nobody is enqueuing one. For a forked child, which has no other threads.
     pub(crate) fn last_write(&self) -> Tick {
         Tick(self.write.load(Acquire))

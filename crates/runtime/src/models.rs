@@ -478,6 +478,10 @@ fn fault_stamp_before_submit() {
     opposite_operands(Some(Fault::stamp_before_submit), 2)
 }
 #[test]
+fn fault_looks_before_it_claims() {
+    opposite_operands(Some(Fault::looks_before_it_claims), 2)
+}
+#[test]
 fn fault_elide_enqueued() {
     readers_and_writer(Some(Fault::elide_enqueued), 2)
 }

@@ -3,6 +3,56 @@
 use raddle_sync::faults::{Fault, assert_caught};
 
 #[test]
+fn fault_forget_ordered() {
+    assert_caught(Fault::forget_ordered, "tests::memory_crosses_streams_by_ticks");
+}
+#[test]
+fn fault_allocation_without_marks() {
+    let test = "memory_tests::resources::whatever_a_resource_does_memory_is_safe";
+    assert_caught(Fault::allocation_without_marks, test);
+}
+#[test]
+fn fault_foreign_work_unseen() {
+    assert_caught(Fault::foreign_work_unseen, "tests::external::work_of_other_code_is_waited_for");
+}
+#[test]
+fn fault_waits_for_tail() {
+    assert_caught(Fault::waits_for_tail, "tests::a_wait_names_the_op_and_not_the_tail");
+}
+#[test]
+fn fault_strangers_free_nothing() {
+    assert_caught(Fault::strangers_free_nothing, "tests::buffers_may_be_dropped_by_any_thread");
+}
+#[test]
+fn fault_callbacks_without_end() {
+    let test = "tests::reached::callbacks_are_bounded_and_closing_waits_for_them";
+    assert_caught(Fault::callbacks_without_end, test);
+}
+#[test]
+fn fault_exit_keeps_dedicated() {
+    let test = "tests::streams::a_dedicated_stream_comes_back_however_its_thread_ends";
+    assert_caught(Fault::exit_keeps_dedicated, test);
+}
+#[test]
+fn fault_growth_without_end() {
+    let test = "tests::memory_that_another_thread_frees_in_flight_is_bounded";
+    assert_caught(Fault::growth_without_end, test);
+}
+#[test]
+fn fault_closed_slots_stay() {
+    let test = "tests::external::slots_of_wrapped_streams_are_counted_and_used_again";
+    assert_caught(Fault::closed_slots_stay, test);
+}
+#[test]
+fn fault_freed_is_live() {
+    assert_caught(Fault::freed_is_live, "memory_tests::addresses_find_live_buffers_and_nothing_else");
+}
+#[test]
+fn fault_range_of_the_block() {
+    assert_caught(Fault::range_of_the_block, "tests::ranges_outside_of_buffers_are_refused");
+}
+
+#[test]
 fn fault_error_to_next_caller() {
     assert_caught(Fault::error_to_next_caller, "tests::errors_go_to_dependents_only");
 }

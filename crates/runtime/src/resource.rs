@@ -13,6 +13,7 @@ use crate::{
 use raddle_sync::{
     Mutex, Rank,
     atomic::{AtomicU64, AtomicUsize, Ordering::*},
+    fault,
 };
 use serde::Serialize;
 use std::{io::Write, sync::Arc, time::Instant};
@@ -76,7 +77,11 @@ impl Allocation {
             };
             return Err((self, error));
         }
-        Ok(self.0.take().expect("it has its block until it is dropped"))
+        let mut block = self.0.take().expect("it has its block until it is dropped");
+        if fault!(allocation_without_marks) {
+            block.forget_uses();
+        }
+        Ok(block)
     }
 }
 

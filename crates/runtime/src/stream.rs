@@ -301,7 +301,7 @@ impl Stream {
     /// A tick of everything that is on the stream now, also of what others have put on a wrapped one. Blocks only while a
     /// wrapped one is full.
     pub(crate) fn now(self) -> Result<Tick> {
-        if self.0.is_external() {
+        if self.0.is_external() && !fault!(foreign_work_unseen) {
             self.0.wait_for_room()?;
             self.mark()?;
         }

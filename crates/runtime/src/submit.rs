@@ -109,7 +109,12 @@ impl Order<'_> {
         }
         drop(history);
         self.clock[tick.slot()] = tick.sequence();
-        let wait = Wait { queue: QueueId(tick.slot() as u8), sequence: tick.sequence() };
+        let sequence = if fault!(waits_for_tail) {
+            self.stream.device.opened(tick.slot()).enqueued.load(Acquire)
+        } else {
+            tick.sequence()
+        };
+        let wait = Wait { queue: QueueId(tick.slot() as u8), sequence };
         match self.waits.iter_mut().find(|known| known.queue == wait.queue) {
             Some(earlier) => *earlier = wait,
             None => self.waits.push(wait),
@@ -246,13 +251,17 @@ impl Stream {
         let state = &mut **state;
         let mut order = Order { stream, clock: &mut state.clock, waits: Waits::new(), elided: 0 };
         after.iter().for_each(|tick| order.behind(*tick));
+        let looked = fault!(looks_before_it_claims).then(|| {
+            touches.iter().for_each(|touch| touch.block.marks.look(&mut order));
+            order.waits.clone()
+        });
         for touch in touches {
             claims.push(match touch.access {
                 Access::Read => touch.block.marks.claim_read(&mut order),
                 Access::Write => touch.block.marks.claim_write(&mut order),
             });
         }
-        let (waits, tick) = (order.waits, *tick);
+        let (waits, tick) = (looked.unwrap_or(order.waits), *tick);
         state.sequence = sequence;
         state.elided += order.elided;
         if !waits.is_empty() {

@@ -249,8 +249,9 @@ fn a_wait_names_the_op_and_not_the_tail() {
     let (device, oracle, a, b) = pair();
     let (x, y) = (device.allocate(64).unwrap(), device.allocate(64).unwrap());
     op(a, &[], &[&x]).unwrap();
+    (0..5).for_each(|_| op(a, &[], &[]).unwrap());
     op(b, &[&x], &[&y]).unwrap();
-    (0..10).for_each(|_| op(a, &[], &[]).unwrap());
+    (0..5).for_each(|_| op(a, &[], &[]).unwrap());
     assert!(oracle.complete_next(a.0.slot));
     assert!(oracle.complete_next(b.0.slot), "b needs the first op of a only");
     assert_eq!(waits(device), 1);
@@ -410,6 +411,26 @@ fn memory_that_another_thread_frees_in_flight_is_bounded() {
         drop(sender);
     });
     assert!(device.memory_stats().slab_allocations < 8, "{:?}", device.memory_stats());
+    oracle.check().unwrap();
+}
+
+/// A buffer is dropped by a thread that has never used its device, and by one that has.
+#[test]
+fn buffers_may_be_dropped_by_any_thread() {
+    let _turn = turn();
+    let (device, oracle, a, _) = pair();
+    for uses in [false, true] {
+        let buffer = device.allocate(64).unwrap();
+        op(a, &[], &[&buffer]).unwrap();
+        let stranger = std::thread::spawn(move || {
+            uses.then(|| Stream::current(&device).unwrap());
+            drop(buffer);
+        });
+        stranger.join().unwrap();
+    }
+    assert_eq!(device.memory_stats().allocated_bytes, 0);
+    oracle.complete_all();
+    assert!(device.close().unwrap());
     oracle.check().unwrap();
 }
 

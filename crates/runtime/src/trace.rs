@@ -20,6 +20,7 @@ use raddle_hal::trace::{self as hal, Source, Span, Trace, What, Work};
 use raddle_sync::{
     fault,
     global::{Once, OnceLock},
+    thread,
 };
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -80,7 +81,14 @@ extern "C" fn at_exit() {
     if *process != std::process::id() {
         return;
     }
-    if let Err(error) = write_whole(path, &hal::snapshot()) {
+    if fault!(trace_of_main_only) && thread::current().name() != Some("main") {
+        return;
+    }
+    let written = write_whole(path, &hal::snapshot());
+    if fault!(unwritten_trace_aborts) {
+        written.as_ref().expect("the file can be written");
+    }
+    if let Err(error) = written {
         _ = writeln!(io::stderr(), "RADDLE_TRACE: {}: {error}", path.display());
     }
 }

@@ -13,6 +13,7 @@ use crate::{
 use raddle_sync::{
     Mutex, Padded, Rank,
     atomic::{AtomicU32, Ordering::*},
+    fault,
 };
 use std::{cell::Cell, sync::Arc};
 
@@ -164,7 +165,11 @@ impl DeviceInner {
         let block = match watch.installed().filter(|_| !INSIDE.get()) {
             Some(Installed { number, resource }) => {
                 self.allocator.user_calls.fetch_add(1, Relaxed);
-                let given = inside(|| resource.allocate(size_bytes))?.into_block(self, size_bytes);
+                let given = inside(|| resource.allocate(size_bytes));
+                if fault!(refusal_passed_over) && given.is_err() {
+                    return self.pooled_block(size_bytes);
+                }
+                let given = given?.into_block(self, size_bytes);
                 // What is refused goes back the way it came, or the resource would count it for ever.
                 let block = given.map_err(|(allocation, error)| {
                     give_back(&*resource, allocation);

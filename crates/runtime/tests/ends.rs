@@ -386,6 +386,11 @@ fn a_child_is_told_what_is_lost() {
     assert_eq!(found, [5; 4]);
 }
 
+#[test]
+fn fault_child_reads_unwritten() {
+    assert_caught(Fault::child_reads_unwritten, "a_child_is_told_what_is_lost");
+}
+
 /// A launch at which the device panics: who submits it is told by the panic, and everything else goes on.
 fn panic_at_a_launch() {
     let told = Told::default();

@@ -33,6 +33,10 @@ faults! {
     forget_marks breaks "T1";
     /// A block that is freed while work that touches it is in flight counts as unused at once.
     free_without_fence breaks "T1";
+    /// A block that its own stream may use again at once has forgotten its uses, though another stream may be first.
+    forget_ordered breaks "T1";
+    /// Memory that a resource has given starts with no marks.
+    allocation_without_marks breaks "T1";
     /// A piece that is split off a large block starts with no marks.
     split_forgets_marks breaks "T1";
     /// A buffer keeps one read mark, whatever stream read it.
@@ -43,6 +47,12 @@ faults! {
     no_wait_after_write breaks "T2";
     /// A wait brings what the producer knows now, not what it knew at the awaited tick.
     current_clock breaks "T2";
+    /// An op waits for what its operands were marked with before it claimed them.
+    looks_before_it_claims breaks "T2";
+    /// What others have put on a wrapped stream isn't a part of what is there now.
+    foreign_work_unseen breaks "T2";
+    /// An upload that is queued reads its source when it runs.
+    upload_borrows breaks "T3";
     /// An operand's memory goes back to the device although a launch that names it is in flight.
     release_in_flight breaks "T3";
     /// An event that has not been recorded says that it is complete.
@@ -63,6 +73,10 @@ faults! {
     stale_handle breaks "T10";
     /// A stream that a thread has for itself is given to another one as well.
     shared_dedicated breaks "T5";
+    /// A wait names the last op of a stream, not the one that made the value.
+    waits_for_tail breaks "T5";
+    /// All callbacks of a device run on one thread.
+    one_callback_thread breaks "T5";
     /// Who waits for a stream isn't woken when one becomes free.
     lost_slot_wakeup breaks "T5";
     /// A thread that waits for room on a stream keeps the lock that the others need.
@@ -127,6 +141,16 @@ faults! {
     unbind_keeps_count breaks "T6";
     /// A thread that ends insists that nothing is in flight.
     exit_insists_on_idle breaks "T6";
+    /// A buffer that is dropped by a thread that hasn't used its device isn't given back.
+    strangers_free_nothing breaks "T6";
+    /// A device is closed before its callbacks have run.
+    closes_before_callbacks breaks "T6";
+    /// However many callbacks wait on a stream, one more is taken.
+    callbacks_without_end breaks "T6";
+    /// A thread that ends, or lets go of what it has, keeps the stream that it has for itself.
+    exit_keeps_dedicated breaks "T6";
+    /// A trace is written only if the main thread ends the process.
+    trace_of_main_only breaks "T6";
     /// Closing a device forgets which threads are on its streams.
     close_unbinds breaks "T6";
     /// A thread that ends stays on its stream.
@@ -159,10 +183,16 @@ faults! {
     close_in_flight breaks "T6";
     /// A kernel doesn't compute the last element of a block.
     last_element_left breaks "T7";
+    /// Lines of elements that lie apart are taken for such as lie side by side.
+    strided_as_packed breaks "T7";
     /// An output may overlap an input half.
     overlap_allowed breaks "T7";
     /// The parts of a sum are added in another order if there are more threads.
     order_by_threads breaks "T8";
+    /// What is drawn depends on where in its memory a tensor begins.
+    draws_by_place breaks "T8";
+    /// The simulator looks at its queues in an order that isn't the seed's.
+    unseeded_order breaks "T8";
     /// Two draws from a generator get the same range of its counter.
     range_drawn_twice breaks "T8";
     /// Attention looks at padding.
@@ -171,6 +201,16 @@ faults! {
     rows_stay_sorted breaks "T8";
     /// A version is published before its copies are made.
     publish_before_copy breaks "T8";
+    /// The folder of compiled kernels is tidied when a process first writes, and never again.
+    folder_tidied_once breaks "T9";
+    /// A device has as many streams as there can be, whatever its limit says.
+    streams_unlimited breaks "T9";
+    /// A variable that is no value counts as not set.
+    bad_limit_is_none breaks "T9";
+    /// The slot of a wrapped stream that was closed isn't used again.
+    closed_slots_stay breaks "T9";
+    /// Clearing a device's caches clears its counters, too.
+    clear_forgets_counts breaks "T9";
     /// A stream takes whatever comes, however much is in flight.
     no_backpressure breaks "T9";
     /// A stream remembers all its clocks.
@@ -183,6 +223,20 @@ faults! {
     error_to_next_caller breaks "T10";
     /// What is computed from the result of a failed kernel counts as good.
     error_stops_at_op breaks "T10";
+    /// A lock that a panic was under stays poisoned.
+    poisoned_stays breaks "T10";
+    /// A trace that can't be written takes its process down.
+    unwritten_trace_aborts breaks "T10";
+    /// What a memory resource refuses comes from the device all the same.
+    refusal_passed_over breaks "T10";
+    /// An address finds the buffer that has been there.
+    freed_is_live breaks "T10";
+    /// A forked child takes what has failed in its parent for good.
+    child_forgets_failures breaks "T10";
+    /// A forked child reads what was still being written.
+    child_reads_unwritten breaks "T10";
+    /// The bytes of a buffer are those of its block, which may be longer.
+    range_of_the_block breaks "T10";
     /// A node of a graph that writes what a node before it reads isn't ordered behind it.
     graph_forgets_reads breaks "T2";
     /// Now and then a recording of allocations forgets an event.

@@ -3,6 +3,7 @@
 //!
 //! A panic while a lock is held doesn't poison it: whoever holds one of these restores what it guards by `Drop`.
 
+use crate::fault;
 #[cfg(loom)]
 use loom::sync as imp;
 #[cfg(not(loom))]
@@ -71,7 +72,11 @@ impl<T> Mutex<T> {
     #[inline]
     pub fn lock(&self) -> MutexGuard<'_, T> {
         held::push(self.rank);
-        let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        let inner = self.inner.lock();
+        if fault!(poisoned_stays) {
+            inner.as_ref().expect("nobody has panicked");
+        }
+        let inner = inner.unwrap_or_else(PoisonError::into_inner);
         MutexGuard { rank: self.rank, inner: Some(inner) }
     }
 
@@ -234,6 +239,7 @@ mod held {
 #[cfg(all(test, not(loom), debug_assertions))]
 mod tests {
     use super::*;
+    use crate::faults::{Fault, assert_caught};
 
     #[test]
     fn growing_ranks_are_fine() {
@@ -263,5 +269,10 @@ mod tests {
         assert!(result.is_err());
         *lock.lock() += 1;
         assert_eq!(*lock.lock(), 1);
+    }
+
+    #[test]
+    fn fault_poisoned_stays() {
+        assert_caught(Fault::poisoned_stays, "lock::tests::a_panic_poisons_nothing");
     }
 }

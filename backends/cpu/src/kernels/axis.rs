@@ -14,6 +14,7 @@ use super::view;
 use crate::threads::Threads;
 use raddle_base::{DType, Dims, Layout};
 use raddle_hal::View;
+use raddle_sync::fault;
 use std::{cell::RefCell, ops::Range};
 
 /// Makes a function of a body that is compiled for each [`Level`] and run at the machine's best.
@@ -207,7 +208,8 @@ impl Line {
 
     /// May lines be used where they lie?
     pub fn is_direct<A: Compute>(&self) -> bool {
-        self.dtype == A::DTYPE && self.outer.shape.is_empty() && (self.run.1 == 1 || self.count <= 1)
+        let is_packed = self.run.1 == 1 || self.count <= 1 || fault!(strided_as_packed) && self.run.1 > 1;
+        self.dtype == A::DTYPE && self.outer.shape.is_empty() && is_packed
     }
 
     /// Elements `range` of the line that starts at `offset`, where they lie.

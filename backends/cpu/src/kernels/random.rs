@@ -8,6 +8,7 @@ use crate::threads::Threads;
 use raddle_base::{DType, Element};
 use raddle_hal::View;
 use raddle_op::{Distribution, last_below};
+use raddle_sync::fault;
 use std::{mem::MaybeUninit, ops::Range};
 
 /// The most blocks of a chunk: of two elements each.
@@ -176,7 +177,8 @@ pub unsafe fn execute(
     probability: Option<&View>,
     threads: Threads,
 ) {
-    let stream = Stream { key, counter };
+    let place = if fault!(draws_by_place) { out.layout.offset() as u64 } else { 0 };
+    let stream = Stream { key, counter: counter.wrapping_add(place) };
     let double = out.dtype == DType::F64;
     // SAFETY: as of this function.
     unsafe {

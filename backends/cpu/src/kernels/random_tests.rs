@@ -3,6 +3,7 @@
 use super::*;
 use crate::kernels::testing::{Rng, Tensor};
 use raddle_base::{Dims, Scalar};
+use raddle_sync::faults::{Fault, assert_caught};
 
 fn run(distribution: Distribution, out: &mut Tensor, probability: Option<&Tensor>) -> Vec<Scalar> {
     let view = *out.output().view();
@@ -100,6 +101,11 @@ fn values_depend_on_the_position_only() {
             }
         }
     }
+}
+
+#[test]
+fn fault_draws_by_place() {
+    assert_caught(Fault::draws_by_place, "kernels::random::tests::values_depend_on_the_position_only");
 }
 
 #[test]

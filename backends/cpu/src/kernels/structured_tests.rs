@@ -7,6 +7,7 @@ use crate::threads::Threads;
 use raddle_base::{DType, Dims, Layout, Scalar};
 use raddle_hal::{Kernel, KernelError, Operand};
 use raddle_op::{Activation, ReduceOp, ScatterMode};
+use raddle_sync::faults::{Fault, assert_caught};
 
 const FLOATS: [DType; 4] = [DType::F32, DType::F64, DType::F16, DType::BF16];
 
@@ -205,6 +206,13 @@ fn reductions_are_the_definition() {
                     + 2.0 * epsilon(out) * expected.abs() * f64::from(u8::from(slack > 0.0)),
             );
         }
+    }
+}
+
+#[test]
+fn fault_strided_as_packed() {
+    for test in ["reductions_are_the_definition", "softmax_and_its_derivative_are_the_definition"] {
+        assert_caught(Fault::strided_as_packed, &format!("kernels::structured_tests::{test}"));
     }
 }
 

@@ -177,8 +177,9 @@ rows! {
     "raddle_runtime::block::FreeBlock::give"
     [PROGRAMS, sim("raddle_conformance::race_suite::sim::fresh_memory_is_first_used_on_another_stream"),
      conformance("raddle_conformance::cases::c_12_a_buffer_that_another_stream_still_reads_is_not_given_out"),
-     device("raddle_conformance::cuda::cuda::reports::c_12_a_buffer_that_another_stream_still_reads_is_not_given_out")]
-    []
+     device("raddle_conformance::cuda::cuda::reports::c_12_a_buffer_that_another_stream_still_reads_is_not_given_out"),
+     sim("raddle_runtime::tests::memory_crosses_streams_by_ticks")]
+    [forget_ordered]
 "T1.6" "A wrapped stream is closed behind what others put there last, and memory that was noted for it is kept as long."
     "raddle_runtime::external::close"
     [sim("raddle_runtime::tests::external::memory_is_kept_from_other_code_that_was_told_of"),
@@ -193,7 +194,7 @@ rows! {
     "raddle_runtime::resource::Allocation"
     [sim("raddle_runtime::memory_tests::resources::whatever_a_resource_does_memory_is_safe"),
      sim("raddle_runtime::memory_tests::resources::resources_stack")]
-    []
+    [allocation_without_marks]
 "T1.9" "A piece that is split off a block in flight waits for all that the block has to wait for."
     "raddle_runtime::large::Large::cut"
     [sim("raddle_runtime::memory_tests::pieces_that_are_split_off_keep_their_marks")]
@@ -228,7 +229,7 @@ rows! {
 "T2.6" "Two ops with opposite operands get one of the two orders for both buffers."
     "raddle_runtime::submit::Order"
     [loom("raddle_runtime::models::model_opposite_operands"), loom("raddle_runtime::models::model_one_stream"), PROGRAMS]
-    []
+    [looks_before_it_claims]
 "T2.7" "A replay waits for its operands before its first kernel."
     "raddle_runtime::graph::Graph::replay"
     [loom("raddle_runtime::models::model_replays"), sim("raddle_runtime::tests::replays_have_no_race"),
@@ -255,7 +256,7 @@ rows! {
     "raddle_runtime::stream::Stream::now"
     [sim("raddle_runtime::tests::external::work_of_other_code_is_waited_for"),
      device("raddle_cuda::gpu::wrapped_streams_are_ordered_and_closed_in_flight")]
-    []
+    [foreign_work_unseen]
 
 "T3.1" "An op owns its operands through the marks that it stamps: none is freed before the op is over (safe by construction: all ops submit by this one path)."
     "raddle_runtime::submit::Stream::enqueue"
@@ -293,8 +294,9 @@ rows! {
 "T3.7" "An upload's source may go as soon as the call returns."
     "raddle_runtime::device::Device::upload"
     [conformance("raddle_conformance::cases::g_29_uploads_keep_their_sources"),
-     test("raddle_cuda::transfers::tests::uploads_hold_nobody_up_and_free_their_blocks")]
-    []
+     test("raddle_cuda::transfers::tests::uploads_hold_nobody_up_and_free_their_blocks"),
+     test("raddle_cpu::tests::an_idle_queue_runs_inline_and_a_busy_one_keeps_the_order")]
+    [upload_borrows]
 
 "T4.1" "An event that has recorded nothing is not complete."
     "raddle_runtime::event::Event::query"
@@ -372,7 +374,7 @@ rows! {
     [sim("raddle_runtime::tests::a_wait_names_the_op_and_not_the_tail"),
      stress("raddle_cpu::tests::a_long_queue_lets_others_have_their_turn"),
      device("raddle_cuda::gpu::half_a_queue_is_waited_for_and_not_its_end")]
-    []
+    [waits_for_tail]
 "T5.7" "A kernel is compiled once however many threads want it, and nobody who wants another waits for that."
     "raddle_sync::cache::Cache::get"
     [stress("raddle_sync::cache::tests::one_build_a_key_under_32_threads"),
@@ -402,8 +404,9 @@ rows! {
     [waits_for_all]
 "T5.12" "A slow stream or callback holds up the callbacks of no other."
     "raddle_runtime::callback"
-    [sim("raddle_runtime::tests::reached::callbacks_use_the_runtime_keep_their_order_and_may_panic")]
-    []
+    [sim("raddle_runtime::tests::reached::callbacks_use_the_runtime_keep_their_order_and_may_panic"),
+     sim("raddle_runtime::tests::reached::a_slow_stream_holds_up_its_own_callbacks_only")]
+    [one_callback_thread]
 "T5.13" "Whenever there is something to run, some thread of a batcher looks at its queue, and every caller is woken."
     "raddle_serve::batcher::Queue::call"
     [loom("raddle_serve::batcher::models::model_watched"), loom("raddle_serve::batcher::models::model_two_callers"),
@@ -429,8 +432,9 @@ rows! {
 "T6.3" "Buffers may outlive every handle of their device and be dropped by any thread."
     "raddle_runtime::block::Buffer"
     [conformance("raddle_conformance::sim::sim::reports::d_16_buffers_may_outlive_handles_and_die_anywhere"),
-     sim("raddle_conformance::race_suite::sim::an_owner_drops_while_another_thread_reads")]
-    []
+     sim("raddle_conformance::race_suite::sim::an_owner_drops_while_another_thread_reads"),
+     sim("raddle_runtime::tests::buffers_may_be_dropped_by_any_thread")]
+    [strangers_free_nothing]
 "T6.4" "A thread that ends lets go of its stream; bindings add up whatever threads come and go."
     "raddle_runtime::local::Local::unbind"
     [loom("raddle_runtime::models::model_binding"),
@@ -442,8 +446,9 @@ rows! {
     [callback_stream]
 "T6.6" "Closing a device runs its callbacks first; they are bounded."
     "raddle_runtime::callback"
-    [sim("raddle_runtime::tests::reached::callbacks_are_bounded_and_closing_waits_for_them")]
-    []
+    [sim("raddle_runtime::tests::reached::callbacks_are_bounded_and_closing_waits_for_them"),
+     sim("raddle_runtime::tests::reached::a_device_is_closed_behind_its_callbacks")]
+    [closes_before_callbacks, callbacks_without_end]
 "T6.7" "A forked child takes no lock of its parent."
     "raddle_runtime::fork::is_child"
     [test("raddle_runtime::ends::a_child_takes_no_lock_of_its_parent"),
@@ -467,11 +472,11 @@ rows! {
 "T6.10" "A dedicated stream comes back however its thread ends."
     "raddle_runtime::local::give_back"
     [sim("raddle_runtime::tests::streams::a_dedicated_stream_comes_back_however_its_thread_ends")]
-    []
+    [exit_keeps_dedicated]
 "T6.11" "A trace is written at the end of the process, whichever thread ends it."
     "raddle_runtime::trace::at_exit"
     [test("raddle_conformance::observe::any_program_writes_a_trace_at_its_end")]
-    []
+    [trace_of_main_only]
 "T6.12" "A batcher that is stopped answers what it has accepted, and accepts no more; its threads end."
     "raddle_serve::batcher::Batcher::stop"
     [loom("raddle_serve::batcher::models::model_submit_races_stop"),
@@ -527,8 +532,10 @@ rows! {
     "raddle_op::kernel::Kernel"
     [conformance("raddle_conformance::cpu::cpu::reduce::*"), conformance("raddle_conformance::cpu::cpu::product::*"),
      conformance("raddle_conformance::cpu::cpu::normalize::*"), conformance("raddle_conformance::cpu::cpu::order::*"),
-     device("raddle_conformance::cuda::cuda::reduce::*")]
-    []
+     device("raddle_conformance::cuda::cuda::reduce::*"),
+     test("raddle_cpu::kernels::structured_tests::reductions_are_the_definition"),
+     test("raddle_cpu::kernels::structured_tests::softmax_and_its_derivative_are_the_definition")]
+    [strided_as_packed]
 
 "T8.1" "Results don't depend on thread, stream or load, to the last bit."
     "raddle_cpu::threads::Threads::for_each_part"
@@ -546,8 +553,9 @@ rows! {
     "raddle_tensor::random::Generator"
     [conformance("raddle_conformance::cpu::cpu::draws::same_for_every_layout"),
      conformance("raddle_conformance::cpu::cpu::draws::same_for_every_thread"),
-     device("raddle_conformance::cuda::cuda::draws::same_for_every_layout")]
-    []
+     device("raddle_conformance::cuda::cuda::draws::same_for_every_layout"),
+     test("raddle_cpu::kernels::random::tests::values_depend_on_the_position_only")]
+    [draws_by_place]
 "T8.4" "A published version is whole when it can be seen, and never changes."
     "raddle_tensor::publish::Publisher::publish"
     [stress("raddle_tensor::it::publish::readers_see_whole_versions"),
@@ -558,7 +566,7 @@ rows! {
     "raddle_sim::Sim"
     [sim("raddle_conformance::programs::a_seed_replays_exactly"),
      sim("raddle_sim::tests::the_same_seed_and_calls_execute_the_same")]
-    []
+    [unseeded_order]
 "T8.6" "A text's vector has the same bits alone and beside any others, on any thread; padding doesn't count."
     "raddle_nn::text::batch::order"
     [test("raddle_nn::it::text::vectors_dont_depend_on_neighbours"), test("raddle_nn::it::text::padding_doesnt_count"),
@@ -594,13 +602,13 @@ rows! {
     "raddle_runtime::magazine::keep_count_max"
     [sim("raddle_runtime::tests::memory_that_another_thread_frees_in_flight_is_bounded"),
      sim("raddle_runtime::tests::small_blocks_come_back_when_memory_is_short")]
-    []
+    [growth_without_end]
 "T9.7" "Caches of kernels, on disk and in memory, are bounded."
     "raddle_cuda::disk::Disk"
     [test("raddle_cuda::disk::tests::the_folder_is_bounded"),
      test("raddle_sync::cache::tests::the_least_recently_used_goes_unless_it_is_held"),
      test("raddle_cuda::staging::tests::the_limit_counts_what_is_in_use_and_frees_what_is_not")]
-    []
+    [folder_tidied_once, cache_unbounded]
 "T9.8" "Short-lived threads leave nothing behind: no stream, no memory, no thread."
     "raddle_runtime::local::give_back"
     [stress("raddle_conformance::lives::cpu::come_and_go"), sim("raddle_conformance::lives::sim:1::come_and_go"),
@@ -638,17 +646,17 @@ rows! {
     "raddle_hal::limits"
     [test("raddle_conformance::observe::limits_hold"),
      test("raddle_conformance::observe::a_variable_that_is_no_value_is_an_error_at_open")]
-    []
+    [bad_limit_is_none, streams_unlimited]
 "T9.16" "Slots of wrapped streams are counted and used again."
     "raddle_runtime::external::open"
     [sim("raddle_runtime::tests::external::slots_of_wrapped_streams_are_counted_and_used_again"),
      sim("raddle_runtime::tests::external::fresh_wrapped_streams_strand_no_memory")]
-    []
+    [closed_slots_stay]
 "T9.17" "Counters of streams and caches only grow."
     "raddle_runtime::device::Device::cache_stats"
     [stress("raddle_conformance::observe::counters_of_streams_only_grow"),
      stress("raddle_conformance::observe::caches_are_cleared_under_use_and_counters_go_on")]
-    []
+    [clear_forgets_counts]
 "T9.18" "The queue of a batcher has a limit, and a request that is taken back frees its room."
     "raddle_serve::answer::Answer"
     [loom("raddle_serve::batcher::models::model_cancel_races_delivery"),
@@ -705,7 +713,7 @@ rows! {
     [test("raddle_sync::lock::tests::a_panic_poisons_nothing"),
      test("raddle_cpu::tests::a_panic_loses_the_device_and_hangs_nobody"),
      sim("raddle_runtime::tests::guards_nest_and_unwind")]
-    []
+    [poisoned_stays]
 "T10.6" "Ids, devices and shapes from outside are checked: an error says where, what, expected and found."
     "raddle_runtime::stream::Stream::from_id"
     [sim("raddle_runtime::tests::pools_go_round_and_ids_are_checked"),
@@ -728,7 +736,7 @@ rows! {
 "T10.10" "A trace that can't be written changes nothing else."
     "raddle_runtime::trace::write"
     [test("raddle_conformance::observe::a_trace_that_cannot_be_written_changes_nothing_else")]
-    []
+    [unwritten_trace_aborts]
 "T10.11" "A recording of allocations holds every event up to one moment, or is an error."
     "raddle_runtime::memory_trace"
     [stress("raddle_runtime::memory_trace::tests::recordings_may_begin_and_end_at_any_moment")]
@@ -741,13 +749,13 @@ rows! {
     "raddle_runtime::resource::FailingResource"
     [sim("raddle_conformance::failures::sim::no_memory_at_each_allocation"),
      device("raddle_conformance::failures::cuda::no_memory_at_each_allocation")]
-    []
+    [refusal_passed_over]
 "T10.14" "An address that is null, freed or foreign is no live buffer."
     "raddle_runtime::memory::Device::record_stream_raw"
     [sim("raddle_runtime::memory_tests::addresses_find_live_buffers_and_nothing_else"),
      stress("raddle_conformance::race_suite::cpu::record_freed"),
      stress("raddle_conformance::race_suite::cpu::record_nothing")]
-    []
+    [freed_is_live]
 "T10.15" "Any number may be given for the id of a stream."
     "raddle_runtime::id::StreamId"
     [sim("raddle_runtime::tests::streams::any_number_may_be_given_for_an_id"),
@@ -757,7 +765,7 @@ rows! {
     "raddle_runtime::fork::submit"
     [test("raddle_runtime::ends::a_child_is_told_what_is_lost"),
      stress("raddle_conformance::lives::cpu::a_child_is_told_of_failures")]
-    []
+    [child_reads_unwritten, child_forgets_failures]
 "T10.17" "A handler that panics, or gives too few results, costs its own batch, whose callers are told."
     "raddle_serve::batcher::run"
     [loom("raddle_serve::batcher::models::model_handler_panics"),
@@ -797,7 +805,7 @@ rows! {
 "T10.24" "Bytes outside of a buffer, or of another device's, are refused."
     "raddle_runtime::device::Device::range"
     [test("raddle_runtime::tests::ranges_outside_of_buffers_are_refused")]
-    []
+    [range_of_the_block]
 "T10.25" "A panic of a server's own costs one request, which is told so."
     "raddle_server::http::guard::guard"
     [test("raddle_server::panics::*")]

@@ -13,6 +13,7 @@ use std::{
     sync::{Arc, mpsc},
     task::{Context, Poll, Wake, Waker},
     thread,
+    time::Duration,
 };
 
 #[test]
@@ -220,6 +221,70 @@ fn callbacks_use_the_runtime_keep_their_order_and_may_panic() {
     }
 }
 
+/// Does the callback of one stream come only with that of another, which is held? It is let go of when that takes so long.
+fn is_held_up(patience: Duration) -> bool {
+    let (device, others) = open(5);
+    let (held, free) = (fresh(&device), fresh(&device));
+    device.synchronize().unwrap();
+    others.hold(held.0.queue());
+    held.mark().unwrap();
+    let (sender, receiver) = mpsc::channel();
+    for stream in [held, free] {
+        let sender = sender.clone();
+        stream.on_complete(move |_| sender.send(stream).unwrap()).unwrap();
+    }
+    let first = receiver.recv_timeout(patience);
+    others.let_go(held.0.queue());
+    let first = first.or_else(|_| receiver.recv().map(|_| held)).unwrap();
+    receiver.recv().unwrap();
+    first != free
+}
+
+#[test]
+fn a_slow_stream_holds_up_its_own_callbacks_only() {
+    let _turn = turn();
+    assert!(!is_held_up(Duration::from_secs(60)));
+}
+
+#[test]
+fn fault_one_callback_thread() {
+    let _planted = planted(Fault::one_callback_thread);
+    assert!(is_held_up(Duration::from_secs(2)), "not caught");
+}
+
+/// A callback waits for what comes after the close of its device, for so long. Does the close come first?
+fn is_closed_first(patience: Duration) -> bool {
+    let (device, _) = open(7);
+    let stream = fresh(&device);
+    stream.mark().unwrap();
+    let (go, gate) = mpsc::channel::<()>();
+    let (sender, receiver) = mpsc::channel();
+    let callback = move |_| {
+        _ = gate.recv_timeout(patience);
+        sender.send(()).unwrap();
+    };
+    stream.on_complete(callback).unwrap();
+    assert!(device.close().unwrap());
+    let is_first = receiver.try_recv().is_err();
+    drop(go);
+    if is_first {
+        receiver.recv().unwrap();
+    }
+    is_first
+}
+
+#[test]
+fn a_device_is_closed_behind_its_callbacks() {
+    let _turn = turn();
+    assert!(!is_closed_first(Duration::from_millis(20)));
+}
+
+#[test]
+fn fault_closes_before_callbacks() {
+    let _planted = planted(Fault::closes_before_callbacks);
+    assert!(is_closed_first(Duration::from_secs(60)), "not caught");
+}
+
 #[test]
 fn callbacks_are_bounded_and_closing_waits_for_them() {
     let _turn = turn();
@@ -235,6 +300,7 @@ fn callbacks_are_bounded_and_closing_waits_for_them() {
             Ok(()) => taken += 1,
             Err(error) => break error.to_string(),
         }
+        assert!(taken < 2000, "as many as one likes");
     };
     // One is with the thread, which may or may not have got to it.
     assert!([1024, 1025].contains(&taken), "{taken}");
