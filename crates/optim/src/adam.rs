@@ -6,7 +6,7 @@ use crate::{
     optimizer,
 };
 use raddle_grad::no_grad;
-use raddle_op::Program;
+use raddle_op::{Expr, Program};
 use raddle_tensor::{DType, Scalar, Tensor, pointwise_groups, uncaptured};
 use std::sync::{Arc, LazyLock};
 
@@ -59,7 +59,7 @@ impl AdamOptions {
 
 /// Adam, as PyTorch's. In step t (from 1):
 ///
-/// `g ← g + weight_decay · p` (AdamW: `p ← p − lr · weight_decay · p`);
+/// `g ← g + weight_decay · p` if that isn't 0 (AdamW: `p ← p − lr · weight_decay · p`);
 /// `m ← β₁ m + (1 − β₁) g`; `v ← β₂ v + (1 − β₂) g²`;
 /// `p ← p − lr / (1 − β₁ᵗ) · m / (√v / √(1 − β₂ᵗ) + eps)`.
 ///
@@ -72,14 +72,47 @@ pub struct Adam {
 
 optimizer!(Adam, AdamOptions);
 
-/// Inputs p, g, m, v; parameters β₁, 1 − β₁, β₂, 1 − β₂, the step's size, 1 / √(1 − β₂ᵗ), eps, and the decay: what is left of
-/// the weight (AdamW), or what of it goes into the gradient.
-fn program(decoupled: bool) -> &'static Arc<Program> {
-    static PROGRAMS: LazyLock<[Arc<Program>; 2]> = LazyLock::new(|| {
-        [false, true].map(|decoupled| {
+/// What becomes of the weight decay.
+#[derive(Clone, Copy)]
+enum Decay {
+    /// There is none: the weight has no part in its gradient, not even its infinity.
+    None,
+    /// So much of the weight goes into the gradient.
+    OfGradient,
+    /// So much of the weight is left (AdamW).
+    OfWeight,
+}
+
+impl Decay {
+    /// With its number.
+    fn of(options: &AdamOptions) -> (Decay, f64) {
+        let AdamOptions { lr, weight_decay, decoupled, .. } = *options;
+        match (weight_decay == 0.0, decoupled) {
+            (true, _) => (Decay::None, 0.0),
+            (_, true) => (Decay::OfWeight, 1.0 - lr * weight_decay),
+            (_, false) => (Decay::OfGradient, weight_decay),
+        }
+    }
+
+    fn apply<'p>(self, p: Expr<'p>, g: Expr<'p>, decay: Expr<'p>) -> (Expr<'p>, Expr<'p>) {
+        match self {
+            Decay::None => (p, g),
+            Decay::OfGradient => (p, g + decay * p),
+            Decay::OfWeight => (p * decay, g),
+        }
+    }
+}
+
+/// Of each kind, by its number.
+const DECAYS: [Decay; 3] = [Decay::None, Decay::OfGradient, Decay::OfWeight];
+
+/// Inputs p, g, m, v; parameters β₁, 1 − β₁, β₂, 1 − β₂, the step's size, 1 / √(1 − β₂ᵗ), eps, and the decay.
+fn program(decay: Decay) -> &'static Arc<Program> {
+    static PROGRAMS: LazyLock<[Arc<Program>; 3]> = LazyLock::new(|| {
+        DECAYS.map(|kind| {
             Arc::new(Program::record_many(
                 |[p, g, m, v], [keep_m, take_m, keep_v, take_v, size, root, eps, decay]| {
-                    let (p, g) = if decoupled { (p * decay, g) } else { (p, g + decay * p) };
+                    let (p, g) = kind.apply(p, g, decay);
                     let m = keep_m * m + take_m * g;
                     let v = keep_v * v + take_v * (g * g);
                     [p - size * m / (v.sqrt() * root + eps), m, v]
@@ -87,16 +120,16 @@ fn program(decoupled: bool) -> &'static Arc<Program> {
             ))
         })
     });
-    &PROGRAMS[usize::from(decoupled)]
+    &PROGRAMS[decay as usize]
 }
 
 /// The same with the two numbers that change from step to step as inputs: p, g, m, v, the step's size, 1 / √(1 − β₂ᵗ).
-fn capturable_program(decoupled: bool) -> &'static Arc<Program> {
-    static PROGRAMS: LazyLock<[Arc<Program>; 2]> = LazyLock::new(|| {
-        [false, true].map(|decoupled| {
+fn capturable_program(decay: Decay) -> &'static Arc<Program> {
+    static PROGRAMS: LazyLock<[Arc<Program>; 3]> = LazyLock::new(|| {
+        DECAYS.map(|kind| {
             Arc::new(Program::record_many(
                 |[p, g, m, v, size, root], [keep_m, take_m, keep_v, take_v, eps, decay]| {
-                    let (p, g) = if decoupled { (p * decay, g) } else { (p, g + decay * p) };
+                    let (p, g) = kind.apply(p, g, decay);
                     let m = keep_m * m + take_m * g;
                     let v = keep_v * v + take_v * (g * g);
                     [p - size * m / (v.sqrt() * root + eps), m, v]
@@ -104,7 +137,7 @@ fn capturable_program(decoupled: bool) -> &'static Arc<Program> {
             ))
         })
     });
-    &PROGRAMS[usize::from(decoupled)]
+    &PROGRAMS[decay as usize]
 }
 
 /// Input t; outputs t + 1 and the two numbers of that step; parameters lr, β₁, β₂.
@@ -120,7 +153,7 @@ fn capturable_step(group: &mut Group<AdamOptions>) -> Result<()> {
     let op = "adam";
     no_grad(|| {
         let due = groups::due(op, group, group.options.state_tensor_count())?;
-        let AdamOptions { lr, beta1, beta2, eps, weight_decay, decoupled, .. } = group.options;
+        let AdamOptions { lr, beta1, beta2, eps, .. } = group.options;
         let mut numbers: Vec<[Tensor; 2]> = Vec::with_capacity(due.len());
         for (index, _) in &due {
             let parameter = &group.parameters()[*index];
@@ -144,7 +177,7 @@ fn capturable_step(group: &mut Group<AdamOptions>) -> Result<()> {
         let params = [lr, beta1, beta2].map(Scalar::Float);
         pointwise_groups(op, raddle_op::ProgramRef::Shared(CLOCK.clone()), DType::F64, &params, &counted)?;
 
-        let decay = if decoupled { 1.0 - lr * weight_decay } else { weight_decay };
+        let (kind, decay) = Decay::of(&group.options);
         let params = [beta1, 1.0 - beta1, beta2, 1.0 - beta2, eps, decay].map(Scalar::Float);
         for compute in [DType::F32, DType::F64] {
             let mut expanded: Vec<(usize, [Tensor; 2], &Tensor)> = Vec::new();
@@ -164,7 +197,7 @@ fn capturable_step(group: &mut Group<AdamOptions>) -> Result<()> {
                 .collect();
             let updates: Vec<(&[&Tensor], &[&Tensor])> =
                 operands.iter().map(|(outputs, inputs)| (&outputs[..], &inputs[..])).collect();
-            let program = raddle_op::ProgramRef::Shared(capturable_program(decoupled).clone());
+            let program = raddle_op::ProgramRef::Shared(capturable_program(kind).clone());
             pointwise_groups(op, program, compute, &params, &updates)?;
         }
         Ok(())
@@ -196,13 +229,13 @@ impl Adam {
     /// group isn't [`capturable`](AdamOptions::capturable).
     pub fn step(&mut self) -> Result<()> {
         let launch = |options: &AdamOptions, step: u64| {
-            let AdamOptions { lr, beta1, beta2, eps, weight_decay, decoupled, .. } = *options;
+            let AdamOptions { lr, beta1, beta2, eps, .. } = *options;
             let t = step as f64;
             let size = lr / (1.0 - beta1.powf(t));
             let root = 1.0 / (1.0 - beta2.powf(t)).sqrt();
-            let decay = if decoupled { 1.0 - lr * weight_decay } else { weight_decay };
+            let (kind, decay) = Decay::of(options);
             let params = [beta1, 1.0 - beta1, beta2, 1.0 - beta2, size, root, eps, decay];
-            Launch { program: program(decoupled), params: params.map(Scalar::Float).to_vec() }
+            Launch { program: program(kind), params: params.map(Scalar::Float).to_vec() }
         };
         self.groups.iter_mut().try_for_each(|group| {
             if group.options.capturable {

@@ -96,10 +96,10 @@ fn momentum_may_be_switched_on_later() {
 #[test]
 fn adam_and_adamw() {
     for (dtype, tolerance) in [(DType::F64, 1e-12), (DType::F32, 2e-6)] {
-        for decoupled in [false, true] {
+        for (decoupled, weight_decay) in [(false, 0.1), (true, 0.1), (false, 0.0), (true, 0.0)] {
             let (leaf, mut p) = transposed(dtype);
             let options =
-                AdamOptions { lr: 0.05, weight_decay: 0.1, beta2: 0.99, decoupled, ..Default::default() };
+                AdamOptions { lr: 0.05, weight_decay, beta2: 0.99, decoupled, ..Default::default() };
             let mut adam = Adam::new(vec![leaf.clone()], options).unwrap();
             let (mut m, mut v) = ([0.0; 6], [0.0; 6]);
             for t in 0..20 {
@@ -108,9 +108,9 @@ fn adam_and_adamw() {
                 for i in 0..6 {
                     let mut g = gradient(i, t);
                     if decoupled {
-                        p[i] -= 0.05 * 0.1 * p[i]
+                        p[i] -= 0.05 * weight_decay * p[i]
                     } else {
-                        g += 0.1 * p[i]
+                        g += weight_decay * p[i]
                     }
                     m[i] = 0.9 * m[i] + 0.1 * g;
                     v[i] = 0.99 * v[i] + 0.01 * g * g;
@@ -127,6 +127,21 @@ fn adam_and_adamw() {
             assert!(saved.tensors.iter().all(|tensor| **tensor.strides() == [1, 3]));
             assert_close(&saved.tensors[1], &v, tolerance);
         }
+    }
+}
+
+/// As in PyTorch: without a decay the weight has no part in its gradient. 0 · ∞ would be NaN.
+#[test]
+fn without_decay_the_weight_is_not_looked_at() {
+    for capturable in [false, true] {
+        let leaf = Tensor::from_slice(&[f32::INFINITY, 1.0], [2], device()).unwrap();
+        leaf.requires_grad_(true).unwrap();
+        leaf.set_grad(Some(Tensor::ones([2], DType::F32, device()).unwrap())).unwrap();
+        let options = AdamOptions { capturable, ..Default::default() };
+        let mut adam = Adam::new(vec![leaf.clone()], options).unwrap();
+        adam.step().unwrap();
+        let found = leaf.detach().to_vec::<f32>().unwrap();
+        assert!(found[0] == f32::INFINITY && (found[1] - 0.999).abs() < 1e-6, "{found:?}");
     }
 }
 
