@@ -186,6 +186,7 @@ impl Pool {
         if self.last.len() <= slot {
             self.last.resize(slot + 1, usize::MAX);
         }
+        // Mostly it stands there already; a store would take the line from all other streams' cores.
         if self.last[slot] != place {
             self.last[slot] = place;
         }
