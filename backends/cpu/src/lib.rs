@@ -189,14 +189,8 @@ impl Shared {
             return Ok(());
         }
         let threads = |launch: &Launch<'_>| self.threads_for(launch);
-        let start_ns = trace::start();
         // SAFETY: the contract is the same.
-        let result = catch_unwind(AssertUnwindSafe(|| unsafe { task::perform(launch, threads) }));
-        if let Some(start_ns) = start_ns {
-            let work = Work { source: self.info.source, queue: queue.0, sequence };
-            trace::ran(work, launch.name(), start_ns);
-        }
-        match result {
+        match catch_unwind(AssertUnwindSafe(|| unsafe { task::perform(launch, threads) })) {
             Ok(result) => result,
             Err(_) => {
                 // The hook has printed the panic. In a forked child the lock may be held for ever.
@@ -211,9 +205,16 @@ impl Shared {
 
     /// What workers, and threads that wait, do with a queued launch.
     fn run_task(&self, queue: QueueId, sequence: u64, task: Task) {
+        let launch = task.launch();
+        let start = trace::start();
         // SAFETY: by the contract of `submit` what the task names lives, and is as the kernel says, until the task is
         // complete, which it is when this has returned; the queue runs it behind everything that touches the same memory.
-        if let Err(error) = unsafe { self.perform(queue, sequence, &task.launch()) } {
+        let result = unsafe { self.perform(queue, sequence, &launch) };
+        if let Some(start) = start {
+            let work = Work { source: self.info.source, queue: queue.0, sequence };
+            trace::ran(work, launch.name(), start);
+        }
+        if let Err(error) = result {
             let mut errors = self.errors.lock();
             if errors.len() == ERROR_COUNT_MAX {
                 errors.pop_front();

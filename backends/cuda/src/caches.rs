@@ -18,13 +18,13 @@ impl Shared {
     /// A loaded kernel. Compiles and loads it if need be.
     pub(crate) fn kernel(&self, driver: Driver<'_>, key: &Key) -> Result<Arc<Loaded>, DeviceError> {
         let (loaded, evicted) = self.kernels.get(key, || {
-            let start_ns = trace::start();
+            let start = trace::start();
             let image = self.compiler.image(key.entry(), &key.source())?;
             let entry = CString::new(key.entry()).expect("names have no zeros");
             let (module, function) = driver.module_load(&image, &entry)?;
             exit::watch();
-            if let Some(start_ns) = start_ns {
-                trace::here("compile and load", start_ns);
+            if let Some(start) = start {
+                trace::here("compile and load", start);
             }
             Ok((Loaded { module, function }, image.len()))
         })?;

@@ -146,10 +146,10 @@ impl Sim {
         // A panic must give the turn back, or everybody would wait for ever.
         let panicked = DeviceError::Lost { reason: "the wrapped device panicked", suspects: Vec::new() };
         let mut end = EndOfTurn { sim: self, queue, result: Some(Err(panicked)) };
-        let start_ns = trace::start();
+        let start = trace::start();
         end.result = Some(self.execute(inner_sequence, &piece.launch()));
-        if let (Some(start_ns), Some(Wait { queue, sequence })) = (start_ns, launch) {
-            trace::ran(Work { source: self.info.source, queue: queue.0, sequence }, name, start_ns);
+        if let (Some(start), Some(Wait { queue, sequence })) = (start, launch) {
+            trace::ran(Work { source: self.info.source, queue: queue.0, sequence }, name, start);
         }
         Turn::Ran
     }

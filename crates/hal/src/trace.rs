@@ -1,15 +1,19 @@
 //! A record of what was submitted and what ran when, for the viewers of traces. The runtime writes it as a file.
 //!
-//! Off unless asked for: then a place that records costs one relaxed load. On, it costs two looks at the clock and a lock that
+//! Off unless asked for: then a place that records costs one relaxed load. On, it costs two looks at a counter and a lock that
 //! nobody else wants: each thread has a record of its own, which outlives the thread and goes on with the next thread of its
 //! name, so that there are as many as threads at once. All records together are bounded ([`set_span_count_max`]), and each
 //! has a span; what there is no room for is counted.
 
-use raddle_sync::global::{
-    Arc, AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Mutex, MutexGuard, OnceLock, Ordering::Relaxed,
-    PoisonError, TryLockError, current_thread, yield_now,
+pub use raddle_sync::Moment;
+use raddle_sync::{
+    Reading,
+    global::{
+        Arc, AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Mutex, MutexGuard, OnceLock, Ordering::Relaxed,
+        PoisonError, TryLockError, current_thread, yield_now,
+    },
 };
-use std::{cell::OnceCell, time::Instant};
+use std::cell::OnceCell;
 
 static ON: AtomicBool = AtomicBool::new(false);
 /// Is this a forked child?
@@ -18,6 +22,8 @@ static IN_CHILD: AtomicBool = AtomicBool::new(false);
 static ROOM: AtomicUsize = AtomicUsize::new(1 << 20);
 /// So much room a thread takes at once, so that threads don't meet at each span (guess).
 const ROOM_TAKEN: usize = 64;
+/// So many spans lie in one piece: what there is isn't copied when more come (guess).
+const PIECE: usize = 1024;
 static DROPPED: AtomicU64 = AtomicU64::new(0);
 static TRACKS: Mutex<Tracks> = Mutex::new(Tracks { all: Vec::new(), idle: Vec::new() });
 /// Devices in service.
@@ -113,6 +119,14 @@ pub struct Trace {
     pub dropped_count: u64,
 }
 
+/// A span whose times aren't told yet.
+struct Recorded {
+    what: What,
+    name: &'static str,
+    start: Moment,
+    end: Moment,
+}
+
 /// The records of all threads that have made one.
 struct Tracks {
     all: Vec<Arc<Track>>,
@@ -120,14 +134,28 @@ struct Tracks {
     idle: Vec<(Option<String>, Arc<Track>)>,
 }
 
-#[derive(Default)]
 struct Track(Mutex<Record>);
 
-#[derive(Default)]
 struct Record {
-    thread: Thread,
+    thread_name: Option<String>,
+    /// In pieces of [`PIECE`], all but the last full.
+    pieces: Vec<Vec<Recorded>>,
     /// Spans that may still come.
     room: usize,
+}
+
+impl Record {
+    fn push(&mut self, span: Recorded) {
+        match self.pieces.last_mut() {
+            Some(piece) if piece.len() < PIECE => piece.push(span),
+            last => {
+                // Of the many threads that record a few spans none takes much: only what follows a full piece is whole at once.
+                let mut piece = Vec::with_capacity(if last.is_some() { PIECE } else { 1 });
+                piece.push(span);
+                self.pieces.push(piece);
+            }
+        }
+    }
 }
 
 /// The record of a thread that lives.
@@ -137,7 +165,7 @@ impl Drop for Own {
     /// What the thread has taken goes to others.
     fn drop(&mut self) {
         let Some(mut record) = lock_soon(&self.0.0) else { return };
-        let name = record.thread.name.clone();
+        let name = record.thread_name.clone();
         ROOM.fetch_add(std::mem::take(&mut record.room), Relaxed);
         drop(record);
         if let Some(mut tracks) = lock_soon(&TRACKS) {
@@ -166,13 +194,10 @@ fn lock_soon<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     None
 }
 
-fn origin() -> Instant {
-    static ORIGIN: OnceLock<Instant> = OnceLock::new();
-    *ORIGIN.get_or_init(Instant::now)
-}
-
-fn now_ns() -> u64 {
-    origin().elapsed().as_nanos() as u64
+/// When recording began.
+fn origin() -> &'static Reading {
+    static ORIGIN: OnceLock<Reading> = OnceLock::new();
+    ORIGIN.get_or_init(Reading::now)
 }
 
 /// Records from now on.
@@ -200,77 +225,104 @@ pub fn set_span_count_max(count_max: usize) {
 /// What there is now. Never blocks for long: the record of a thread that is stuck in it is left out.
 pub fn snapshot() -> Trace {
     let tracks = lock_soon(&TRACKS).map_or_else(Vec::new, |tracks| tracks.all.clone());
+    let told_ns = origin().nanoseconds(&Reading::now());
+    let told = |recorded: &Recorded| Span {
+        what: recorded.what.clone(),
+        name: recorded.name,
+        start_ns: told_ns(recorded.start),
+        end_ns: told_ns(recorded.end),
+    };
+    let thread = |track: Arc<Track>| {
+        let record = lock_soon(&track.0)?;
+        let spans = record.pieces.iter().flatten().map(told).collect();
+        Some(Thread { name: record.thread_name.clone(), spans })
+    };
     Trace {
         devices: lock_soon(&DEVICES).map_or_else(Vec::new, |devices| devices.clone()),
-        threads: tracks.iter().filter_map(|track| Some(lock_soon(&track.0)?.thread.clone())).collect(),
+        threads: tracks.into_iter().filter_map(thread).collect(),
         dropped_count: DROPPED.load(Relaxed),
     }
 }
 
 /// The time, if a trace is being recorded.
 #[inline]
-pub fn start() -> Option<u64> {
-    ON.load(Relaxed).then(now_ns)
+pub fn start() -> Option<Moment> {
+    ON.load(Relaxed).then(Moment::now)
 }
 
-/// Notes that work was put on a queue, from `start_ns` until now, behind `waits` (queue and sequence).
+/// Notes that work was put on a queue, from `start` until now, behind `waits` (queue and sequence).
 #[cold]
-pub fn submitted(work: Work, name: &'static str, start_ns: u64, waits: impl Iterator<Item = (u8, u64)>) {
-    push(What::Submitted(work, waits.collect()), name, start_ns);
+pub fn submitted(work: Work, name: &'static str, start: Moment, waits: impl Iterator<Item = (u8, u64)>) {
+    push([Recorded { what: What::Submitted(work, waits.collect()), name, start, end: Moment::now() }]);
 }
 
-/// Notes that work ran, from `start_ns` until now.
+/// As [`submitted`], until `enqueued`, and that from then until now the same thread ran it, as the launch named.
 #[cold]
-pub fn ran(work: Work, name: &'static str, start_ns: u64) {
-    push(What::Ran(work), name, start_ns);
+pub fn submitted_and_ran(
+    work: Work,
+    names: [&'static str; 2],
+    start: Moment,
+    enqueued: Moment,
+    waits: impl Iterator<Item = (u8, u64)>,
+) {
+    let [name, launch] = names;
+    push([
+        Recorded { what: What::Submitted(work, waits.collect()), name, start, end: enqueued },
+        Recorded { what: What::Ran(work), name: launch, start: enqueued, end: Moment::now() },
+    ]);
 }
 
-/// Notes what this thread has done, from `start_ns` until now.
+/// Notes that work ran, from `start` until now. For devices of what they queue: of what is `Inline` the runtime knows.
 #[cold]
-pub fn here(name: &'static str, start_ns: u64) {
-    push(What::Here, name, start_ns);
+pub fn ran(work: Work, name: &'static str, start: Moment) {
+    push([Recorded { what: What::Ran(work), name, start, end: Moment::now() }]);
+}
+
+/// Notes what this thread has done, from `start` until now.
+#[cold]
+pub fn here(name: &'static str, start: Moment) {
+    push([Recorded { what: What::Here, name, start, end: Moment::now() }]);
 }
 
 /// Notes that so many bytes were given to the program, or back if negative, just now.
 #[cold]
-pub fn allocated(source: Source, bytes: i64, now_ns: u64) {
-    push(What::Allocated(source, bytes), "allocated", now_ns);
+pub fn allocated(source: Source, bytes: i64, now: Moment) {
+    push([Recorded { what: What::Allocated(source, bytes), name: "allocated", start: now, end: now }]);
 }
 
 /// Notes that so many bytes were taken from the device, or given back if negative, just now.
 #[cold]
-pub fn reserved(source: Source, bytes: i64, now_ns: u64) {
-    push(What::Reserved(source, bytes), "reserved", now_ns);
+pub fn reserved(source: Source, bytes: i64, now: Moment) {
+    push([Recorded { what: What::Reserved(source, bytes), name: "reserved", start: now, end: now }]);
 }
 
-fn push(what: What, name: &'static str, start_ns: u64) {
-    let span = Span { what, name, start_ns, end_ns: now_ns() };
-    let is_pushed = TRACK.try_with(|track| {
+/// Takes in as many of the spans as there is room for.
+fn push<const N: usize>(spans: [Recorded; N]) {
+    let count = TRACK.try_with(|track| {
         let mut room = 0;
         if track.get().is_none() {
             room = take_room();
             if room == 0 {
-                return false; // nor is there a record without a span
+                return 0; // nor is there a record without a span
             }
         }
         let own = track.get_or_init(new_track);
         // In a child it may have been locked by a thread that is not here.
         let record = if IN_CHILD.load(Relaxed) { lock_soon(&own.0.0) } else { Some(lock(&own.0.0)) };
-        let Some(mut record) = record else { return false };
+        let Some(mut record) = record else { return 0 };
         record.room += room;
-        if record.room == 0 {
-            record.room = take_room();
+        if record.room < N {
+            record.room += take_room();
         }
-        let has_room = record.room > 0;
-        if has_room {
-            record.room -= 1;
-            record.thread.spans.push(span);
-        }
-        has_room
+        let count = record.room.min(N);
+        record.room -= count;
+        spans.into_iter().take(count).for_each(|span| record.push(span));
+        count
     });
     // Past the end of its thread-locals a thread records nothing.
-    if !is_pushed.unwrap_or(false) {
-        DROPPED.fetch_add(1, Relaxed);
+    let dropped = N - count.unwrap_or_default();
+    if dropped > 0 {
+        DROPPED.fetch_add(dropped as u64, Relaxed);
     }
 }
 
@@ -282,8 +334,7 @@ fn take_room() -> usize {
 fn new_track() -> Own {
     let name = current_thread().name().map(str::to_string);
     let new = |name: Option<String>| {
-        let thread = Thread { name, spans: Vec::new() };
-        Own(Arc::new(Track(Mutex::new(Record { thread, room: 0 }))))
+        Own(Arc::new(Track(Mutex::new(Record { thread_name: name, pieces: Vec::new(), room: 0 }))))
     };
     // Of the child of a fork that left it locked there is no trace, nor anybody who wants one.
     let Some(mut tracks) = lock_soon(&TRACKS) else { return new(name) };

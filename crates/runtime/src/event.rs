@@ -166,6 +166,9 @@ impl Event {
         } else {
             Recorded { device, tick: stream.recorded(), time: None }
         };
+        if fault!(blank_while_recorded) {
+            self.recorded().and_then(|mut now| now.take());
+        }
         // The old one's stamp goes back under a lock of its own.
         let before = self.recorded().and_then(|mut now| now.replace(recorded));
         drop(before);

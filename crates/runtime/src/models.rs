@@ -323,6 +323,34 @@ fn two_threads_poll(fault: Option<Fault>, preemptions: usize) {
     });
 }
 
+/// One thread records an event again and lets go of it, another one asks it: it has the old tick or the new one, and never
+/// none, for which nobody would wait.
+fn event_is_shared(fault: Option<Fault>, preemptions: usize) {
+    explore("an event is shared", fault, preemptions, |model| {
+        model.op(0, &[], &[]);
+        let event = Arc::new(Event::new());
+        event.record(model.stream(0));
+        let other = {
+            let event = event.clone();
+            model.spawn(move |model| {
+                model.op(0, &[], &[]);
+                event.record(model.stream(0));
+            })
+        };
+        model.oracle.complete_next(0);
+        let is_complete = event.query();
+        let (_, tick) = event.tick().expect("race on an event: it has recorded nothing");
+        assert!((1..=2).contains(&tick.sequence()), "race on an event: {tick:?}");
+        assert!(!is_complete || model.stream(0).0.completed.load(raddle_sync::atomic::Acquire) >= 1);
+        other.join().unwrap();
+        assert_eq!(
+            event.tick().map(|(_, tick)| tick.sequence()),
+            Some(2),
+            "race on an event: the last record"
+        );
+    });
+}
+
 /// Who sees a tick complete sees what the device wrote before; loom's cell is the device's memory.
 fn completion_publishes(fault: Option<Fault>, preemptions: usize) {
     explore("completion publishes", fault, preemptions, |model| {
@@ -425,10 +453,18 @@ fn model_two_threads_poll() {
     two_threads_poll(None, 5)
 }
 #[test]
+fn model_event_is_shared() {
+    event_is_shared(None, 4)
+}
+#[test]
 fn model_replays() {
     replays_share_an_instance(None, 3)
 }
 
+#[test]
+fn fault_blank_while_recorded() {
+    event_is_shared(Some(Fault::blank_while_recorded), 2)
+}
 #[test]
 fn fault_lost_count() {
     counts(Some(Fault::lost_count), 2)

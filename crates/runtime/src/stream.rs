@@ -147,7 +147,7 @@ impl StreamInner {
         if fork::is_child(self.device) {
             return fork::check(self.device);
         }
-        let start_ns = trace::start();
+        let start = trace::start();
         if !self.is_complete(sequence) {
             self.device.hal.flush(self.queue());
         }
@@ -161,8 +161,8 @@ impl StreamInner {
             false => self.device.hal.synchronize(self.queue(), sequence),
             true => Ok(()),
         };
-        if let Some(start_ns) = start_ns {
-            trace::here("synchronize", start_ns);
+        if let Some(start) = start {
+            trace::here("synchronize", start);
         }
         result.map_err(|error| self.device.error(error))?;
         self.poll();

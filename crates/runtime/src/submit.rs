@@ -21,7 +21,7 @@ use crate::{
 };
 use raddle_hal::{
     DeviceError, Launch, QueueId, Submitted, Wait,
-    trace::{self, Work},
+    trace::{self, Moment, Work},
 };
 use raddle_sync::{MutexGuard, atomic::Ordering::*, fault};
 use smallvec::SmallVec;
@@ -290,16 +290,22 @@ impl Stream {
         if memory_trace::is_on(stream.device) {
             memory_trace::used(stream, touches);
         }
-        if let Some(start) = trace {
-            let work = Work { source: stream.device.source, queue: stream.slot as u8, sequence };
-            trace::submitted(work, op, start, waits.iter().map(|wait| (wait.queue.0, wait.sequence)));
-        }
-
+        let work = Work { source: stream.device.source, queue: stream.slot as u8, sequence };
+        let awaited = || waits.iter().map(|wait| (wait.queue.0, wait.sequence));
         match submitted {
-            Submitted::Queued => Ok(()),
+            Submitted::Queued => {
+                if let Some(start) = trace {
+                    trace::submitted(work, op, start, awaited());
+                }
+                Ok(())
+            }
             Submitted::Inline => {
+                let trace = trace.map(|start| (start, Moment::now()));
                 // SAFETY: it is what `submit` has just been asked, for this queue and sequence, once.
                 let result = unsafe { hal.run(stream.queue(), sequence, launch) };
+                if let Some((start, enqueued)) = trace {
+                    trace::submitted_and_ran(work, [op, launch.name()], start, enqueued, awaited());
+                }
                 if fallible {
                     stream.device.taints.settle(taint, result.as_ref().err().cloned());
                 }

@@ -61,6 +61,8 @@ faults! {
     event_early breaks "T4";
     /// An event that is recorded again keeps what it had recorded.
     record_first_only breaks "T4";
+    /// An event that is recorded again has recorded nothing for a moment.
+    blank_while_recorded breaks "T4";
     /// The place where a device notes a time is used again although a launch that notes one there is in flight.
     stamp_in_flight breaks "T4";
     /// A callback runs before what it waits for is complete.

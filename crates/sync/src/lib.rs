@@ -8,9 +8,11 @@ mod cache;
 pub mod faults;
 mod lock;
 pub mod locks_at_fork;
+mod moment;
 
 pub use cache::{Cache, CacheCounts, Retired};
 pub use lock::{Condvar, Mutex, MutexGuard, Rank, assert_no_lock_is_held};
+pub use moment::{Moment, Reading};
 
 /// Atomic integers and pointers. Use acquire, release and read-modify-writes; bare fences are not modelled well.
 pub mod atomic {

@@ -323,9 +323,10 @@ rows! {
     [download_early]
 "T4.6" "An event may be shared: released by one thread while another queries it."
     "raddle_runtime::event::Event"
-    [sim("raddle_conformance::race_suite::sim::events_are_shared"),
+    [loom("raddle_runtime::models::model_event_is_shared"),
+     sim("raddle_conformance::race_suite::sim::events_are_shared"),
      stress("raddle_conformance::race_suite::cpu::events_are_shared")]
-    []
+    [blank_while_recorded]
 "T4.7" "An event that is recorded again has a new tick."
     "raddle_runtime::event::Event::record"
     [sim("raddle_runtime::tests::streams::*"), sim("raddle_runtime::tests::events_tell_the_truth")]

@@ -1,0 +1,93 @@
+//! Moments: a look at the time for less than half of what the system's clock takes, to be told in nanoseconds later.
+
+use std::{sync::OnceLock, time::Instant};
+
+/// When it was, on a clock that all threads share, as nearly as processors keep together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Moment(u64);
+
+impl Moment {
+    /// Now: what the processor has counted, if it counts evenly, else the system's clock.
+    #[inline]
+    pub fn now() -> Moment {
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        if *counts_evenly() {
+            // SAFETY: the instruction is there on every x86-64 and touches nothing but its registers.
+            return Moment(unsafe { std::arch::x86_64::_rdtsc() });
+        }
+        Moment(system().elapsed().as_nanos() as u64)
+    }
+}
+
+/// A moment on the system's clock as well. What lies between two of these can be told in nanoseconds.
+#[derive(Clone, Copy, Debug)]
+pub struct Reading {
+    moment: Moment,
+    instant: Instant,
+}
+
+impl Reading {
+    /// Of now.
+    pub fn now() -> Reading {
+        Reading { moment: Moment::now(), instant: Instant::now() }
+    }
+
+    /// Nanoseconds since this reading, for moments that lie between it and a later one or near by; 0 for those before it.
+    pub fn nanoseconds(&self, later: &Reading) -> impl Fn(Moment) -> u64 + use<> {
+        let start = self.moment.0;
+        let counted = later.moment.0.saturating_sub(start).max(1) as u128;
+        let passed = later.instant.saturating_duration_since(self.instant).as_nanos();
+        move |moment| (moment.0.saturating_sub(start) as u128 * passed / counted) as u64
+    }
+}
+
+/// Does the counter of this processor run at one speed on all cores, whatever they do? (AMD's manual, volume 3, CPUID function
+/// 8000_0007, `TscInvariant`; Intel's, volume 3, "Invariant TSC".)
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[inline]
+fn counts_evenly() -> &'static bool {
+    use std::arch::x86_64::__cpuid;
+    static EVENLY: OnceLock<bool> = OnceLock::new();
+    EVENLY.get_or_init(|| __cpuid(0x8000_0000).eax >= 0x8000_0007 && __cpuid(0x8000_0007).edx & 1 << 8 != 0)
+}
+
+/// What the system's clock counts from.
+fn system() -> &'static Instant {
+    static START: OnceLock<Instant> = OnceLock::new();
+    START.get_or_init(Instant::now)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Within what looking at two clocks one after the other can differ by; a thread may lose its core in between, so the
+    /// nearest of many.
+    #[test]
+    fn moments_are_told_as_the_systems_clock_tells_them() {
+        let start = Reading::now();
+        let apart_ns = (0..1000).map(|_| {
+            let middle = Reading::now();
+            let later = loop {
+                let later = Reading::now();
+                if later.instant > middle.instant + std::time::Duration::from_micros(50) {
+                    break later;
+                }
+            };
+            let told = start.nanoseconds(&later)(middle.moment);
+            let is = middle.instant.duration_since(start.instant).as_nanos() as u64;
+            told.abs_diff(is)
+        });
+        assert!(apart_ns.min().is_some_and(|apart_ns| apart_ns < 1000));
+    }
+
+    #[test]
+    fn moments_before_the_first_reading_are_its_own() {
+        let before = Moment::now();
+        let (start, later) = (Reading::now(), Reading::now());
+        let told = start.nanoseconds(&later);
+        assert_eq!(told(before), 0);
+        assert!(told(later.moment) >= told(start.moment));
+        assert!(before <= start.moment && start.moment <= later.moment);
+    }
+}
