@@ -47,8 +47,6 @@ pub trait Map2 {
 pub struct Loop1<F>(PhantomData<F>);
 /// The loop of a [`Map2`]; `A1`, `B1`: is that operand one element?
 pub struct Loop2<F, const A1: bool, const B1: bool>(PhantomData<F>);
-/// `a · b` and `c` added or subtracted, each rounded (see [`Pair`]); `A1`, `C1`: is that operand one element?
-struct Paired<F, const A1: bool, const C1: bool>(PhantomData<F>);
 /// `mask ? yes : no`, by the bits; `Y1`, `N1`: is that operand one element?
 struct Select<M, const Y1: bool, const N1: bool>(PhantomData<M>);
 /// One element to all.
@@ -104,34 +102,6 @@ impl<F: Map2, const A1: bool, const B1: bool> Loop for Loop2<F, A1, B1> {
             for ((out, a), b) in out.iter_mut().zip(a).zip(b) {
                 out.write(F::f(*a, *b));
             }
-        }
-    }
-}
-
-impl<T: Copy + std::ops::Mul<Output = T>, F: Map2<A = T, B = T, R = T>, const A1: bool, const C1: bool> Loop
-    for Paired<F, A1, C1>
-{
-    #[inline(always)]
-    unsafe fn run(out: *mut u8, a: *const u8, b: *const u8, c: *const u8, count: usize) {
-        // SAFETY: as of `Loop::run`; single operands are one element.
-        let (out, a, b, c) = unsafe {
-            (
-                out_slice::<T>(out, count),
-                in_slice::<T>(a, count, A1),
-                in_slice::<T>(b, count, false),
-                in_slice::<T>(c, count, C1),
-            )
-        };
-        let (a_first, c_first) = (a[0], c[0]);
-        for (i, (out, b)) in out.iter_mut().zip(b).enumerate() {
-            // SAFETY: `i` is below `count`, and so inside of what isn't single.
-            let (a, c) = unsafe {
-                (
-                    if A1 { a_first } else { *a.get_unchecked(i) },
-                    if C1 { c_first } else { *c.get_unchecked(i) },
-                )
-            };
-            out.write(F::f(a * *b, c));
         }
     }
 }
@@ -299,41 +269,6 @@ pub fn select(compute: DType, yes: bool, no: bool, level: Level) -> LoopFn {
         (true, false) => at::<Select<M, true, false>>(level),
         (true, true) => at::<Select<M, true, true>>(level),
     })
-}
-
-/// How a product and another number are put together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pair {
-    /// `a · b + c`
-    Add,
-    /// `a · b − c`
-    Sub,
-    /// `c − a · b`
-    From,
-}
-
-/// A product and a sum, or a difference, in one loop over floats: each is rounded, as if they were two. `a` and `c` tell
-/// whether these are one element.
-pub fn paired(pair: Pair, compute: DType, a: bool, c: bool, level: Level) -> LoopFn {
-    macro_rules! float {
-        ($t:ty, |$x:ident, $c:ident| $body:expr) => {{
-            map2!(@function $t => $t, |$x, $c| $body);
-            match (a, c) {
-                (false, false) => at::<Paired<F, false, false>>(level),
-                (false, true) => at::<Paired<F, false, true>>(level),
-                (true, false) => at::<Paired<F, true, false>>(level),
-                (true, true) => at::<Paired<F, true, true>>(level),
-            }
-        }};
-    }
-    match (pair, compute) {
-        (Pair::Add, DType::F32) => float!(f32, |x, c| x + c),
-        (Pair::Sub, DType::F32) => float!(f32, |x, c| x - c),
-        (Pair::From, DType::F32) => float!(f32, |x, c| c - x),
-        (Pair::Add, _) => float!(f64, |x, c| x + c),
-        (Pair::Sub, _) => float!(f64, |x, c| x - c),
-        (Pair::From, _) => float!(f64, |x, c| c - x),
-    }
 }
 
 /// Masks from masks.

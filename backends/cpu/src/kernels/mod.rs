@@ -12,6 +12,7 @@ mod element;
 mod few_rows;
 mod fill;
 mod fold;
+mod fused;
 mod index;
 mod layer_norm;
 mod level;

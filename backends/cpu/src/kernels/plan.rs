@@ -4,18 +4,20 @@
 //! literals, parameters, inputs that don't step, and what is computed from these alone). An input of the compute dtype is
 //! read where it lies; the instruction that makes an output writes it where it belongs. Two rules keep this right:
 //!
-//! - No loop writes what it reads, so loops may assume that slots don't meet. An output that is the same view as an
-//!   input is written once that input has been read for the last time; if that is too early, through a register.
+//! - No loop of one instruction writes what it reads, so these may assume that slots don't meet. An output that is the same
+//!   view as an input is written once that input has been read for the last time (by fused loops: in the same loop); if that
+//!   is too early, through a register.
 //! - A register is given out again after the last use of its value.
 //!
 //! Making a plan costs some ten nanoseconds an instruction, so plans aren't kept across launches: nothing to bound,
 //! nothing to invalidate.
 
 use super::convert::convert;
+use super::fused::{self, FusedFn, LEAVES_MAX, Match};
 use super::level::{Level, LoopFn};
-use super::loops::{self, Pair, Single};
+use super::loops::{self, Single};
 use raddle_base::{DType, Element, Scalar};
-use raddle_op::{Binary, Id, Inst, Program};
+use raddle_op::{Id, Inst, Program};
 
 /// Names a piece of memory: an index into the pointers of a block.
 pub type Slot = u32;
@@ -24,11 +26,27 @@ pub type Slot = u32;
 #[derive(Clone, Copy, Debug)]
 pub struct Step {
     /// The loop.
-    pub run: LoopFn,
+    pub run: Run,
     /// What it writes.
     pub out: Slot,
     /// What it reads; 0 where it reads less.
-    pub operands: [Slot; 3],
+    pub operands: [Slot; LEAVES_MAX],
+}
+
+/// A loop.
+#[derive(Clone, Copy, Debug)]
+pub enum Run {
+    /// Of one instruction.
+    One(LoopFn),
+    /// Of several, and which of its operands are a line for all.
+    Fused(FusedFn, u32),
+}
+
+impl Step {
+    fn one(run: LoopFn, out: Slot, operands: [Slot; 3]) -> Step {
+        let [a, b, c] = operands;
+        Step { run: Run::One(run), out, operands: [a, b, c, 0, 0, 0] }
+    }
 }
 
 /// What a plan has to know about an operand.
@@ -49,9 +67,11 @@ pub struct Plan {
     pub uniform_steps: Vec<Step>,
     /// Run after these, with the count of a whole block: they write uniform values out, for loops that need that.
     pub spread_steps: Vec<Step>,
+    /// Run after these, with the count of a line: the same for fused loops.
+    pub line_steps: Vec<Step>,
     /// Run for each block.
     pub steps: Vec<Step>,
-    /// What the uniform values are at first.
+    /// What the uniform values are at first. Each has a cache line.
     pub uniforms: Vec<u64>,
     /// How many registers there are.
     pub register_count: usize,
@@ -67,17 +87,20 @@ struct Value {
     slot: Slot,
     uniform: bool,
     mask: bool,
-    /// The slot of the uniform value, written out.
+    /// The slot of the uniform value, written out for a block.
     spread: Option<Slot>,
+    /// The same, written out for a line.
+    line: Option<Slot>,
     /// The last instruction that reads it; its own position if none does.
     last_use: usize,
     /// Its register isn't given out again: an output is stored from it at the end.
     pinned: bool,
     /// How often it is read, or stored.
     uses: u32,
-    /// A product that is computed by the loop of the sum that needs it: its factors, the one that is a single element
-    /// first.
-    factors: Option<[Id; 2]>,
+    /// It is computed in the loop of another one.
+    is_inner: bool,
+    /// What its loop computes, if that is more than this instruction.
+    fused: Option<Match>,
 }
 
 /// While a plan is made, registers and uniform values are numbered from here, since neither count is known yet.
@@ -131,6 +154,7 @@ impl Plan {
         let context = Context { program, compute, classes, level };
         self.uniform_steps.clear();
         self.spread_steps.clear();
+        self.line_steps.clear();
         self.steps.clear();
         self.uniforms.clear();
         self.free.clear();
@@ -142,28 +166,34 @@ impl Plan {
             uniform: false,
             mask: inst.is_mask(),
             spread: None,
+            line: None,
             last_use: position,
             pinned: false,
             uses: 0,
-            factors: None,
+            is_inner: false,
+            fused: None,
         }));
         for (position, inst) in program.insts().iter().enumerate() {
             for id in inst.operands() {
                 let value = &mut self.values[id.0 as usize];
                 (value.last_use, value.uses) = (position, value.uses + 1);
             }
+            self.values[position].uniform = match *inst {
+                Inst::Input(index) => context.input(index as usize).uniform,
+                _ => inst.operands().all(|id| self.values[id.0 as usize].uniform),
+            };
         }
         program.outputs().iter().for_each(|id| self.values[id.0 as usize].uses += 1);
         if compute.is_float() {
-            self.find_pairs(program);
+            self.fuse(program);
         }
         for (position, inst) in program.insts().iter().enumerate() {
             self.instruction(&context, position, *inst, params);
             self.store_what_can_be(&context, position);
-            for id in inst.operands().chain([Id(position as u16)]) {
+            let leaves = self.values[position].fused.map(|found| found.leaves).unwrap_or_default();
+            let leaves = leaves.into_iter().flatten();
+            for id in inst.operands().chain(leaves).chain([Id(position as u16)]) {
                 self.release(id.0 as usize, position);
-                let factors = self.values[id.0 as usize].factors;
-                factors.into_iter().flatten().for_each(|id| self.release(id.0 as usize, position));
             }
         }
         for output in 0..context.output_count() {
@@ -175,42 +205,30 @@ impl Plan {
         self.renumber(program.input_count() + program.outputs().len());
     }
 
-    /// Products that only one sum needs live as long as that: what they are made of is read there.
-    fn find_pairs(&mut self, program: &Program) {
-        let insts = program.insts();
-        for (position, inst) in insts.iter().enumerate() {
-            let Inst::Binary(Binary::Add | Binary::Sub, a, b) = *inst else { continue };
-            let product = [a, b].into_iter().find(|id| {
-                self.values[id.0 as usize].uses == 1
-                    && matches!(insts[id.0 as usize], Inst::Binary(Binary::Mul, ..))
-            });
-            let Some(product) = product else { continue };
-            let Inst::Binary(_, x, y) = insts[product.0 as usize] else { unreachable!("it is a product") };
-            for id in [x, y] {
-                let value = &mut self.values[id.0 as usize];
-                value.last_use = value.last_use.max(position);
+    /// Finds what has a loop of its own, from the end on. What only that loop needs is left out, and its operands live as long.
+    fn fuse(&mut self, program: &Program) {
+        for root in (0..program.insts().len()).rev() {
+            let value = &self.values[root];
+            if value.is_inner || value.uniform {
+                continue;
             }
-            self.values[product.0 as usize].factors = Some([x, y]);
+            let values = &self.values;
+            let is_inner = |id: Id| {
+                let value = &values[id.0 as usize];
+                value.uses == 1 && !value.uniform
+            };
+            let mut inner = [None; LEAVES_MAX];
+            let mut free = inner.iter_mut();
+            let left_out = |id| *free.next().expect("cpu: a shape has fewer values") = Some(id);
+            let found = fused::find(program.insts(), Id(root as u16), is_inner, left_out);
+            let Some(found) = found else { continue };
+            for id in found.leaves.into_iter().flatten() {
+                let value = &mut self.values[id.0 as usize];
+                value.last_use = value.last_use.max(root);
+            }
+            inner.into_iter().flatten().for_each(|id| self.values[id.0 as usize].is_inner = true);
+            self.values[root].fused = Some(found);
         }
-    }
-
-    /// The loop of a sum or a difference that computes the product in it as well.
-    fn pair(&self, context: &Context<'_>, inst: Inst) -> Option<(LoopFn, [Slot; 3])> {
-        let Inst::Binary(op @ (Binary::Add | Binary::Sub), a, b) = inst else { return None };
-        let value = |id: Id| &self.values[id.0 as usize];
-        let (factors, other, is_first) = match (value(a).factors, value(b).factors) {
-            (Some(factors), _) => (factors, b, true),
-            (None, Some(factors)) => (factors, a, false),
-            (None, None) => return None,
-        };
-        let pair = match (op, is_first) {
-            (Binary::Add, _) => Pair::Add,
-            (_, true) => Pair::Sub,
-            (_, false) => Pair::From,
-        };
-        let [x, y] = factors.map(value);
-        let run = loops::paired(pair, context.compute, x.uniform, value(other).uniform, context.level);
-        Some((run, [x.slot, y.slot, value(other).slot]))
     }
 
     /// The pointers that blocks use: how many.
@@ -225,7 +243,8 @@ impl Plan {
             REGISTER.. => *slot = *slot - REGISTER + first_register as Slot,
             _ => {}
         };
-        let all = self.uniform_steps.iter_mut().chain(&mut self.spread_steps).chain(&mut self.steps);
+        let before = self.uniform_steps.iter_mut().chain(&mut self.spread_steps).chain(&mut self.line_steps);
+        let all = before.chain(&mut self.steps);
         for step in all {
             slot(&mut step.out);
             step.operands.iter_mut().for_each(slot);
@@ -253,7 +272,7 @@ impl Plan {
         }
     }
 
-    /// Would writing output `output` after the instruction at `position` (in it, if `within`) hurt an input that is the
+    /// Would writing output `output` after the instruction at `position` (in it, before it has read, if `within`) hurt an input that is the
     /// same view and is still to be read?
     fn is_safe_to_write(&self, context: &Context<'_>, output: usize, position: usize, within: bool) -> bool {
         context.program.insts().iter().enumerate().all(|(id, inst)| match inst {
@@ -272,10 +291,11 @@ impl Plan {
     /// Where the instruction at `position` writes: into the first output that it makes, if that is right.
     fn target(&mut self, context: &Context<'_>, position: usize) -> Slot {
         let output = context.program.outputs().iter().position(|id| id.0 as usize == position);
+        let within = self.values[position].fused.is_none();
         if let Some(output) = output.filter(|output| {
             !self.values[position].mask
                 && context.writes_directly(context.output(*output).dtype)
-                && self.is_safe_to_write(context, *output, position, true)
+                && self.is_safe_to_write(context, *output, position, within)
         }) {
             return context.output_slot(output);
         }
@@ -291,7 +311,6 @@ impl Plan {
             }
             Inst::Input(index) => {
                 let (class, slot) = (*context.input(index as usize), context.input_slot(index as usize));
-                self.values[position].uniform = class.uniform;
                 if context.reads_directly(class.dtype) {
                     self.values[position].slot = slot;
                 } else {
@@ -302,17 +321,22 @@ impl Plan {
             }
             _ => {}
         }
-        self.values[position].uniform = inst.operands().all(|id| self.values[id.0 as usize].uniform);
-        if let Some([x, y]) = self.values[position].factors {
-            match (self.values[x.0 as usize].uniform, self.values[y.0 as usize].uniform) {
-                // What is computed once for all doesn't wait.
-                (true, true) => self.values[position].factors = None,
-                (false, true) => return self.values[position].factors = Some([y, x]),
-                _ => return,
-            }
+        if self.values[position].is_inner {
+            return;
         }
-        if let Some((run, operands)) = self.pair(context, inst) {
-            return self.emit(context, position, run, operands);
+        if let Some(Match { shape, leaves }) = self.values[position].fused {
+            let (mut operands, mut lines) = ([0; LEAVES_MAX], 0);
+            for (leaf, id) in leaves.into_iter().enumerate() {
+                let Some(id) = id else { continue };
+                operands[leaf] = self.values[id.0 as usize].slot;
+                if self.values[id.0 as usize].uniform {
+                    (operands[leaf], lines) = (self.line(context, id), lines | 1 << leaf);
+                }
+            }
+            let out = self.target(context, position);
+            self.values[position].slot = out;
+            self.steps.push(Step { run: Run::Fused(shape.at(compute, level), lines), out, operands });
+            return;
         }
         let single =
             |plan: &Plan, id: Id| plan.values[id.0 as usize].uniform && !plan.values[position].uniform;
@@ -348,7 +372,6 @@ impl Plan {
 
     fn constant(&mut self, context: &Context<'_>, position: usize, value: Scalar) {
         let slot = self.uniform(scalar_bits(value, context.compute));
-        self.values[position].uniform = true;
         self.values[position].slot = slot;
     }
 
@@ -357,7 +380,7 @@ impl Plan {
         let out = if uniform { self.uniform(0) } else { self.target(context, position) };
         self.values[position].slot = out;
         let steps = if uniform { &mut self.uniform_steps } else { &mut self.steps };
-        steps.push(Step { run, out, operands });
+        steps.push(Step::one(run, out, operands));
     }
 
     /// The slot of a value for a loop at `position` that can't take single elements.
@@ -371,8 +394,20 @@ impl Plan {
             self.register_count += 1;
             let out = REGISTER + (self.register_count - 1) as Slot;
             let run = loops::splat(context.compute.size_bytes(), context.level);
-            self.spread_steps.push(Step { run, out, operands: [value.slot, 0, 0] });
+            self.spread_steps.push(Step::one(run, out, [value.slot, 0, 0]));
             self.values[id.0 as usize].spread = Some(out);
+            out
+        })
+    }
+
+    /// The slot of a uniform value for a fused loop.
+    fn line(&mut self, context: &Context<'_>, id: Id) -> Slot {
+        let value = self.values[id.0 as usize];
+        value.line.unwrap_or_else(|| {
+            let out = self.uniform(0);
+            let run = loops::splat(context.compute.size_bytes(), context.level);
+            self.line_steps.push(Step::one(run, out, [value.slot, 0, 0]));
+            self.values[id.0 as usize].line = Some(out);
             out
         })
     }
@@ -401,7 +436,7 @@ impl Plan {
             if (slot as usize) < context.program.input_count() && !self.values[position].uniform {
                 let copy = self.register();
                 let run = loops::copied(context.compute.size_bytes(), context.level);
-                self.steps.push(Step { run, out: copy, operands: [slot, 0, 0] });
+                self.steps.push(Step::one(run, copy, [slot, 0, 0]));
                 self.values[position].slot = copy;
             }
             self.values[position].pinned = true;
@@ -424,20 +459,20 @@ impl Plan {
             let mut slot = value.slot;
             for run in byte.into_iter().chain((!whole).then_some(cast)) {
                 let next = self.uniform(0);
-                self.uniform_steps.push(Step { run, out: next, operands: [slot, 0, 0] });
+                self.uniform_steps.push(Step::one(run, next, [slot, 0, 0]));
                 slot = next;
             }
             let run = loops::splat(dtype.size_bytes(), level);
-            self.steps.push(Step { run, out, operands: [slot, 0, 0] });
+            self.steps.push(Step::one(run, out, [slot, 0, 0]));
             return;
         }
         match byte {
-            None => self.steps.push(Step { run: cast, out, operands: [value.slot, 0, 0] }),
-            Some(byte) if whole => self.steps.push(Step { run: byte, out, operands: [value.slot, 0, 0] }),
+            None => self.steps.push(Step::one(cast, out, [value.slot, 0, 0])),
+            Some(byte) if whole => self.steps.push(Step::one(byte, out, [value.slot, 0, 0])),
             Some(byte) => {
                 let register = self.register();
-                self.steps.push(Step { run: byte, out: register, operands: [value.slot, 0, 0] });
-                self.steps.push(Step { run: cast, out, operands: [register, 0, 0] });
+                self.steps.push(Step::one(byte, register, [value.slot, 0, 0]));
+                self.steps.push(Step::one(cast, out, [register, 0, 0]));
                 self.free.push(register);
             }
         }

@@ -9,7 +9,7 @@
 use super::block::{Block, Cache, LINE_BYTES, pack, prefetch, prefetch_bytes, unpack};
 use super::level::{Level, LoopFn};
 use super::loops::{self, Single};
-use super::plan::{Class, Plan, Step, scalar_bits};
+use super::plan::{Class, Plan, Run, Step, scalar_bits};
 use super::view::{Geometry, Strided, start_bytes};
 use crate::threads::Threads;
 use raddle_base::{DType, MAX_RANK, Scalar};
@@ -18,9 +18,12 @@ use raddle_op::{Id, Inst, Program};
 use raddle_sync::fault;
 use std::{cell::Cell, ops::Range};
 
-/// Elements of a block of straight rows: 2 KiB of `f32`, so that a dozen registers, and as much that is prefetched, fit the
-/// L1 cache.
-const ROW_COUNT_MAX: usize = 512;
+/// Elements of a block of straight rows: 1 KiB of `f32`, so that a dozen registers, and as much that is prefetched, fit the
+/// L1 cache; without registers twice that, and nothing is prefetched. (2 cores of a Zen 4, 2026-11-29: of 128, 256, 512 and
+/// 1024, with and without. Adam, which has none, 76 GB/s with 512, 75 with 256, and prefetching 63 and 69; chains of three and
+/// four registers 35 to 37 GB/s with 256, and with 512 29 to 36.)
+const ROW_COUNT_MAX: usize = 256;
+const ROW_COUNT_MAX_WITHOUT_REGISTERS: usize = 512;
 /// Elements of a block that is transposed: squares of 64, four cache lines of `f32` a row.
 const TILE_COUNT_MAX: usize = 4096;
 const TILE_SIDE: usize = 64;
@@ -291,7 +294,7 @@ impl Launch {
     ) {
         self.geometry.assign(operands);
         (self.inputs, self.outputs) = (program.input_count(), program.outputs().len());
-        self.choose_blocks(compute);
+        let turned = self.choose_row_axis();
         let row_axis = self.row_axis;
         let is_uniform =
             |strides: &[usize; MAX_RANK]| strides[0] == 0 && row_axis.is_none_or(|axis| strides[axis] == 0);
@@ -314,6 +317,7 @@ impl Launch {
         }
         self.level = Some(level);
         self.slot_count = self.plan.slot_count(program);
+        self.choose_blocks(compute, turned);
 
         self.accesses.clear();
         self.register_count = self.plan.register_count;
@@ -369,7 +373,8 @@ impl Launch {
             })
     }
 
-    fn choose_blocks(&mut self, compute: DType) {
+    /// Is it chosen because an operand's lines lie along it?
+    fn choose_row_axis(&mut self) -> bool {
         let Geometry { rank, sizes, operands } = &self.geometry;
         // The axis in which an operand steps less than along the columns: then lines are best taken whole both ways.
         let faster = |strides: &[usize; MAX_RANK]| {
@@ -379,14 +384,24 @@ impl Launch {
                 .filter(|axis| strides[*axis] < strides[0])
         };
         let across = operands.iter().find_map(|operand| faster(&operand.strides));
-        let row_max = ROW_COUNT_MAX / (compute.size_bytes() / 4).max(1);
-        (self.row_axis, self.columns, self.rows) = if let Some(axis) = across {
-            let columns = sizes[0].min(TILE_SIDE.max(TILE_COUNT_MAX / sizes[axis].max(1)));
-            (Some(axis), columns, sizes[axis].min(TILE_COUNT_MAX / columns).max(1))
-        } else if *rank > 1 && sizes[0] < SHORT_ROW {
-            (Some(1), sizes[0], sizes[1].min((row_max / sizes[0]).max(1)))
-        } else {
-            (None, sizes[0].min(row_max), 1)
+        self.row_axis = across.or((*rank > 1 && sizes[0] < SHORT_ROW).then_some(1));
+        across.is_some()
+    }
+
+    fn choose_blocks(&mut self, compute: DType, turned: bool) {
+        let sizes = &self.geometry.sizes;
+        let most = match self.plan.register_count {
+            0 => ROW_COUNT_MAX_WITHOUT_REGISTERS,
+            _ => ROW_COUNT_MAX,
+        };
+        let row_max = most / (compute.size_bytes() / 4).max(1);
+        (self.columns, self.rows) = match self.row_axis {
+            Some(axis) if turned => {
+                let columns = sizes[0].min(TILE_SIDE.max(TILE_COUNT_MAX / sizes[axis].max(1)));
+                (columns, sizes[axis].min(TILE_COUNT_MAX / columns).max(1))
+            }
+            Some(axis) => (sizes[0], sizes[axis].min((row_max / sizes[0]).max(1))),
+            None => (sizes[0].min(row_max), 1),
         };
     }
 
@@ -422,9 +437,9 @@ impl Launch {
         let operands = &self.geometry.operands;
         let uniforms = &self.plan.uniforms;
         let uniform_start = self.register_count * self.register_bytes;
-        let area = scratch.area(uniform_start + uniforms.len() * size_of::<u64>());
+        let area = scratch.area(uniform_start + uniforms.len() * LINE_BYTES);
         let register = |index: usize| area.wrapping_add(index * self.register_bytes);
-        let uniform = |index: usize| area.wrapping_add(uniform_start + index * size_of::<u64>());
+        let uniform = |index: usize| area.wrapping_add(uniform_start + index * LINE_BYTES);
         for (index, bits) in uniforms.iter().enumerate() {
             // SAFETY: inside of the area, which is aligned to cache lines.
             unsafe { uniform(index).cast::<u64>().write(*bits) };
@@ -486,6 +501,11 @@ impl Launch {
                     if first || (new_line && self.uniform_inputs) {
                         run_steps(&self.plan.uniform_steps, pointers, 1);
                         run_steps(&self.plan.spread_steps, pointers, self.columns * self.rows);
+                        run_steps(
+                            &self.plan.line_steps,
+                            pointers,
+                            LINE_BYTES / self.plan.register_size_bytes,
+                        );
                     }
                     let left = usize::from(fault!(last_element_left));
                     self.run_block(
@@ -531,8 +551,8 @@ impl Launch {
         }
     }
 
-    /// Runs the loops of a block. Between them it prefetches, bit by bit, the next block of what is read straight on: while
-    /// loops run over what is in cache, memory would idle.
+    /// Runs the loops of a block. If they run over registers, memory would idle: between them it prefetches, bit by bit, the next
+    /// block of what is read straight on.
     ///
     /// # Safety
     /// - The pointers are those of the slots, with room for `count` elements each.
@@ -544,7 +564,7 @@ impl Launch {
         more: bool,
     ) {
         let steps = &self.plan.steps;
-        if self.row_axis.is_some() || !more {
+        if self.row_axis.is_some() || !more || self.plan.register_count == 0 {
             // SAFETY: as of this function.
             return unsafe { run_steps(steps, pointers, count) };
         }
@@ -606,9 +626,16 @@ impl Launch {
 /// - The pointers are those of the steps' slots, with room for `count` elements each.
 unsafe fn run_steps(steps: &[Step], pointers: &[*mut u8], count: usize) {
     for step in steps {
-        let [a, b, c] = step.operands.map(|slot| pointers[slot as usize]);
-        // SAFETY: as of this function.
-        unsafe { (step.run)(pointers[step.out as usize], a, b, c, count) };
+        let out = pointers[step.out as usize];
+        let at = |operand: usize| pointers[step.operands[operand] as usize].cast_const();
+        let [a, b, c] = [at(0), at(1), at(2)];
+        // SAFETY: as of this function; what is a line for all has been written as one.
+        unsafe {
+            match step.run {
+                Run::One(run) => run(out, a, b, c, count),
+                Run::Fused(run, lines) => run(out, [a, b, c, at(3), at(4), at(5)], lines, count),
+            }
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! The engine against a scalar interpreter: random programs, dtypes, layouts and aliases, at every level.
 
 use super::*;
+use crate::kernels::fused::{LEAVES_MAX, SHAPES, Tree};
 use crate::kernels::level::Level;
 use crate::kernels::math;
 use crate::kernels::testing::{Rng, Tensor, normalised, same};
@@ -28,6 +29,7 @@ fn interpret(program: &Program, compute: DType, inputs: &[Scalar], params: &[Sca
                 (Unary::Floor | Unary::Round, a) => a,
                 (Unary::BitNot, a) if compute == DType::Bool => Scalar::Bool(!a.to_bool()),
                 (Unary::BitNot, a) => Scalar::Int(!a.to_i64()),
+                (Unary::Sqrt, Scalar::Float(a)) => Scalar::Float(a.sqrt()),
                 (Unary::Exp, Scalar::Float(a)) if compute == DType::F32 => {
                     Scalar::Float(math::f32::exp(a as f32).into())
                 }
@@ -150,8 +152,17 @@ fn random_program(rng: &mut Rng, compute: DType, inputs: usize, params: usize) -
         match rng.below(8) {
             0 => {
                 let op = match compute {
-                    DType::F32 => rng.pick(&[Unary::Neg, Unary::Abs, Unary::Floor, Unary::Round, Unary::Exp]),
-                    DType::F64 => rng.pick(&[Unary::Neg, Unary::Abs, Unary::Floor, Unary::Round]),
+                    DType::F32 => rng.pick(&[
+                        Unary::Neg,
+                        Unary::Abs,
+                        Unary::Floor,
+                        Unary::Round,
+                        Unary::Sqrt,
+                        Unary::Exp,
+                    ]),
+                    DType::F64 => {
+                        rng.pick(&[Unary::Neg, Unary::Abs, Unary::Floor, Unary::Round, Unary::Sqrt])
+                    }
                     _ => rng.pick(&[Unary::Neg, Unary::Abs, Unary::Floor, Unary::BitNot]),
                 };
                 numbers.push(recorder.push(Inst::Unary(op, a)));
@@ -268,25 +279,76 @@ fn random_programs_agree_with_the_interpreter() {
     }
 }
 
-#[test]
-fn a_product_and_a_sum_in_one_loop_are_rounded_as_two() {
-    let programs = [
-        Program::record_many(|[a, b, c], []| [a * b + c]),
-        Program::record_many(|[a, b, c], []| [c + a * b]),
-        Program::record_many(|[a, b, c], []| [a * b - c]),
-        Program::record_many(|[a, b, c], []| [c - a * b]),
-        Program::record_many(|[a, b], [k]| [k * a + b * b, k * a]),
-        Program::record_many(|[a, b], [k]| [(a - k * b) + b * k]),
-        Program::record_many(|[a], [k]| [a * k - 1.0]),
-    ];
-    for level in Level::all() {
-        for seed in 0..400 {
-            let rng = &mut Rng(seed);
-            let compute = rng.pick(&[DType::F32, DType::F64]);
-            let shape = rng.shape();
-            let program = &programs[rng.below(programs.len())];
-            check(rng, level, program, compute, shape, Threads(1));
+/// A shape as a program: each operand an input, a parameter, a sum of two of these, or what is an output as well.
+fn shape_program(rng: &mut Rng, tree: &Tree) -> Program {
+    let recorder = Recorder::default();
+    let [inputs, params] = [Inst::Input as fn(u8) -> Inst, Inst::Param as fn(u8) -> Inst]
+        .map(|inst| [0, 1, 2].map(|index| recorder.push(inst(index))));
+    let mut outputs = Vec::new();
+    let leaves = [(); LEAVES_MAX].map(|()| {
+        let (a, b) = (rng.pick(&inputs), rng.pick(&params));
+        match rng.below(5) {
+            0 => b,
+            1 => {
+                let sum = recorder.push(Inst::Binary(Binary::Max, a, b));
+                outputs.extend(rng.chance(50).then_some(sum));
+                sum
+            }
+            2 => recorder.push(Inst::Binary(Binary::Min, b, rng.pick(&params))),
+            _ => a,
         }
+    });
+    fn value(rng: &mut Rng, recorder: &Recorder, leaves: &[Id; LEAVES_MAX], tree: &Tree) -> Id {
+        let inst = match *tree {
+            Tree::Leaf(leaf) => return leaves[leaf],
+            Tree::Unary(op, x) => Inst::Unary(op, value(rng, recorder, leaves, x)),
+            Tree::Binary(op, x, y) => {
+                let [x, y] = [x, y].map(|tree| value(rng, recorder, leaves, tree));
+                let turned = matches!(op, Binary::Add | Binary::Mul) && rng.chance(50);
+                if turned { Inst::Binary(op, y, x) } else { Inst::Binary(op, x, y) }
+            }
+        };
+        recorder.push(inst)
+    }
+    outputs.push(value(rng, &recorder, &leaves, tree));
+    recorder.finish(3, 3, &outputs)
+}
+
+#[test]
+fn several_instructions_in_one_loop_are_rounded_as_each_alone() {
+    for level in Level::all() {
+        for seed in 0..1200 {
+            let rng = &mut Rng(seed);
+            let shape = &SHAPES[seed as usize % SHAPES.len()];
+            let program = shape_program(rng, shape.tree);
+            let (compute, shape) = (rng.pick(&[DType::F32, DType::F64]), rng.shape());
+            check(rng, level, &program, compute, shape, Threads(1));
+        }
+    }
+}
+
+#[test]
+fn what_programs_are_full_of_takes_few_loops() {
+    let adam = Program::record_many(|[p, g, m, v], [keep_m, take_m, keep_v, take_v, size, root, eps]| {
+        let m = keep_m * m + take_m * g;
+        let v = keep_v * v + take_v * (g * g);
+        [p - size * m / (v.sqrt() * root + eps), m, v]
+    });
+    let lerp = Program::record_many(|[a, b], [w]| [a + w * (b - a)]);
+    let addcmul = raddle_op::Pointwise::addcmul.program();
+    // Which inputs are the views of the first outputs, in order.
+    let programs = [(&adam, &[0, 2, 3][..], 3), (&lerp, &[], 1), (addcmul, &[], 1), (addcmul, &[0], 1)];
+    for (program, in_place, expected) in programs {
+        let class = |start: usize| Class { dtype: DType::F32, uniform: false, start };
+        let outputs = program.outputs().len();
+        let mut classes: Vec<Class> = (0..outputs + program.input_count()).map(class).collect();
+        for (output, input) in in_place.iter().enumerate() {
+            classes[outputs + input] = classes[output];
+        }
+        let mut plan = Plan::default();
+        let params = vec![Scalar::Float(0.5); program.param_count()];
+        plan.assign(program, DType::F32, &params, &classes, Level::best());
+        assert_eq!(plan.steps.len(), expected, "{program:?}");
     }
 }
 
