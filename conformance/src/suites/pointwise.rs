@@ -60,8 +60,7 @@ struct Operands {
 }
 
 /// A number of the row's domain, of a dtype.
-fn draw(op: Pointwise, dtype: DType, random: &mut Random) -> Scalar {
-    let (low, high) = op.row().domain;
+fn draw(dtype: DType, (low, high): (f64, f64), random: &mut Random) -> Scalar {
     let value = match dtype {
         DType::Bool => Scalar::Bool(random.one_of(2)),
         DType::U8 => Scalar::Int(random.uniform(low.ceil().max(0.0), high.floor() + 1.0) as i64),
@@ -73,11 +72,7 @@ fn draw(op: Pointwise, dtype: DType, random: &mut Random) -> Scalar {
 
 /// A parameter: a number that the dtype can take.
 fn draw_param(op: Pointwise, dtype: DType, random: &mut Random) -> Scalar {
-    match op {
-        // Outside of [0, 1] the result is a difference of large numbers.
-        Pointwise::lerp => Scalar::Float(random.uniform(0.0, 1.0)),
-        _ => draw(op, op.operand_dtype(dtype).unwrap_or(dtype).compute(), random),
-    }
+    draw(op.operand_dtype(dtype).unwrap_or(dtype).compute(), op.row().domain, random)
 }
 
 fn operands(op: Pointwise, dtype: DType, shape: &[usize], random: &mut Random) -> Operands {
@@ -87,7 +82,7 @@ fn operands(op: Pointwise, dtype: DType, shape: &[usize], random: &mut Random) -
     };
     let inputs = (0..op.row().inputs.len())
         .map(input)
-        .map(|(_, dtype)| Array::from_fn(dtype, shape, |_| draw(op, dtype, random)))
+        .map(|(input, dtype)| Array::from_fn(dtype, shape, |_| draw(dtype, op.domain_of(input), random)))
         .collect();
     let params = op.row().params.iter().map(|_| draw_param(op, dtype, random)).collect();
     Operands { inputs, params }
@@ -276,7 +271,9 @@ fn promotion(op: Pointwise, device: &Device) {
                 .iter()
                 .enumerate()
                 .map(|(input, &dtype)| {
-                    Array::from_fn(dtype, shapes[input.min(1)], |_| draw(op, dtype, &mut random))
+                    Array::from_fn(dtype, shapes[input.min(1)], |_| {
+                        draw(dtype, op.domain_of(input), &mut random)
+                    })
                 })
                 .collect();
             let params: Vec<Scalar> =
@@ -374,7 +371,7 @@ fn gradients(op: Pointwise, device: &Device) {
     let inputs: Vec<Array> = (0..count)
         .map(|input| {
             let dtype = if op.is_condition(input) { DType::Bool } else { dtype };
-            Array::from_fn(dtype, shapes[input], |_| draw(op, dtype, &mut random))
+            Array::from_fn(dtype, shapes[input], |_| draw(dtype, op.domain_of(input), &mut random))
         })
         .collect();
     let params: Vec<Scalar> = op.row().params.iter().map(|_| draw_param(op, dtype, &mut random)).collect();

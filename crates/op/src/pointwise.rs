@@ -243,6 +243,12 @@ impl Pointwise {
         self.row().inputs[input] == "condition"
     }
 
+    /// Where [`Row::domain`] holds, for this input: a weight is between 0 and 1, for outside of that the result is a
+    /// difference of large numbers.
+    pub fn domain_of(self, input: usize) -> (f64, f64) {
+        if self.row().inputs[input] == "weight" { (0.0, 1.0) } else { self.row().domain }
+    }
+
     /// Has the result a gradient by this input?
     pub fn is_differentiable_by(self, input: usize) -> bool {
         self.row().differentiable && !self.is_condition(input)

@@ -69,7 +69,7 @@ macro_rules! for_each_pointwise {
         /// `x + value · a / b`.
         addcdiv(x, a, b; value) { types: Float, result: Same, ulp: 2.0, domain: 0.1..10.0, derivative: derived, body: x + value * a / b }
         /// `x + weight · (y - x)`; exactly `y` at weight 1.
-        lerp(x, y; weight) { types: Float, result: Same, ulp: 4.0, domain: 0.1..10.0, derivative: derived, body: {
+        lerp(x, y, weight;) { types: Float, result: Same, ulp: 4.0, domain: 0.1..10.0, derivative: derived, body: {
             weight.lt(0.5).select(x + weight * (y - x), y - (1.0 - weight) * (y - x))
         } }
 
@@ -177,13 +177,17 @@ macro_rules! for_each_pointwise {
         minimum(x, y;) { types: All, result: Same, ulp: 0.0, domain: -100.0..100.0, derivative: derived, body: x.binary(Min, y) }
         /// The larger; NaN if one is. At a tie each has half of the gradient.
         maximum(x, y;) { types: All, result: Same, ulp: 0.0, domain: -100.0..100.0, derivative: derived, body: x.binary(Max, y) }
-        /// `minimum(maximum(x, min), max)`: `max` where `min > max`, NaN if one is. The derivative is 1 from bound to
-        /// bound, both included.
-        clamp(x; min, max) { types: Number, result: Same, ulp: 0.0, domain: -100.0..100.0, derivative: [g => (x.ge(min) & x.le(max)).select(g, 0.0)], body: x.maximum(min).minimum(max) }
-        /// `maximum(x, min)`. The derivative at the bound is 1.
-        clamp_min(x; min) { types: Number, result: Same, ulp: 0.0, domain: -100.0..100.0, derivative: [g => x.ge(min).select(g, 0.0)], body: x.maximum(min) }
-        /// `minimum(x, max)`. The derivative at the bound is 1.
-        clamp_max(x; max) { types: Number, result: Same, ulp: 0.0, domain: -100.0..100.0, derivative: [g => x.le(max).select(g, 0.0)], body: x.minimum(max) }
+        /// `minimum(maximum(x, min), max)`: `max` where `min > max`, NaN if one is. The derivative by `x` is 1 from bound to
+        /// bound, both included; outside of them a bound has it.
+        clamp(x, min, max;) { types: Number, result: Same, ulp: 0.0, domain: -100.0..100.0, derivative: [g =>
+            (x.ge(min) & x.le(max)).select(g, 0.0),
+            (x.lt(min) & min.lt(max)).select(g, 0.0),
+            (x.gt(max) | max.lt(min)).select(g, 0.0)
+        ], body: x.maximum(min).minimum(max) }
+        /// `maximum(x, min)`. The derivative at the bound is `x`'s.
+        clamp_min(x, min;) { types: Number, result: Same, ulp: 0.0, domain: -100.0..100.0, derivative: [g => x.ge(min).select(g, 0.0), x.lt(min).select(g, 0.0)], body: x.maximum(min) }
+        /// `minimum(x, max)`. The derivative at the bound is `x`'s.
+        clamp_max(x, max;) { types: Number, result: Same, ulp: 0.0, domain: -100.0..100.0, derivative: [g => x.le(max).select(g, 0.0), x.gt(max).select(g, 0.0)], body: x.minimum(max) }
 
         // Choice and copies
 
