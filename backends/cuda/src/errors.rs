@@ -155,7 +155,8 @@ pub fn axis_size(kernel: &Kernel, operands: &[Operand]) -> usize {
         Kernel::Gather { axis } => operands[1].shape()[*axis],
         Kernel::Scatter { axis, .. } => operands[0].shape()[*axis],
         Kernel::SparseMatMul { .. } => operands[3].shape()[1],
-        Kernel::SparseMatMulBackward => operands[5].shape()[1],
+        Kernel::SparseMatMulByValues => operands[3].shape()[1],
+        Kernel::SparseMatMulByWeight => operands[0].shape()[1],
         _ => unreachable!("cuda: {} can't fail on the device", kernel.name()),
     }
 }

@@ -353,7 +353,8 @@ fn sparse_linear(device: &Device) {
                 oracle: &oracle,
                 fresh: &|x| {
                     let forward = x[0].sparse_linear(x[1], x[2], Some(x[3]))?;
-                    let (by_values, by_weight) = x[4].sparse_linear_backward(x[0], x[1], x[2])?;
+                    let by_values = x[4].sparse_linear_by_values(x[1], x[2])?;
+                    let by_weight = x[4].sparse_linear_by_weight(x[0], x[1], x[2])?;
                     Ok(vec![forward, by_values, by_weight])
                 },
                 into: None,

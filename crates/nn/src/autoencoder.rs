@@ -159,9 +159,8 @@ impl TopKAutoencoder {
             let x = x.detach();
             let codes = x.linear(&self.encoder_weight, Some(&self.encoder_bias))?;
             let (values, index) = codes.topk(self.options.k, 1, true)?;
-            // Sparse products want columns without holes and else move them there and back at each call. One transposing copy
-            // serves all three: a backward took 1.7 to 3.1 ms so, and 3.3 to 5.5 ms with the weight as it lies (384, 1536,
-            // 256 rows, k 32; least of 30 in five runs on 2 busy cores, 2026-11; the copy wasn't timed apart).
+            // What reads columns wants them without holes, and else moves them there at each call. One transposing copy serves all.
+            // (What writes gradients writes them as the parameters lie.)
             let columns = self.decoder_weight.t()?.contiguous()?.t()?;
             let error = values.sparse_linear(&index, &columns, Some(&self.decoder_bias))?;
             // In one pass the error, its square, and d mean(e²) / de.
@@ -175,16 +174,17 @@ impl TopKAutoencoder {
             let group: (&[&Tensor], &[&Tensor]) = (&[&error, &square, &dy], &[&error, &x]);
             pointwise_groups("autoencoder", program, error.dtype().compute(), &params, &[group])?;
             let loss = square.mean(.., false)?;
-            let (dvalues, ddecoder) = dy.sparse_linear_backward(&values, &index, &columns)?;
-            let encoder = self.encoder_gradients(&x, &dvalues, &index, &columns)?;
+            let dvalues = dy.sparse_linear_by_values(&index, &columns)?;
+            let ddecoder = dy.sparse_linear_by_weight(&values, &index, &self.decoder_weight.detach())?;
+            let encoder = self.encoder_gradients(&x, &dvalues, &index)?;
             self.note_active(&index)?;
             if self.any_dead {
                 self.add_auxiliary(&x, &codes, &error, scale, &columns, (&encoder, &ddecoder))?;
             }
             for (parameter, gradient) in [
-                (&self.encoder_weight, laid_out_as(&self.encoder_weight, &encoder.0)?),
+                (&self.encoder_weight, encoder.0),
                 (&self.encoder_bias, encoder.1),
-                (&self.decoder_weight, laid_out_as(&self.decoder_weight, &ddecoder)?),
+                (&self.decoder_weight, ddecoder),
                 (&self.decoder_bias, dy.sum(0, false)?),
             ] {
                 if parameter.requires_grad() {
@@ -196,16 +196,9 @@ impl TopKAutoencoder {
     }
 
     /// The gradients of weight and bias of the encoder, given those of few codes.
-    fn encoder_gradients(
-        &self,
-        x: &Tensor,
-        dvalues: &Tensor,
-        index: &Tensor,
-        columns: &Tensor,
-    ) -> Result<(Tensor, Tensor)> {
+    fn encoder_gradients(&self, x: &Tensor, dvalues: &Tensor, index: &Tensor) -> Result<(Tensor, Tensor)> {
         // x in the place of the gradient of a product with a matrix [inputs, features]: each active feature gets its row.
-        // Of that matrix only the layout counts.
-        let (_, dweight) = x.sparse_linear_backward(dvalues, index, columns)?;
+        let dweight = x.sparse_linear_by_weight(dvalues, index, &self.encoder_weight.detach().t()?)?;
         let dbias = self.encoder_bias.zeros_like()?;
         dbias.scatter_add_(0, &index.ravel()?, &dvalues.ravel()?)?;
         Ok((dweight.t()?.detach(), dbias))
@@ -256,10 +249,10 @@ impl TopKAutoencoder {
         // The dead are to make up for x − y, which is −error.
         let missed = values.sparse_linear(&index, columns, None)?;
         missed.add_(error)?.mul_(scale * self.options.auxiliary)?;
-        let (dvalues, dweight) = missed.sparse_linear_backward(&values, &index, columns)?;
-        ddecoder.add_(&dweight)?;
+        let dvalues = missed.sparse_linear_by_values(&index, columns)?;
+        ddecoder.add_(&missed.sparse_linear_by_weight(&values, &index, ddecoder)?)?;
         let dvalues = counts.where_(&dvalues, 0.0)?;
-        let (dweight, dbias) = self.encoder_gradients(x, &dvalues, &index, columns)?;
+        let (dweight, dbias) = self.encoder_gradients(x, &dvalues, &index)?;
         encoder.0.add_(&dweight)?;
         encoder.1.add_(&dbias)?;
         Ok(())
@@ -275,13 +268,6 @@ impl TopKAutoencoder {
             once!(|[g, w, along]| g - along * w).call_out(&[&grad, &weight, &along], &grad)
         })
     }
-}
-
-/// A copy with the strides of `parameter`.
-fn laid_out_as(parameter: &Tensor, gradient: &Tensor) -> Result<Tensor> {
-    let copy = parameter.detach().empty_like()?;
-    copy.copy_(gradient)?;
-    Ok(copy)
 }
 
 /// Scales the columns of a matrix to norm 1; those of 0 stay.

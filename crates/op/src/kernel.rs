@@ -301,9 +301,12 @@ pub enum Kernel {
         /// Is there a bias?
         bias: bool,
     },
-    /// The backward of [`Kernel::SparseMatMul`]. Out dvalues [b, k], Out dweight [n, h] (added to); In dy [b, n], In
-    /// values [b, k], In index [b, k], In weight [n, h].
-    SparseMatMulBackward,
+    /// Of [`Kernel::SparseMatMul`] the gradient by the values. Out dvalues [b, k]; In dy [b, n], In index [b, k], In weight
+    /// [n, h].
+    SparseMatMulByValues,
+    /// Of [`Kernel::SparseMatMul`] the gradient by the weight. Out dweight [n, h] (added to); In dy [b, n], In values [b, k],
+    /// In index [b, k].
+    SparseMatMulByWeight,
 }
 
 /// What can go wrong inside a kernel although its launch was right.
@@ -356,18 +359,26 @@ impl Kernel {
             Kernel::Scatter { .. } => "scatter",
             Kernel::NonZero => "nonzero",
             Kernel::SparseMatMul { .. } => "sparse_matmul",
-            Kernel::SparseMatMulBackward => "sparse_matmul_backward",
+            Kernel::SparseMatMulByValues => "sparse_matmul_by_values",
+            Kernel::SparseMatMulByWeight => "sparse_matmul_by_weight",
         }
     }
 
     /// Does it read what it writes, apart from inputs that are the same view?
     pub fn reads_outputs(&self) -> bool {
-        matches!(self, Kernel::Scatter { .. } | Kernel::SparseMatMulBackward)
+        matches!(self, Kernel::Scatter { .. } | Kernel::SparseMatMulByWeight)
     }
 
     /// Can it fail on the device with a [`KernelError`]?
     pub fn is_fallible(&self) -> bool {
         use Kernel::*;
-        matches!(self, Gather { .. } | Scatter { .. } | SparseMatMul { .. } | SparseMatMulBackward)
+        matches!(
+            self,
+            Gather { .. }
+                | Scatter { .. }
+                | SparseMatMul { .. }
+                | SparseMatMulByValues
+                | SparseMatMulByWeight
+        )
     }
 }

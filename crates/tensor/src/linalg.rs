@@ -510,40 +510,68 @@ impl Tensor {
         Ok(out)
     }
 
-    /// The gradients of [`sparse_linear`](Tensor::sparse_linear) by values and weight for the gradient `self` [b, n] of its
-    /// result. That of the weight is dense; the one by the bias is the sum of `self` over its rows. Not recorded.
-    pub fn sparse_linear_backward(
+    /// The gradient of [`sparse_linear`](Tensor::sparse_linear) by its values [b, k] for the gradient `self` [b, n] of its result:
+    /// `dvalues[b, j] = self[b, :] · weight[:, index[b, j]]`. Not recorded.
+    pub fn sparse_linear_by_values(&self, index: &Tensor, weight: &Tensor) -> Result<Tensor> {
+        let op = "sparse_linear_by_values";
+        check_float(op, "the gradient", self)?;
+        check_operands(op, self, weight)?;
+        self.check_sparse(op, index, weight)?;
+        let _silence = Silence::new();
+        let dvalues = Tensor::zeros(index.shape(), self.dtype(), &self.device())?;
+        if !dvalues.layout().is_empty() && !weight.layout().is_empty() {
+            let mut operands: SmallVec<[Operand<'_>; 4]> = SmallVec::new();
+            operands.push(dvalues.write(dvalues.layout()));
+            operands.extend([self, index, weight].map(|tensor| tensor.read(tensor.layout())));
+            self.device().submit_named(op, &Kernel::SparseMatMulByValues, &operands)?;
+        }
+        Ok(dvalues)
+    }
+
+    /// The gradient of [`sparse_linear`](Tensor::sparse_linear) by its weight [n, h] for the gradient `self` [b, n] of its
+    /// result: of column `c` the sum of `values[b, j] · self[b, :]` where `index[b, j]` is `c`. It is dense, with the shape and
+    /// the layout of `weight`, of whose elements none is read. The gradient by the bias is the sum of `self` over its rows.
+    /// Not recorded.
+    pub fn sparse_linear_by_weight(
         &self,
         values: &Tensor,
         index: &Tensor,
         weight: &Tensor,
-    ) -> Result<(Tensor, Tensor)> {
-        let op = "sparse_linear_backward";
+    ) -> Result<Tensor> {
+        let op = "sparse_linear_by_weight";
         check_float(op, "the gradient", self)?;
         check_operands(op, self, weight)?;
-        check_device(op, self, &[values, index])?;
+        check_device(op, self, &[values])?;
         check_dtype(op, "values", self.dtype(), values)?;
-        check_dtype(op, "index", DType::I64, index)?;
-        for (what, tensor) in [("the gradient", self), ("values", values), ("weight", weight)] {
-            check_rank(op, what, tensor, 2)?;
-        }
-        let expected: Dims = [values.shape()[0], weight.shape()[0]].into_iter().collect();
-        if *self.shape() != expected {
-            return Err(shape_error(op, "the gradient", &expected, self.shape()));
-        }
+        check_rank(op, "values", values, 2)?;
         if index.shape() != values.shape() {
             return Err(shape_error(op, "index", values.shape(), index.shape()));
         }
+        self.check_sparse(op, index, weight)?;
         let _silence = Silence::new();
-        let dvalues = values.zeros_like()?;
         let dweight = weight.zeros_like()?;
         if !values.layout().is_empty() && !weight.layout().is_empty() {
-            let mut operands: SmallVec<[Operand<'_>; 6]> = SmallVec::new();
-            operands.extend([&dvalues, &dweight].map(|tensor| tensor.write(tensor.layout())));
-            operands.extend([self, values, index, weight].map(|tensor| tensor.read(tensor.layout())));
-            self.device().submit_named(op, &Kernel::SparseMatMulBackward, &operands)?;
+            let mut operands: SmallVec<[Operand<'_>; 4]> = SmallVec::new();
+            operands.push(dweight.write(dweight.layout()));
+            operands.extend([self, values, index].map(|tensor| tensor.read(tensor.layout())));
+            self.device().submit_named(op, &Kernel::SparseMatMulByWeight, &operands)?;
         }
-        Ok((dvalues, dweight))
+        Ok(dweight)
+    }
+
+    /// Is it the gradient of a sparse product of these?
+    fn check_sparse(&self, op: &'static str, index: &Tensor, weight: &Tensor) -> Result<()> {
+        check_device(op, self, &[index])?;
+        check_dtype(op, "index", DType::I64, index)?;
+        for (what, tensor) in [("the gradient", self), ("index", index), ("weight", weight)] {
+            check_rank(op, what, tensor, 2)?;
+        }
+        let expected: Dims = [index.shape()[0], weight.shape()[0]].into_iter().collect();
+        if *self.shape() == expected {
+            Ok(())
+        } else {
+            Err(shape_error(op, "the gradient", &expected, self.shape()))
+        }
     }
 
     /// The inner product of two vectors.

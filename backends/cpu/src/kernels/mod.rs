@@ -83,7 +83,9 @@ pub unsafe fn execute(kernel: &Kernel, operands: &[Operand], threads: Threads) -
             LayerNorm { .. } | LayerNormBackward { .. } => layer_norm::execute(kernel, operands, threads),
             Sort { .. } | TopK { .. } => sort::execute(kernel, operands, threads),
             Gather { .. } | Scatter { .. } | NonZero => index::execute(kernel, operands, threads),
-            SparseMatMul { .. } | SparseMatMulBackward => sparse::execute(kernel, operands, threads),
+            SparseMatMul { .. } | SparseMatMulByValues | SparseMatMulByWeight => {
+                sparse::execute(kernel, operands, threads)
+            }
         }
     }
 }

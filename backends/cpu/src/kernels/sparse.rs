@@ -32,13 +32,15 @@ pub unsafe fn execute(kernel: &Kernel, operands: &[Operand], threads: Threads) -
                 let bias = bias.then(|| view(4));
                 by_real!(weight.dtype, A => product::<A>(out, values, indices, weight, bias, threads));
             }
-            Kernel::SparseMatMulBackward => {
-                let [dvalues, dweight, dy, values, indices, weight] = std::array::from_fn(view);
+            Kernel::SparseMatMulByValues => {
+                let [dvalues, dy, indices, weight] = std::array::from_fn(view);
                 index::check(indices, view::layout(weight).shape()[1], threads)?;
-                by_real!(weight.dtype, A => {
-                    value_gradient::<A>(dvalues, dy, indices, weight, threads);
-                    weight_gradient::<A>(dweight, dy, values, indices, threads);
-                });
+                by_real!(weight.dtype, A => value_gradient::<A>(dvalues, dy, indices, weight, threads));
+            }
+            Kernel::SparseMatMulByWeight => {
+                let [dweight, dy, values, indices] = std::array::from_fn(view);
+                index::check(indices, view::layout(dweight).shape()[1], threads)?;
+                by_real!(dweight.dtype, A => weight_gradient::<A>(dweight, dy, values, indices, threads));
             }
             _ => unreachable!("cpu: {} is no sparse product", kernel.name()),
         }
@@ -274,6 +276,7 @@ unsafe fn weight_gradient<A: Real>(
     let [to_layout, dy_layout, value_layout, index_layout] = [dweight, dy, values, indices].map(view::layout);
     let (batch, n, h) = (dy_layout.shape()[0], to_layout.shape()[0], to_layout.shape()[1]);
     let [dy, factors, chosen] = [dy, values, indices].map(|operand| Line::new(operand, [1]));
+    let column = Line::new(dweight, [0]);
     let k = factors.count;
     let entries = batch * k;
     if entries == 0 || n == 0 {
@@ -313,6 +316,14 @@ unsafe fn weight_gradient<A: Real>(
                             weights.clear();
                             weights.extend(named.iter().map(|&entry| factors[entry as usize]));
                             sum_rows(sums, &picked, &weights);
+                        }
+                        if column.is_direct::<A>() {
+                            for (column_index, sums) in columns.clone().zip(sums.chunks(n)) {
+                                let start = column.address(column_index * to_layout.strides()[1]);
+                                // SAFETY: the column is this part's own.
+                                add(unsafe { std::slice::from_raw_parts_mut(start, n) }, sums);
+                            }
+                            continue;
                         }
                         let width = columns.len();
                         let row = Line::over(dweight, [(width, to_layout.strides()[1])]);

@@ -282,12 +282,8 @@ impl Collection {
                 let mut inputs = vec![values, index, weight];
                 inputs.extend(bias.then(|| strided(dtype, &[64, 100], &[0, 1])));
                 self.add(&name, &Kernel::SparseMatMul { bias }, &[out], &inputs);
-                self.add(
-                    &name,
-                    &Kernel::SparseMatMulBackward,
-                    &[values, weight],
-                    &[out, values, index, weight],
-                );
+                self.add(&name, &Kernel::SparseMatMulByValues, &[values], &[out, index, weight]);
+                self.add(&name, &Kernel::SparseMatMulByWeight, &[weight], &[out, values, index]);
             }
             for distribution in [
                 Distribution::Uniform { low: 0.0, high: 1.0 },

@@ -106,7 +106,8 @@ pub fn plan_over(plan: &mut Plan, kernel: &Kernel, operands: &[Operand]) {
         Kernel::Scatter { axis, mode } => index::scatter(&mut builder, *axis, *mode, operands),
         Kernel::NonZero => scan::non_zero(&mut builder, view(0), view(1)),
         Kernel::SparseMatMul { bias } => sparse::product(&mut builder, *bias, operands),
-        Kernel::SparseMatMulBackward => sparse::backward(&mut builder, operands),
+        Kernel::SparseMatMulByValues => sparse::by_values(&mut builder, operands),
+        Kernel::SparseMatMulByWeight => sparse::by_weight(&mut builder, operands),
     }
     *plan = builder.finish();
 }

@@ -72,11 +72,11 @@ pub fn product(builder: &mut Builder, bias: bool, operands: &[Operand]) {
     rows::finish(builder, &out, staged);
 }
 
-/// Plans `Kernel::SparseMatMulBackward`.
-pub fn backward(builder: &mut Builder, operands: &[Operand]) {
+/// Plans `Kernel::SparseMatMulByValues`.
+pub fn by_values(builder: &mut Builder, operands: &[Operand]) {
     let array = |index: usize| Array::from(operands[index].view());
-    let [dvalues, dweight, dy, values, index, weight] = [0, 1, 2, 3, 4, 5].map(array);
-    let [batch, k] = [0, 1].map(|axis| values.shape[axis]);
+    let [dvalues, dy, index, weight] = [0, 1, 2, 3].map(array);
+    let [batch, k] = [0, 1].map(|axis| dvalues.shape[axis]);
     let [n, h] = [0, 1].map(|axis| weight.shape[axis]);
     if batch * k == 0 {
         return;
@@ -104,8 +104,23 @@ pub fn backward(builder: &mut Builder, operands: &[Operand]) {
     push(&mut args, &[columns.stride, batch, n, k]);
     let of_values = text(Unit::SparseValues, dvalues.dtype).number(Name::V, vector);
     builder.launch(of_values, batch, 256, args);
+}
 
+/// Plans `Kernel::SparseMatMulByWeight`.
+pub fn by_weight(builder: &mut Builder, operands: &[Operand]) {
+    let array = |index: usize| Array::from(operands[index].view());
+    let [dweight, dy, values, index] = [0, 1, 2, 3].map(array);
+    let [batch, k] = [0, 1].map(|axis| values.shape[axis]);
+    let [n, h] = [0, 1].map(|axis| dweight.shape[axis]);
     let entries = batch * k;
+    if entries == 0 {
+        return;
+    }
+    check(builder, &index, h);
+    if n == 0 || h == 0 {
+        return;
+    }
+    let dy = rows::input(builder, &dy, 1);
     let (index, values) = (builder.packed(&index), builder.packed(&values));
     let words = Words::of_index(h);
     let line = Rows { place: index.place, dtype: index.dtype, stride: entries };

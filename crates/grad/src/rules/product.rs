@@ -124,11 +124,12 @@ pub(super) fn linear(
 
 pub(super) fn sparse_linear(context: &Context<'_>, bias: bool, g: &Tensor) -> Result<Gradients> {
     let mut results: Gradients = smallvec::smallvec![None; context.node.inputs.len()];
-    if context.wants(0) || context.wants(2) {
-        let (values, weight) =
-            g.sparse_linear_backward(context.input(0), context.input(1), context.input(2))?;
-        results[0] = Some(values);
-        results[2] = Some(weight);
+    let [values, index, weight] = [0, 1, 2].map(|input| context.input(input));
+    if context.wants(0) {
+        results[0] = Some(g.sparse_linear_by_values(index, weight)?);
+    }
+    if context.wants(2) {
+        results[2] = Some(g.sparse_linear_by_weight(values, index, weight)?);
     }
     if bias && context.wants(3) {
         results[3] = Some(g.sum(0, false)?);
