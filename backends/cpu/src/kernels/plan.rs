@@ -13,7 +13,7 @@
 //! nothing to invalidate.
 
 use super::convert::convert;
-use super::fused::{self, FusedFn, LEAVES_MAX, Match};
+use super::fused::{self, FusedFn, Match, RESULTS_MAX, Role, Slots};
 use super::level::{Level, LoopFn};
 use super::loops::{self, Single};
 use raddle_base::{DType, Element, Scalar};
@@ -24,28 +24,23 @@ pub type Slot = u32;
 
 /// One loop over a block.
 #[derive(Clone, Copy, Debug)]
-pub struct Step {
-    /// The loop.
-    pub run: Run,
-    /// What it writes.
-    pub out: Slot,
-    /// What it reads; 0 where it reads less.
-    pub operands: [Slot; LEAVES_MAX],
-}
-
-/// A loop.
-#[derive(Clone, Copy, Debug)]
-pub enum Run {
+pub enum Step {
     /// Of one instruction.
-    One(LoopFn),
-    /// Of several, and which of its operands are a line for all.
-    Fused(FusedFn, u32),
+    One {
+        /// The loop.
+        run: LoopFn,
+        /// What it writes.
+        out: Slot,
+        /// What it reads; 0 where it reads less.
+        operands: [Slot; 3],
+    },
+    /// Of several; its slots are the plan's of this number.
+    Fused(FusedFn, usize),
 }
 
 impl Step {
     fn one(run: LoopFn, out: Slot, operands: [Slot; 3]) -> Step {
-        let [a, b, c] = operands;
-        Step { run: Run::One(run), out, operands: [a, b, c, 0, 0, 0] }
+        Step::One { run, out, operands }
     }
 }
 
@@ -71,6 +66,8 @@ pub struct Plan {
     pub line_steps: Vec<Step>,
     /// Run for each block.
     pub steps: Vec<Step>,
+    /// What fused loops take.
+    pub fused: Vec<Slots>,
     /// What the uniform values are at first. Each has a cache line.
     pub uniforms: Vec<u64>,
     /// How many registers there are.
@@ -78,6 +75,7 @@ pub struct Plan {
     /// The widest element that a register holds.
     pub register_size_bytes: usize,
     values: Vec<Value>,
+    inner: Vec<Id>,
     free: Vec<Slot>,
 }
 
@@ -97,6 +95,8 @@ struct Value {
     pinned: bool,
     /// How often it is read, or stored.
     uses: u32,
+    /// How often it is stored.
+    stores: u32,
     /// It is computed in the loop of another one.
     is_inner: bool,
     /// What its loop computes, if that is more than this instruction.
@@ -156,6 +156,7 @@ impl Plan {
         self.spread_steps.clear();
         self.line_steps.clear();
         self.steps.clear();
+        self.fused.clear();
         self.uniforms.clear();
         self.free.clear();
         self.register_count = 0;
@@ -170,6 +171,7 @@ impl Plan {
             last_use: position,
             pinned: false,
             uses: 0,
+            stores: 0,
             is_inner: false,
             fused: None,
         }));
@@ -183,16 +185,23 @@ impl Plan {
                 _ => inst.operands().all(|id| self.values[id.0 as usize].uniform),
             };
         }
-        program.outputs().iter().for_each(|id| self.values[id.0 as usize].uses += 1);
+        program.outputs().iter().for_each(|id| self.values[id.0 as usize].stores += 1);
         if compute.is_float() {
             self.fuse(program);
         }
         for (position, inst) in program.insts().iter().enumerate() {
             self.instruction(&context, position, *inst, params);
-            self.store_what_can_be(&context, position);
-            let leaves = self.values[position].fused.map(|found| found.leaves).unwrap_or_default();
-            let leaves = leaves.into_iter().flatten();
-            for id in inst.operands().chain(leaves).chain([Id(position as u16)]) {
+            if self.values[position].is_inner {
+                continue; // until it is there
+            }
+            let own = [Some(Id(position as u16))];
+            let (leaves, stored) = match self.values[position].fused {
+                Some(found) => (found.leaves, found.stored),
+                None => Default::default(),
+            };
+            let made = stored.into_iter().chain(own).flatten();
+            made.clone().for_each(|id| self.store_what_can_be(&context, id.0 as usize, position));
+            for id in inst.operands().chain(leaves.into_iter().flatten()).chain(made) {
                 self.release(id.0 as usize, position);
             }
         }
@@ -213,20 +222,25 @@ impl Plan {
                 continue;
             }
             let values = &self.values;
-            let is_inner = |id: Id| {
-                let value = &values[id.0 as usize];
-                value.uses == 1 && !value.uniform
+            let role = |id: Id| match &values[id.0 as usize] {
+                Value { uniform: true, .. } => Role::Apart,
+                Value { uses: 1, stores: 0, .. } => Role::Inner,
+                Value { uses: 1, .. } => Role::Stored,
+                _ => Role::Apart,
             };
-            let mut inner = [None; LEAVES_MAX];
-            let mut free = inner.iter_mut();
-            let left_out = |id| *free.next().expect("cpu: a shape has fewer values") = Some(id);
-            let found = fused::find(program.insts(), Id(root as u16), is_inner, left_out);
-            let Some(found) = found else { continue };
+            let inner = &mut self.inner;
+            inner.clear();
+            let Some(found) = fused::find(program.insts(), Id(root as u16), role, |id| inner.push(id)) else {
+                continue;
+            };
             for id in found.leaves.into_iter().flatten() {
                 let value = &mut self.values[id.0 as usize];
                 value.last_use = value.last_use.max(root);
             }
-            inner.into_iter().flatten().for_each(|id| self.values[id.0 as usize].is_inner = true);
+            for id in self.inner.drain(..) {
+                let value = &mut self.values[id.0 as usize];
+                (value.is_inner, value.last_use) = (true, root);
+            }
             self.values[root].fused = Some(found);
         }
     }
@@ -246,8 +260,13 @@ impl Plan {
         let before = self.uniform_steps.iter_mut().chain(&mut self.spread_steps).chain(&mut self.line_steps);
         let all = before.chain(&mut self.steps);
         for step in all {
-            slot(&mut step.out);
-            step.operands.iter_mut().for_each(slot);
+            if let Step::One { out, operands, .. } = step {
+                slot(out);
+                operands.iter_mut().for_each(slot);
+            }
+        }
+        for slots in &mut self.fused {
+            slots.results.iter_mut().chain(&mut slots.operands).for_each(slot);
         }
     }
 
@@ -288,12 +307,12 @@ impl Plan {
         })
     }
 
-    /// Where the instruction at `position` writes: into the first output that it makes, if that is right.
-    fn target(&mut self, context: &Context<'_>, position: usize) -> Slot {
-        let output = context.program.outputs().iter().position(|id| id.0 as usize == position);
+    /// Where the instruction at `position` writes the value `id`: into the first output that it is, if that is right.
+    fn target(&mut self, context: &Context<'_>, id: usize, position: usize) -> Slot {
+        let output = context.program.outputs().iter().position(|output| output.0 as usize == id);
         let within = self.values[position].fused.is_none();
         if let Some(output) = output.filter(|output| {
-            !self.values[position].mask
+            !self.values[id].mask
                 && context.writes_directly(context.output(*output).dtype)
                 && self.is_safe_to_write(context, *output, position, within)
         }) {
@@ -324,18 +343,24 @@ impl Plan {
         if self.values[position].is_inner {
             return;
         }
-        if let Some(Match { shape, leaves }) = self.values[position].fused {
-            let (mut operands, mut lines) = ([0; LEAVES_MAX], 0);
-            for (leaf, id) in leaves.into_iter().enumerate() {
+        if let Some(found) = self.values[position].fused {
+            let mut slots = Slots { results: [0; RESULTS_MAX], operands: Default::default(), lines: 0 };
+            for (leaf, id) in found.leaves.into_iter().enumerate() {
                 let Some(id) = id else { continue };
-                operands[leaf] = self.values[id.0 as usize].slot;
+                slots.operands[leaf] = self.values[id.0 as usize].slot;
                 if self.values[id.0 as usize].uniform {
-                    (operands[leaf], lines) = (self.line(context, id), lines | 1 << leaf);
+                    slots.operands[leaf] = self.line(context, id);
+                    slots.lines |= 1 << leaf;
                 }
             }
-            let out = self.target(context, position);
-            self.values[position].slot = out;
-            self.steps.push(Step { run: Run::Fused(shape.at(compute, level), lines), out, operands });
+            let made = [Some(Id(position as u16))].into_iter().chain(found.stored[1..].iter().copied());
+            for (number, id) in made.enumerate() {
+                let Some(id) = id else { continue };
+                slots.results[number] = self.target(context, id.0 as usize, position);
+                self.values[id.0 as usize].slot = slots.results[number];
+            }
+            self.steps.push(Step::Fused(found.shape.at(compute, level), self.fused.len()));
+            self.fused.push(slots);
             return;
         }
         let single =
@@ -377,7 +402,7 @@ impl Plan {
 
     fn emit(&mut self, context: &Context<'_>, position: usize, run: LoopFn, operands: [Slot; 3]) {
         let uniform = self.values[position].uniform;
-        let out = if uniform { self.uniform(0) } else { self.target(context, position) };
+        let out = if uniform { self.uniform(0) } else { self.target(context, position, position) };
         self.values[position].slot = out;
         let steps = if uniform { &mut self.uniform_steps } else { &mut self.steps };
         steps.push(Step::one(run, out, operands));
@@ -418,28 +443,28 @@ impl Plan {
             || self.is_safe_to_write(context, output, position, false)
     }
 
-    /// Stores the outputs that the value at `position` is, or pins it.
-    fn store_what_can_be(&mut self, context: &Context<'_>, position: usize) {
+    /// Stores the outputs that the value `id` is, which the instruction at `position` has made, or pins it.
+    fn store_what_can_be(&mut self, context: &Context<'_>, id: usize, position: usize) {
         for output in 0..context.output_count() {
-            if context.program.outputs()[output].0 as usize != position {
+            if context.program.outputs()[output].0 as usize != id {
                 continue;
             }
-            let slot = self.values[position].slot;
+            let slot = self.values[id].slot;
             if slot == context.output_slot(output) {
                 continue;
             }
             if self.is_safe_to_write(context, output, position, false) {
-                self.store(context, position, output);
+                self.store(context, id, output);
                 continue;
             }
             // It will be stored at the end. An input might be overwritten before, as another output: it is copied.
-            if (slot as usize) < context.program.input_count() && !self.values[position].uniform {
+            if (slot as usize) < context.program.input_count() && !self.values[id].uniform {
                 let copy = self.register();
                 let run = loops::copied(context.compute.size_bytes(), context.level);
                 self.steps.push(Step::one(run, copy, [slot, 0, 0]));
-                self.values[position].slot = copy;
+                self.values[id].slot = copy;
             }
-            self.values[position].pinned = true;
+            self.values[id].pinned = true;
         }
     }
 

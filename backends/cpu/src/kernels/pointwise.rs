@@ -7,9 +7,10 @@
 //! and the strides, and an element's result can't depend on how the work was cut (T8).
 
 use super::block::{Block, Cache, LINE_BYTES, pack, prefetch, prefetch_bytes, unpack};
+use super::fused::Slots;
 use super::level::{Level, LoopFn};
 use super::loops::{self, Single};
-use super::plan::{Class, Plan, Run, Step, scalar_bits};
+use super::plan::{Class, Plan, Step, scalar_bits};
 use super::view::{Geometry, Strided, start_bytes};
 use crate::threads::Threads;
 use raddle_base::{DType, MAX_RANK, Scalar};
@@ -499,10 +500,11 @@ impl Launch {
                 // SAFETY: the slots are those of the plan, as long as the block; no loop writes what it reads.
                 unsafe {
                     if first || (new_line && self.uniform_inputs) {
-                        run_steps(&self.plan.uniform_steps, pointers, 1);
-                        run_steps(&self.plan.spread_steps, pointers, self.columns * self.rows);
+                        run_steps(&self.plan.uniform_steps, &[], pointers, 1);
+                        run_steps(&self.plan.spread_steps, &[], pointers, self.columns * self.rows);
                         run_steps(
                             &self.plan.line_steps,
+                            &[],
                             pointers,
                             LINE_BYTES / self.plan.register_size_bytes,
                         );
@@ -566,7 +568,7 @@ impl Launch {
         let steps = &self.plan.steps;
         if self.row_axis.is_some() || !more || self.plan.register_count == 0 {
             // SAFETY: as of this function.
-            return unsafe { run_steps(steps, pointers, count) };
+            return unsafe { run_steps(steps, &self.plan.fused, pointers, count) };
         }
         let size_bytes = |index: usize| self.columns * self.geometry.operands[index].size_bytes;
         ahead.clear();
@@ -581,7 +583,7 @@ impl Launch {
                 lines.start = end;
             }
             // SAFETY: as of this function.
-            unsafe { run_steps(std::slice::from_ref(step), pointers, count) };
+            unsafe { run_steps(std::slice::from_ref(step), &self.plan.fused, pointers, count) };
         }
     }
 
@@ -624,16 +626,16 @@ impl Launch {
 
 /// # Safety
 /// - The pointers are those of the steps' slots, with room for `count` elements each.
-unsafe fn run_steps(steps: &[Step], pointers: &[*mut u8], count: usize) {
+unsafe fn run_steps(steps: &[Step], fused: &[Slots], pointers: &[*mut u8], count: usize) {
     for step in steps {
-        let out = pointers[step.out as usize];
-        let at = |operand: usize| pointers[step.operands[operand] as usize].cast_const();
-        let [a, b, c] = [at(0), at(1), at(2)];
         // SAFETY: as of this function; what is a line for all has been written as one.
         unsafe {
-            match step.run {
-                Run::One(run) => run(out, a, b, c, count),
-                Run::Fused(run, lines) => run(out, [a, b, c, at(3), at(4), at(5)], lines, count),
+            match *step {
+                Step::One { run, out, operands: [a, b, c] } => {
+                    let at = |slot: u32| pointers[slot as usize];
+                    run(at(out), at(a), at(b), at(c), count);
+                }
+                Step::Fused(run, number) => run(pointers, &fused[number], count),
             }
         }
     }
