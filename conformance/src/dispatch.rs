@@ -41,7 +41,7 @@ macro_rules! methods {
         pastey::paste! { tensor(&$first).[<$name _>]($($input,)* $($param),*).map(drop) }
     }};
     (@into fill $args:ident $params:ident $out:ident $inputs:tt $names:tt) => { $out.fill_($params[0]).map(drop) };
-    (@into copy $args:ident $params:ident $out:ident $inputs:tt $names:tt) => { $out.copy_($args[0]).map(drop) };
+    (@into copy $args:ident $params:ident $out:ident $inputs:tt $names:tt) => { tensor(&$args[0]).copy_out($out) };
     (@into where_ $args:ident $params:ident $out:ident $inputs:tt $names:tt) => {
         tensor(&$args[0]).where_out($args[1], $args[2], $out)
     };

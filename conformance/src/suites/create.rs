@@ -145,9 +145,10 @@ fn triangles(device: &Device) {
 }
 
 fn triangles_in_place(device: &Device) {
-    let x =
-        Array::from_fn(DType::F32, &[2, 3, 4], |index| (index[0] * 12 + index[1] * 4 + index[2] + 1) as f64);
-    for placement in Placement::OUTPUTS {
+    let dtypes = DType::ALL.iter().flat_map(|&dtype| Placement::OUTPUTS.map(|placement| (dtype, placement)));
+    for (dtype, placement) in dtypes {
+        let number = |index: &[usize]| (index[0] * 12 + index[1] * 4 + index[2] + 1) as i64;
+        let x = Array::from_fn(dtype, &[2, 3, 4], number);
         for upper in [false, true] {
             let placed = Placed::new(&x, placement, device);
             if upper { placed.view.triu_(0) } else { placed.view.tril_(0) }.unwrap();

@@ -3,6 +3,7 @@
 mod attention;
 mod create;
 mod draws;
+mod gradients;
 mod graphs;
 mod harness;
 mod normalize;
@@ -27,6 +28,7 @@ pub fn all() -> Vec<Case> {
         create::cases(),
         views::cases(),
         draws::cases(),
+        gradients::cases(),
         graphs::cases(),
         reports::cases(),
     ];

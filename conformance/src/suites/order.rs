@@ -358,11 +358,13 @@ fn index_add(device: &Device) {
 
 fn embedding(device: &Device) {
     let mut random = Random::named("embedding");
-    for index in [&[][..], &[4], &[2, 3], &[0]] {
-        let inputs = [drawn(DType::F32, &[7, 5], &mut random), places(index, 7, &mut random, DType::I64)];
+    let dtypes =
+        DType::ALL.iter().flat_map(|&dtype| [&[][..], &[4], &[2, 3], &[0]].map(|index| (dtype, index)));
+    for (dtype, index) in dtypes {
+        let inputs = [drawn(dtype, &[7, 5], &mut random), places(index, 7, &mut random, DType::I64)];
         let out: Vec<usize> = index.iter().copied().chain([5]).collect();
         let oracle = |x: &[Array]| {
-            vec![Answer::exactly(&Array::from_fn(DType::F32, &out, |at| {
+            vec![Answer::exactly(&Array::from_fn(dtype, &out, |at| {
                 let (place, column) = at.split_at(at.len() - 1);
                 x[0].at(&[x[1].i64(place) as usize, column[0]])
             }))]
@@ -437,16 +439,24 @@ fn joined(x: &[Array], axis: usize, dtype: DType) -> Array {
 fn cat(device: &Device) {
     let mut random = Random::named("cat");
     for &dtype in DType::ALL {
-        for (axis, lengths) in [(0, &[2, 1, 3][..]), (1, &[4]), (1, &[2, 0, 5]), (2, &[1, 1])] {
+        let flat = &[3, 2, 4][..];
+        let deep = &[2, 1, 3, 1, 2, 2][..];
+        for (shape, axis, lengths) in [
+            (flat, 0, &[2, 1, 3][..]),
+            (flat, 1, &[4]),
+            (flat, 1, &[2, 0, 5]),
+            (flat, 2, &[1, 1]),
+            (deep, 4, &[1, 3]),
+        ] {
             let inputs: Vec<Array> = lengths
                 .iter()
                 .map(|&length| {
-                    let mut shape = [3, 2, 4];
+                    let mut shape = shape.to_vec();
                     shape[axis] = length;
                     drawn(dtype, &shape, &mut random)
                 })
                 .collect();
-            let signed = axis as isize - 3;
+            let signed = axis as isize - shape.len() as isize;
             Op {
                 what: &format!("cat along {axis} of {dtype}"),
                 oracle: &|x| vec![Answer::exactly(&joined(x, axis, dtype))],
@@ -469,12 +479,16 @@ fn cat(device: &Device) {
 
 fn stack(device: &Device) {
     let mut random = Random::named("stack");
-    for axis in 0..3usize {
-        let inputs: Vec<Array> = (0..3).map(|_| drawn(DType::F32, &[2, 5], &mut random)).collect();
+    let shapes = [&[2, 5][..], &[], &[0, 3], &[1, 2, 1, 3, 1, 2]];
+    let cases = shapes.into_iter().flat_map(|shape| (0..=shape.len()).map(move |axis| (shape, axis)));
+    for (dtype, (shape, axis)) in
+        DType::ALL.iter().flat_map(|&dtype| cases.clone().map(move |case| (dtype, case)))
+    {
+        let inputs: Vec<Array> = (0..3).map(|_| drawn(dtype, shape, &mut random)).collect();
         let oracle = |x: &[Array]| {
-            let mut shape = vec![2, 5];
+            let mut shape = shape.to_vec();
             shape.insert(axis, 3);
-            vec![Answer::exactly(&Array::from_fn(DType::F32, &shape, |index| {
+            vec![Answer::exactly(&Array::from_fn(dtype, &shape, |index| {
                 let mut index = index.to_vec();
                 let part = index.remove(axis);
                 x[part].at(&index)

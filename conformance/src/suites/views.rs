@@ -2,7 +2,7 @@
 
 use crate::{
     Case,
-    array::{Array, indices},
+    array::{Array, indices, round},
     layouts::{Placed, Placement},
     random::Random,
     report::{check, check_same, exactly},
@@ -26,8 +26,10 @@ fn check_view(
     view: impl Fn(&Tensor) -> Result<Tensor>,
     device: &Device,
 ) {
-    for placement in Placement::OUTPUTS {
-        let what = format!("{what} of {:?}, {placement:?}", x.shape);
+    let dtypes = DType::ALL.iter().flat_map(|&dtype| Placement::OUTPUTS.map(|placement| (dtype, placement)));
+    for (dtype, placement) in dtypes {
+        let what = format!("{what} of {dtype} {:?}, {placement:?}", x.shape);
+        let x = &Array::from_fn(dtype, &x.shape, |index| x.i64(index) % 96);
         let placed = Placed::new(x, placement, device);
         let made = match view(&placed.view) {
             Ok(made) => made,
@@ -43,9 +45,9 @@ fn check_view(
         if made.layout().self_overlap() {
             continue;
         }
-        made.copy_(Scalar::Int(-7)).unwrap();
+        made.copy_(Scalar::Int(96)).unwrap();
         let mut after = x.clone();
-        indices(shape).iter().for_each(|index| after.set(&source(index), -7i64));
+        indices(shape).iter().for_each(|index| after.set(&source(index), round(dtype, Scalar::Int(96))));
         check(&format!("{what}, written"), &x.shape, &exactly(&after), &Array::read(&placed.view));
         placed.check_guards(&what);
     }

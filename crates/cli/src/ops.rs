@@ -41,7 +41,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
             let dtypes: Vec<&str> = entry.dtypes.iter().map(|dtype| dtype.name()).collect();
             let dtypes =
                 if dtypes.len() == raddle::DType::ALL.len() { "all".into() } else { dtypes.join(" ") };
-            let forms = [("f", true), ("f_", entry.in_place), ("f_out", entry.out)];
+            let forms = [("f", entry.fresh), ("f_", entry.in_place), ("f_out", entry.out)];
             let forms: Vec<&str> = forms.iter().filter(|(_, has)| *has).map(|(form, _)| *form).collect();
             println!(
                 "{:<42} {:<10} {dtypes:<38} {:<8} {}",

@@ -41,6 +41,8 @@ pub struct Entry {
     pub dtypes: Vec<DType>,
     /// Has it a gradient?
     pub gradient: bool,
+    /// Is there a form that makes its result?
+    pub fresh: bool,
     /// Is there a form that overwrites its first operand?
     pub in_place: bool,
     /// Is there a form that writes into a given tensor?
@@ -67,6 +69,7 @@ fn pointwise(op: Pointwise) -> Entry {
         signature: format!("({}{params})", row.inputs.join(", ")),
         dtypes: DType::ALL.iter().copied().filter(|&dtype| op.operand_dtype(dtype).is_some()).collect(),
         gradient: row.differentiable,
+        fresh: !row.inputs.is_empty(),
         // Only what is of the result's dtype can be overwritten by it, and that isn't a condition.
         in_place: row.inputs.first().is_none_or(|&first| first != "condition"),
         // Without inputs the tensor to write into is the only operand.
@@ -81,13 +84,15 @@ struct Other {
     signature: &'static str,
     types: Types,
     gradient: bool,
+    fresh: bool,
     in_place: bool,
     out: bool,
 }
 
 impl Other {
     const fn structured(name: &'static str, signature: &'static str, types: Types) -> Other {
-        Other { name, kind: Kind::Structured, signature, types, gradient: false, in_place: false, out: false }
+        let kind = Kind::Structured;
+        Other { name, kind, signature, types, gradient: false, fresh: true, in_place: false, out: false }
     }
     const fn view(name: &'static str, signature: &'static str) -> Other {
         Other { kind: Kind::View, gradient: true, ..Other::structured(name, signature, Types::All) }
@@ -97,6 +102,9 @@ impl Other {
     }
     const fn in_place(self) -> Other {
         Other { in_place: true, ..self }
+    }
+    const fn only_in_place(self) -> Other {
+        Other { fresh: false, in_place: true, ..self }
     }
     const fn out(self) -> Other {
         Other { out: true, ..self }
@@ -109,6 +117,7 @@ impl Other {
             signature: self.signature.into(),
             dtypes: DType::ALL.iter().copied().filter(|&dtype| self.types.take(dtype)).collect(),
             gradient: self.gradient,
+            fresh: self.fresh,
             in_place: self.in_place,
             out: self.out,
         }
@@ -181,10 +190,10 @@ const OTHERS: &[Other] = &[
     Other::structured("randn", "(; shape, dtype, generator)", Float),
     Other::structured("randint", "(; low, high, shape, generator)", Number),
     Other::structured("randperm", "(; count, generator)", Index),
-    Other::structured("normal", "(x; mean, std, generator)", Float).in_place(),
-    Other::structured("uniform", "(x; low, high, generator)", Float).in_place(),
-    Other::structured("exponential", "(x; rate, generator)", Float).in_place(),
-    Other::structured("random", "(x; low, high, generator)", Number).in_place(),
+    Other::structured("normal", "(x; mean, std, generator)", Float).only_in_place(),
+    Other::structured("uniform", "(x; low, high, generator)", Float).only_in_place(),
+    Other::structured("exponential", "(x; rate, generator)", Float).only_in_place(),
+    Other::structured("random", "(x; low, high, generator)", Number).only_in_place(),
     Other::structured("bernoulli", "(x; p, generator)", All).in_place(),
     // Views
     Other::view("transpose", "(x; axis, axis)"),
@@ -230,7 +239,7 @@ mod tests {
         assert!(addcmul.gradient && addcmul.in_place && addcmul.out);
         assert!(!find("where").in_place && find("where").out);
         assert_eq!(find("fill").signature, "(; value)");
-        assert!(find("fill").in_place && !find("fill").out);
+        assert!(find("fill").in_place && !find("fill").out && !find("fill").fresh);
         assert_eq!(find("bitwise_left_shift").dtypes, [DType::U8, DType::I32, DType::I64]);
         assert_eq!(find("exp").dtypes, DType::ALL);
     }

@@ -392,6 +392,11 @@ impl Tensor {
         Ok(self)
     }
 
+    /// [`copy`](Tensor::copy) into `out`, which has this tensor's shape, any strides and any dtype: elements are converted.
+    pub fn copy_out(&self, out: &Tensor) -> Result<()> {
+        pointwise_into(Pointwise::copy, &[Arg::Tensor(self)], &[], out, Mode::Out)
+    }
+
     /// A view of this tensor if it is row-major, else a row-major copy.
     pub fn contiguous(&self) -> Result<Tensor> {
         if self.is_contiguous() { Ok(self.clone()) } else { self.row_major_copy() }

@@ -1,0 +1,192 @@
+//! Gradients of the structured ops and of the views, in f64, against central differences of the op itself: of operands that lie
+//! row-major, transposed or stepped. (Those of the op table's rows stand in `pointwise`, against differences of the oracle.)
+
+use crate::{Case, random::Random};
+use raddle::{DType, Device, Result, Tensor, grad::Autograd};
+
+/// All cases.
+pub fn cases() -> Vec<Case> {
+    crate::cases!("gradients": reductions, orders, products, normalisations, indexing, joins, views)
+}
+
+/// Checks ops on one device, each with operands of its own.
+struct Differences<'a> {
+    device: &'a Device,
+    random: Random,
+}
+
+impl<'a> Differences<'a> {
+    fn new(name: &str, device: &'a Device) -> Differences<'a> {
+        Differences { device, random: Random::named(name) }
+    }
+
+    fn tensor(&self, values: &[f64], shape: &[usize]) -> Tensor {
+        Tensor::from_vec(values.to_vec(), shape, self.device).unwrap()
+    }
+
+    /// Random elements, apart from each other and from 0, where several ops have a kink; laid out as `layout` says.
+    fn leaf(&mut self, shape: &[usize], layout: usize) -> Tensor {
+        let count: usize = shape.iter().product();
+        let mut values: Vec<f64> = (0..count).map(|i| 0.5 + (i as f64 + 0.5) / count.max(1) as f64).collect();
+        for i in (1..count).rev() {
+            values.swap(i, self.random.uniform(0.0, (i + 1) as f64) as usize);
+        }
+        let packed = self.tensor(&values, shape);
+        let leaf = match (layout % 3, shape.len()) {
+            (1, 2..) => packed.transpose(0, -1).and_then(|turned| turned.contiguous()?.transpose(0, -1)),
+            (2, 1..) => {
+                let wide = Tensor::zeros([shape, &[2]].concat(), DType::F64, self.device).unwrap();
+                let stepped = wide.select(-1, 1).unwrap();
+                stepped.copy_(&packed).unwrap();
+                Ok(stepped)
+            }
+            _ => Ok(packed),
+        };
+        let leaf = leaf.unwrap().detach();
+        leaf.requires_grad_(true).unwrap();
+        leaf
+    }
+
+    fn check(&mut self, name: &str, shapes: &[&[usize]], f: impl Fn(&[Tensor]) -> Result<Tensor>) {
+        for layout in 0..3 {
+            let leaves: Vec<Tensor> =
+                shapes.iter().enumerate().map(|(i, shape)| self.leaf(shape, layout + i)).collect();
+            let weighted = |inputs: &[Tensor]| -> Result<Tensor> {
+                let y = f(inputs)?;
+                let weight: Vec<f64> = (0..y.element_count()).map(|i| 0.3 + (i as f64 * 0.7).sin()).collect();
+                y.mul(&self.tensor(&weight, y.shape()))?.sum(.., false)
+            };
+            let y = weighted(&leaves).unwrap_or_else(|error| panic!("{name}: {error}"));
+            y.backward().unwrap_or_else(|error| panic!("{name}: {error}"));
+            for (which, leaf) in leaves.iter().enumerate() {
+                let at = leaf.to_vec::<f64>().unwrap();
+                let found = leaf.grad().unwrap_or_else(|| panic!("{name}: input {which} has no gradient"));
+                for (element, found) in found.to_vec::<f64>().unwrap().into_iter().enumerate() {
+                    let step = 1e-6;
+                    let side = |by: f64| -> f64 {
+                        let mut moved = at.clone();
+                        moved[element] += by;
+                        let mut inputs: Vec<Tensor> = leaves.iter().map(Tensor::detach).collect();
+                        inputs[which] = self.tensor(&moved, leaf.shape());
+                        weighted(&inputs).unwrap().item().unwrap()
+                    };
+                    let expected = (side(step) - side(-step)) / (2.0 * step);
+                    assert!(
+                        (found - expected).abs() <= 2e-6 * expected.abs().max(1.0),
+                        "{name}, layout {layout}: input {which} element {element}: expected {expected}, found {found}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+fn reductions(device: &Device) {
+    let x: &[&[usize]] = &[&[2, 3, 4]];
+    let mut of = Differences::new("reductions", device);
+    for keepdim in [false, true] {
+        of.check("sum", x, |x| x[0].sum([0, 2], keepdim));
+        of.check("mean", x, |x| x[0].mean(1, keepdim));
+        of.check("prod", x, |x| x[0].prod(1, keepdim));
+        of.check("amax", x, |x| x[0].amax([1, -1], keepdim));
+        of.check("amin", x, |x| x[0].amin(.., keepdim));
+        of.check("max", x, |x| Ok(x[0].max(1, keepdim)?.0));
+        of.check("min", x, |x| Ok(x[0].min(-1, keepdim)?.0));
+        of.check("var", x, |x| x[0].var([0, 1], 1.0, keepdim));
+        of.check("std", x, |x| x[0].std(.., 0.0, keepdim));
+        of.check("norm", x, |x| x[0].norm([2], keepdim));
+    }
+    of.check("norm_p", x, |x| x[0].norm_p(3.0, .., false));
+    of.check("sum of a number", &[&[]], |x| x[0].sum(.., false));
+}
+
+fn orders(device: &Device) {
+    let x: &[&[usize]] = &[&[2, 3, 4]];
+    let mut of = Differences::new("orders", device);
+    of.check("sort", x, |x| Ok(x[0].sort(1, true)?.0));
+    of.check("topk", x, |x| Ok(x[0].topk(2, 2, true)?.0));
+    of.check("cumsum", x, |x| x[0].cumsum(1));
+}
+
+fn products(device: &Device) {
+    let mut of = Differences::new("products", device);
+    of.check("matmul", &[&[3, 4], &[4, 2]], |x| x[0].matmul(&x[1]));
+    of.check("matmul of batches", &[&[2, 1, 3, 4], &[3, 4, 2]], |x| x[0].matmul(&x[1]));
+    of.check("mm", &[&[3, 4], &[4, 2]], |x| x[0].mm(&x[1]));
+    of.check("bmm", &[&[2, 3, 4], &[2, 4, 2]], |x| x[0].bmm(&x[1]));
+    of.check("dot", &[&[5], &[5]], |x| x[0].dot(&x[1]));
+    of.check("addmm", &[&[2], &[3, 4], &[4, 2]], |x| x[0].addmm(&x[1], &x[2], 0.5, -2.0));
+    of.check("linear", &[&[2, 3, 4], &[5, 4], &[5]], |x| x[0].linear(&x[1], Some(&x[2])));
+    let index = Tensor::from_vec(vec![0i64, 2, 1, 1, 3, 0], [2, 3], device).unwrap();
+    let shapes: &[&[usize]] = &[&[2, 3], &[5, 4], &[5]];
+    of.check("sparse_linear", shapes, |x| x[0].sparse_linear(&index, &x[1], Some(&x[2])));
+    let shapes: &[&[usize]] = &[&[2, 3, 4], &[2, 5, 4], &[2, 5, 2]];
+    of.check("scaled_dot_product_attention", shapes, |x| {
+        x[0].scaled_dot_product_attention(&x[1], &x[2], None, true, None)
+    });
+}
+
+fn normalisations(device: &Device) {
+    let mut of = Differences::new("normalisations", device);
+    of.check("softmax", &[&[2, 3, 4]], |x| x[0].softmax(1));
+    of.check("log_softmax", &[&[2, 3, 4]], |x| x[0].log_softmax(-1));
+    of.check("layer_norm", &[&[3, 5], &[5], &[5]], |x| x[0].layer_norm(1, Some(&x[1]), Some(&x[2]), 1e-5));
+    of.check("layer_norm_add", &[&[3, 5], &[3, 5], &[5]], |x| {
+        x[0].layer_norm_add(&x[1], 1, Some(&x[2]), None, 1e-5)
+    });
+}
+
+fn indexing(device: &Device) {
+    let mut of = Differences::new("indexing", device);
+    let index = Tensor::from_vec(vec![2i64, 0, 2, 1, 1, 1, 0, 2], [2, 4], device).unwrap();
+    let once = Tensor::from_vec(vec![2i64, 0, 1, 1, 0, 2, 0, 2], [2, 4], device).unwrap();
+    let picks = Tensor::from_vec(vec![3i64, 0, 3], [3], device).unwrap();
+    let mask = Tensor::from_vec(vec![true, false, false, true], [4], device).unwrap();
+    of.check("gather", &[&[3, 4]], |x| x[0].gather(0, &index));
+    of.check("scatter", &[&[3, 4], &[2, 4]], |x| x[0].scatter(0, &once, &x[1]));
+    of.check("scatter_add", &[&[3, 4], &[2, 5]], |x| x[0].scatter_add(0, &index, &x[1]));
+    of.check("index_select", &[&[3, 4]], |x| x[0].index_select(1, &picks));
+    of.check("index_add", &[&[3, 4], &[3, 3]], |x| x[0].index_add(1, &picks, &x[1], 1.5));
+    of.check("embedding", &[&[3, 4]], |x| x[0].embedding(&index));
+    of.check("masked_fill", &[&[3, 4]], |x| x[0].masked_fill(&mask, 2.0));
+    of.check("masked_select", &[&[3, 4]], |x| x[0].masked_select(&mask));
+    of.check("where", &[&[3, 4], &[4]], |x| mask.where_(&x[0], &x[1]));
+    of.check("tril", &[&[3, 4]], |x| x[0].tril(1));
+    of.check("triu", &[&[3, 4]], |x| x[0].triu(0));
+}
+
+fn joins(device: &Device) {
+    let mut of = Differences::new("joins", device);
+    of.check("cat", &[&[3, 4], &[3, 1]], |x| Tensor::cat(&[&x[0], &x[1], &x[0]], 1));
+    of.check("stack", &[&[3, 4], &[3, 4]], |x| Tensor::stack(&[&x[0], &x[1]], -1));
+    for (name, part) in [("split", 0), ("chunk", 1), ("unbind", 2)] {
+        of.check(name, &[&[3, 4]], |x| {
+            let parts = match part {
+                0 => x[0].split(2, 1)?,
+                1 => x[0].chunk(2, 1)?,
+                _ => x[0].unbind(1)?,
+            };
+            parts[0].mul(&parts[1])
+        });
+    }
+}
+
+fn views(device: &Device) {
+    let x: &[&[usize]] = &[&[3, 4, 5]];
+    let mut of = Differences::new("views", device);
+    of.check("transpose", x, |x| x[0].transpose(0, -1));
+    of.check("permute", x, |x| x[0].permute([2, 0, 1]));
+    of.check("narrow", x, |x| x[0].narrow(1, 1, 2));
+    of.check("slice", x, |x| x[0].slice(2, 1, 5, 3));
+    of.check("select", x, |x| x[0].select(1, -1));
+    of.check("reshape", x, |x| x[0].reshape([4, 15]));
+    of.check("view", x, |x| x[0].contiguous()?.view([15, 4]));
+    of.check("flatten", x, |x| x[0].flatten(1, 2));
+    of.check("unsqueeze and squeeze", x, |x| x[0].unsqueeze(1)?.mul(2.0)?.squeeze(1));
+    of.check("expand", &[&[3, 1]], |x| x[0].expand([2, 3, 4]));
+    of.check("unfold", x, |x| x[0].unfold(2, 3, 1));
+    of.check("diagonal", x, |x| x[0].diagonal(1, 0, 2));
+    of.check("as_strided", x, |x| x[0].contiguous()?.as_strided([2, 3], [7, 3], 11));
+    of.check("copy", x, |x| x[0].transpose(1, 2)?.copy());
+    of.check("contiguous", x, |x| x[0].transpose(1, 2)?.contiguous());
+}
