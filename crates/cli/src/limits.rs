@@ -1,6 +1,6 @@
 //! `raddle limits`: what bounds the runtime, and by which variables.
 
-use crate::output::{Failure, Outcome, is_stdout, write_json, write_whole};
+use crate::output::{Failure, Outcome, is_stdout, say, write_json, write_whole};
 use raddle::{
     Limits, fixed_bounds,
     runtime::hal::{Limit, OWN, Unit, VARIABLES},
@@ -59,13 +59,6 @@ pub fn run(arguments: &Arguments) -> Outcome {
     }
     let bounds = Limits::default().resolve().map_err(|error| Failure::Input(error.to_string()))?;
     let unknown_variables = unknown_variables();
-    if !is_stdout(arguments.json.as_deref()) {
-        for (limit, now) in bounds.rows() {
-            let Limit { name, variable, default, says, .. } = limit;
-            let changed = if now == *default { "" } else { " (set)" };
-            println!("{name:<22} {variable:<24} {:>12}{changed}\n    {}", shown(limit, now), says.trim());
-        }
-    }
     for variable in &unknown_variables {
         eprintln!("raddle: {variable} is set, and nothing reads it");
     }
@@ -90,7 +83,16 @@ pub fn run(arguments: &Arguments) -> Outcome {
         fixed: fixed_bounds().map(fixed).collect(),
         unknown_variables,
     };
-    write_json(arguments.json.as_deref(), &report)
+    write_json(arguments.json.as_deref(), &report)?;
+    if is_stdout(arguments.json.as_deref()) {
+        return Ok(());
+    }
+    for (limit, now) in bounds.rows() {
+        let Limit { name, variable, default, says, .. } = limit;
+        let (changed, says) = (if now == *default { "" } else { " (set)" }, says.trim());
+        say(format_args!("{name:<22} {variable:<24} {:>12}{changed}\n    {says}", shown(limit, now)))?;
+    }
+    Ok(())
 }
 
 /// Most likely misspelt.

@@ -1,8 +1,12 @@
-//! What the commands share: failures with exit codes, and JSON that is written whole or not at all.
+//! What the commands share: failures with exit codes, standard output, and files that are written whole or not at all.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
-use std::{fmt, fs, io::Write, path::Path};
+use std::{
+    fmt, fs,
+    io::{self, Write},
+    path::Path,
+};
 
 /// Why a command stops.
 #[derive(Debug)]
@@ -54,6 +58,27 @@ step_error!(raddle::Error, raddle::grad::Error, raddle::optim::Error);
 /// How commands end.
 pub type Outcome<T = ()> = Result<T, Failure>;
 
+/// Writes all bytes to standard output, at once. False: nobody reads it any more, which is no failure, as others may want
+/// the files and the exit code.
+pub fn to_stdout(bytes: &[u8]) -> Outcome<bool> {
+    let mut stdout = io::stdout().lock();
+    stdout_written(stdout.write_all(bytes).and_then(|()| stdout.flush()))
+}
+
+/// What became of a write to standard output, as [`to_stdout`] says it.
+pub fn stdout_written(written: io::Result<()>) -> Outcome<bool> {
+    match written {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(Failure::Input(format!("standard output: {error}"))),
+    }
+}
+
+/// Says a line to people, on standard output; false as [`to_stdout`]. `println!` would panic where that fails.
+pub fn say(line: impl fmt::Display) -> Outcome<bool> {
+    to_stdout(format!("{line}\n").as_bytes())
+}
+
 /// Finds out before the work, not after it, that a report has nowhere to go.
 pub fn check_writable(path: Option<&Path>) -> Outcome {
     let folder = path.and_then(Path::parent).filter(|folder| !folder.as_os_str().is_empty());
@@ -70,9 +95,9 @@ pub fn check_writable(path: Option<&Path>) -> Outcome {
 
 /// Writes a file so that a full disk or a crash leaves either the whole file or none. `-` is standard output.
 pub fn write_whole(path: &Path, bytes: &[u8]) -> Outcome {
-    let failed = |error: std::io::Error| Failure::Input(format!("{}: {error}", path.display()));
+    let failed = |error: io::Error| Failure::Input(format!("{}: {error}", path.display()));
     if path == Path::new("-") {
-        return std::io::stdout().write_all(bytes).map_err(failed);
+        return to_stdout(bytes).map(drop);
     }
     if path.exists() && !path.is_file() {
         // A device or a pipe can't be replaced by renaming.

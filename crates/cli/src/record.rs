@@ -2,7 +2,7 @@
 
 use crate::{
     bench::Encoder,
-    output::{Failure, Outcome, StepError, check_writable},
+    output::{Failure, Outcome, StepError, check_writable, say},
     replay::write_trace,
 };
 use raddle::{
@@ -57,8 +57,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
     let trace: MemoryTrace = recording.finish().map_err(failure)?;
     write_trace(&arguments.out, &trace)?;
     let (events, allocations) = (trace.events().len(), trace.allocation_count());
-    println!("{}: {events} events, {allocations} allocations", arguments.out.display());
-    Ok(())
+    say(format_args!("{}: {events} events, {allocations} allocations", arguments.out.display())).map(drop)
 }
 
 /// The sparse autoencoder: 768 inputs, 8192 features of which 32 stay, batches of 1024. Each batch comes from the host, the

@@ -4,7 +4,7 @@ mod shared;
 
 use raddle_sync::faults::{Fault, assert_caught};
 use serde_json::{Value, json};
-use shared::{assert_form, assert_refused, raddle};
+use shared::{assert_form, assert_refused, raddle, raddle_to};
 
 /// What a command writes with `--json -`: JSON and nothing else.
 fn report(arguments: &[&str]) -> Value {
@@ -160,6 +160,35 @@ fn wrong_use_and_input_are_refused() {
 fn a_full_disk_is_told() {
     assert_refused(&["ops", "--json", "/dev/full"], "/dev/full");
     assert_refused(&["ops", "--json", "/nowhere/ops.json"], "/nowhere/ops.json");
+}
+
+/// Standard output that can't be written is told in one line; one that nobody reads isn't, and files are written all the same.
+#[test]
+#[cfg(target_os = "linux")]
+fn standard_output_that_fails_is_no_panic() {
+    let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let unread = || std::io::pipe().unwrap().1;
+    let path = std::env::temp_dir().join(format!("raddle-{}-unread.json", std::process::id()));
+    let file = path.to_str().unwrap();
+    for arguments in [&["ops"][..], &["ops", "--json", "-"], &["bench", "--list"], &["limits"]] {
+        let output = raddle_to(full().into(), arguments);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {stderr}");
+        assert!(stderr.starts_with("raddle: standard output: ") && stderr.lines().count() == 1, "{stderr}");
+        let output = raddle_to(unread().into(), arguments);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!((output.status.code(), &*stderr), (Some(0), ""), "{arguments:?}");
+    }
+    for command in [&["demo", "--steps", "2", "--threads", "1", "--json"][..], &["limits", "--json"]] {
+        for (stdout, code) in [(full().into(), 2), (unread().into(), 0)] {
+            let output = raddle_to(stdout, &[command, &[file]].concat());
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(code), "{command:?}: {stderr}");
+            let text = std::fs::read_to_string(&path).expect("the report");
+            assert!(serde_json::from_str::<Value>(&text).is_ok(), "{command:?}: {text}");
+            std::fs::remove_file(&path).unwrap();
+        }
+    }
 }
 
 #[test]

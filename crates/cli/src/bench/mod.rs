@@ -8,7 +8,7 @@ mod rows;
 
 pub use gpu::Encoder;
 
-use crate::output::{Failure, Outcome, is_stdout, write_json};
+use crate::output::{Failure, Outcome, is_stdout, say, write_json};
 use raddle::Device;
 use serde::Serialize;
 use std::path::PathBuf;
@@ -61,8 +61,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
     let mut seen = std::collections::HashSet::new();
     names.retain(|name| seen.insert(*name));
     if arguments.list {
-        println!("{}", names.join("\n"));
-        return Ok(());
+        return say(names.join("\n")).map(drop);
     }
     if let Some(unknown) = arguments.only.iter().find(|only| !names.contains(&only.as_str())) {
         let known = names.join(", ");
@@ -70,7 +69,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
     }
     let device = Device::new(&arguments.device)?;
     let quiet = is_stdout(arguments.json.as_deref());
-    let (mut rows, mut failures) = (Vec::new(), Vec::new());
+    let (mut rows, mut failures, mut shown) = (Vec::new(), Vec::new(), Ok(true));
     for spec in &table {
         if !arguments.only.is_empty() && !arguments.only.iter().any(|only| only == spec.name) {
             continue;
@@ -104,16 +103,20 @@ pub fn run(arguments: &Arguments) -> Outcome {
         );
         if quiet {
             eprintln!("{line}")
-        } else {
-            println!("{line}")
+        } else if matches!(shown, Ok(true)) {
+            shown = say(line);
         }
         rows.push(row);
+        // The others may be worth having in the file; without one nobody would see them.
+        if !matches!(shown, Ok(true)) && arguments.json.is_none() {
+            break;
+        }
     }
     let report =
         Report { machine: machine(), device: device.info().description.clone(), commit: commit(), rows };
     write_json(arguments.json.as_deref(), &report)?;
     match failures.first() {
-        None => Ok(()),
+        None => shown.map(drop),
         Some(first) => Err(Failure::Other(format!("bench: {} rows failed; {first}", failures.len()))),
     }
 }

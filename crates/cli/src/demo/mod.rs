@@ -10,7 +10,9 @@ mod digits;
 mod serve;
 mod train;
 
-use crate::output::{Failure, Outcome, check_writable, is_stdout, progress, write_json, write_whole};
+use crate::output::{
+    Failure, Outcome, check_writable, is_stdout, progress, say, stdout_written, write_json, write_whole,
+};
 use digits::{Digits, PIXEL_COUNT};
 use raddle::{Device, Publisher, Tensor, trace};
 use serde::Serialize;
@@ -196,15 +198,13 @@ pub fn run(arguments: &Arguments) -> Outcome {
         },
         seconds: start.elapsed().as_secs_f64(),
     };
-    if to_stdout == 0 {
-        print(&report, &answers, serve_seconds);
-    }
+    write_json(arguments.json.as_deref(), &report)?;
     if let Some(path) = &arguments.trace {
         write_trace(path)?;
     }
-    write_json(arguments.json.as_deref(), &report)?;
+    let shown = if to_stdout == 0 { show(&report, &answers, serve_seconds) } else { Ok(()) };
     match wrong_answers {
-        0 => Ok(()),
+        0 => shown,
         wrong => Err(Failure::Other(format!("demo: {wrong} of {inferences} answers are wrong"))),
     }
 }
@@ -216,29 +216,29 @@ fn write_trace(path: &Path) -> Outcome {
     }
     let mut to = BufWriter::new(std::io::stdout().lock());
     let written = trace::write_to(&mut to).and_then(|()| to.flush());
-    written.map_err(|error| Failure::Input(format!("-: {error}")))
+    stdout_written(written).map(drop)
 }
 
-fn print(report: &Report, answers: &[Answers], serve_seconds: f64) {
+fn show(report: &Report, answers: &[Answers], serve_seconds: f64) -> Outcome {
     let Report { device, steps, threads, inferences, wrong_answers, .. } = report;
-    println!("One thread trained a sparse autoencoder on {device} for {steps} steps;");
-    println!(
+    say(format_args!("One thread trained a sparse autoencoder on {device} for {steps} steps;"))?;
+    say(format_args!(
         "{threads} threads encoded images with its live weights meanwhile, with no lock and no synchronisation.\n"
-    );
-    let line = |name: &str, text: String| println!("  {name:<22} {text}");
-    line("loss, all images", format!("{:.5} → {:.5}", report.loss_first, report.loss_last));
-    line("explained variance", format!("{:.1} %", report.explained_variance * 100.0));
+    ))?;
+    let line = |name: &str, text: String| say(format_args!("  {name:<22} {text}"));
+    line("loss, all images", format!("{:.5} → {:.5}", report.loss_first, report.loss_last))?;
+    line("explained variance", format!("{:.1} %", report.explained_variance * 100.0))?;
     for parameter in &report.params {
         let Parameter { name, shape, strides, moved } = parameter;
         // A parameter that starts at 0 has moved by any factor.
         let moved = if *moved > 1e6 { "from 0".into() } else { format!("{:.1} %", moved * 100.0) };
-        line(name, format!("moved {moved:<7} (shape {shape:?}, strides {strides:?})"));
+        line(name, format!("moved {moved:<7} (shape {shape:?}, strides {strides:?})"))?;
     }
-    line("inferences", format!("{inferences}, {:.0} a second", report.inferences_per_s));
+    line("inferences", format!("{inferences}, {:.0} a second", report.inferences_per_s))?;
     let rates: Vec<String> =
         answers.iter().map(|answers| format!("{:.0}", answers.0.len() as f64 / serve_seconds)).collect();
-    line("  a second, by thread", rates.join(" "));
-    line("waits", format!("{} inserted, {} elided", report.waits.inserted, report.waits.elided));
+    line("  a second, by thread", rates.join(" "))?;
+    line("waits", format!("{} inserted, {} elided", report.waits.inserted, report.waits.elided))?;
     let mib = |bytes: usize| bytes as f64 / f64::from(1 << 20);
     line(
         "memory at the peak",
@@ -247,9 +247,9 @@ fn print(report: &Report, answers: &[Answers], serve_seconds: f64) {
             mib(report.memory.allocated_peak),
             mib(report.memory.reserved_peak)
         ),
-    );
-    line("seconds", format!("{:.1}", report.seconds));
-    line("wrong answers", format!("{wrong_answers} of {inferences}, each compared to the last bit"));
+    )?;
+    line("seconds", format!("{:.1}", report.seconds))?;
+    line("wrong answers", format!("{wrong_answers} of {inferences}, each compared to the last bit")).map(drop)
 }
 
 /// A small generator for which images come when (Steele, Lea & Flood 2014, "SplitMix64").

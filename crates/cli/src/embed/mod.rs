@@ -11,7 +11,7 @@ mod journal;
 mod model;
 mod vectors;
 
-use crate::output::{Failure, Outcome, check_writable, is_stdout, progress, write_json};
+use crate::output::{Failure, Outcome, check_writable, is_stdout, progress, say, write_json};
 use engine::{Engine, Window};
 use indicatif::ProgressBar;
 use input::{Format, Input, count_lines};
@@ -177,14 +177,15 @@ pub fn run(arguments: &Arguments) -> Outcome {
     for Skipped { line, why } in &report.skipped {
         eprintln!("raddle: {}, line {line}: skipped, {why}", arguments.input.display());
     }
+    write_json(arguments.json.as_deref(), &report)?;
     if !is_stdout(arguments.json.as_deref()) {
         let Report { lines, tokens, seconds, sentences_per_s, .. } = &report;
         let output = arguments.output.display();
-        println!(
+        say(format_args!(
             "{output}: {lines} lines, {tokens} tokens, {seconds:.2} s, {sentences_per_s:.0} lines a second"
-        );
+        ))?;
     }
-    write_json(arguments.json.as_deref(), &report)
+    Ok(())
 }
 
 /// Errors: the output, or what it is called until it is whole, would overwrite the input, under whatever name.

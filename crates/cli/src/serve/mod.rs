@@ -5,7 +5,7 @@
 
 mod log;
 
-use crate::output::{Failure, Outcome, check_writable, is_stdout, write_json};
+use crate::output::{Failure, Outcome, check_writable, is_stdout, say, write_json};
 use log::Format;
 use raddle::{DType, Device, nn::text::ModelOptions};
 use raddle_server::{
@@ -182,7 +182,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
         // Before anybody is told that it is there, and tells it to end.
         let signals = Signals::new()?;
         let seconds_to_listen = start.elapsed().as_secs_f64();
-        announce(arguments, address, &app, &model_name);
+        announce(arguments, address, &app, &model_name)?;
         let drained = listen(&app, listener, signals).await;
         Ok::<_, Failure>((address, seconds_to_listen, drained))
     });
@@ -279,15 +279,16 @@ fn http_options(arguments: &Arguments, name: Option<String>) -> Options {
 }
 
 /// Where it listens, for people and programs that wait for it.
-fn announce(arguments: &Arguments, address: SocketAddr, app: &App, model: &str) {
+fn announce(arguments: &Arguments, address: SocketAddr, app: &App, model: &str) -> Outcome {
     let line = format!("listening on http://{address}");
     if is_stdout(arguments.json.as_deref()) {
         eprintln!("{line}");
     } else {
-        println!("{line}");
+        say(line)?;
     }
     let about = app.engine().about();
     tracing::info!(model, device = about.device, dtype = %about.dtype, %address, "ready");
+    Ok(())
 }
 
 /// What tells it to end.

@@ -135,12 +135,10 @@ pub fn run(arguments: &Arguments) -> Outcome {
             Job::Short(_) | Job::Long(_) => results.add_programs(ran),
         }
     }
-    if !is_stdout(arguments.json.as_deref()) {
-        report::show(&rows, &results);
-    }
     write_json(arguments.json.as_deref(), &report::json(&rows, &results))?;
+    let shown = if is_stdout(arguments.json.as_deref()) { Ok(()) } else { report::show(&rows, &results) };
     match results.broken(&rows) {
-        0 => Ok(()),
+        0 => shown,
         count => Err(Failure::Other(format!("verify: {count} of {} properties do not hold", rows.len()))),
     }
 }
