@@ -1,6 +1,6 @@
 //! `raddle limits`: what bounds the runtime, and by which variables.
 
-use crate::output::{Failure, Outcome, is_stdout, say, write_json, write_whole};
+use crate::output::{Failure, Outcome, check_writable, is_stdout, say, write_json, write_whole};
 use raddle::{
     Limits, fixed_bounds,
     runtime::hal::{Limit, OWN, Unit, VARIABLES},
@@ -57,6 +57,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
     if let Some(path) = &arguments.markdown {
         return write_whole(path, page().as_bytes());
     }
+    check_writable(arguments.json.as_deref())?;
     let bounds = Limits::default().resolve().map_err(|error| Failure::Input(error.to_string()))?;
     let unknown_variables = unknown_variables();
     for variable in &unknown_variables {

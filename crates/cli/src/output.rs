@@ -5,7 +5,7 @@ use serde::Serialize;
 use std::{
     fmt, fs,
     io::{self, Write},
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 /// Why a command stops.
@@ -81,33 +81,59 @@ pub fn say(line: impl fmt::Display) -> Outcome<bool> {
 
 /// Finds out before the work, not after it, that a report has nowhere to go.
 pub fn check_writable(path: Option<&Path>) -> Outcome {
-    let folder = path.and_then(Path::parent).filter(|folder| !folder.as_os_str().is_empty());
-    match (path, folder) {
-        (Some(path), Some(folder)) if !folder.is_dir() => {
-            Err(Failure::Input(format!("{}: the folder doesn't exist", path.display())))
-        }
-        (Some(path), _) if path.is_dir() => {
-            Err(Failure::Input(format!("{}: expected a file, found a folder", path.display())))
-        }
-        _ => Ok(()),
+    let Some(path) = path.filter(|path| !is_stdout(Some(path))) else { return Ok(()) };
+    let failed = |reason: &dyn fmt::Display| Failure::Input(format!("{}: {reason}", path.display()));
+    if path.is_dir() {
+        return Err(failed(&"expected a file, found a folder"));
+    }
+    match target(path) {
+        Ok(Some(target)) if !folder(&target).is_dir() => Err(failed(&"the folder doesn't exist")),
+        Ok(_) => Ok(()),
+        Err(error) => Err(failed(&error)),
     }
 }
 
-/// Writes a file so that a full disk or a crash leaves either the whole file or none. `-` is standard output.
+fn folder(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// As many as Linux follows.
+const LINK_COUNT_MAX: usize = 40;
+
+/// The file at the end of symbolic links, to be replaced there so that the links stay; it need not exist. None: a device or
+/// a pipe, or a file that a process has open (a link in /proc), which can't be replaced by renaming.
+fn target(path: &Path) -> io::Result<Option<PathBuf>> {
+    let mut target = path.to_path_buf();
+    for _ in 0..LINK_COUNT_MAX {
+        match fs::symlink_metadata(&target) {
+            Ok(found) if found.is_symlink() => {
+                let folder = fs::canonicalize(folder(&target))?;
+                if folder.starts_with("/proc") {
+                    return Ok(None);
+                }
+                target = folder.join(fs::read_link(&target)?);
+            }
+            Ok(found) => return Ok(found.is_file().then_some(target)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Some(target)),
+            Err(error) => return Err(error),
+        }
+    }
+    Err(io::Error::other(format!("expected at most {LINK_COUNT_MAX} symbolic links, found more")))
+}
+
+/// Writes a file so that a full disk or a crash leaves either the whole file or none. `-` is standard output; a symbolic link
+/// stays.
 pub fn write_whole(path: &Path, bytes: &[u8]) -> Outcome {
     let failed = |error: io::Error| Failure::Input(format!("{}: {error}", path.display()));
-    if path == Path::new("-") {
+    if is_stdout(Some(path)) {
         return to_stdout(bytes).map(drop);
     }
-    if path.exists() && !path.is_file() {
-        // A device or a pipe can't be replaced by renaming.
-        return fs::write(path, bytes).map_err(failed);
-    }
-    let mut partial = path.as_os_str().to_owned();
+    let Some(target) = target(path).map_err(failed)? else { return fs::write(path, bytes).map_err(failed) };
+    let mut partial = target.as_os_str().to_owned();
     partial.push(format!(".{}.partial", std::process::id()));
     let written = fs::File::create(&partial)
         .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()))
-        .and_then(|()| fs::rename(&partial, path));
+        .and_then(|()| fs::rename(&partial, &target));
     written.map_err(|error| {
         _ = fs::remove_file(&partial);
         failed(error)
@@ -124,7 +150,7 @@ pub fn write_json(path: Option<&Path>, report: &impl Serialize) -> Outcome {
 
 /// Does the report go to standard output, so that nothing else may?
 pub fn is_stdout(path: Option<&Path>) -> bool {
-    path == Some(Path::new("-"))
+    ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"].iter().any(|name| path == Some(Path::new(name)))
 }
 
 /// A bar on stderr, where that is a terminal.

@@ -191,6 +191,44 @@ fn standard_output_that_fails_is_no_panic() {
     }
 }
 
+/// A report goes where a link points, and into what is no file; neither is replaced.
+#[test]
+#[cfg(target_os = "linux")]
+fn reports_go_through_links() {
+    let folder = std::env::temp_dir().join(format!("raddle-{}-links", std::process::id()));
+    std::fs::create_dir_all(folder.join("inner")).unwrap();
+    let path = |name: &str| folder.join(name);
+    let write = |to: &std::path::Path| raddle(&["limits", "--json", to.to_str().unwrap()]);
+    let is_report =
+        |text: &str| serde_json::from_str::<Value>(text).is_ok_and(|value| value["limits"].is_array());
+    std::fs::write(path("inner/old.json"), "old").unwrap();
+    for (link, target, at) in [
+        ("link", "inner/old.json", "inner/old.json"),
+        ("second", "link", "inner/old.json"),
+        ("new", "inner/new.json", "inner/new.json"),
+    ] {
+        std::os::unix::fs::symlink(target, path(link)).unwrap();
+        let output = write(&path(link));
+        assert!(output.status.success(), "{link}: {}", String::from_utf8_lossy(&output.stderr));
+        assert_eq!(std::fs::read_link(path(link)).unwrap(), std::path::Path::new(target));
+        assert!(is_report(&std::fs::read_to_string(path(at)).unwrap()), "{link}");
+        std::fs::write(path(at), "old").unwrap();
+    }
+    let names = |folder: &std::path::Path| std::fs::read_dir(folder).unwrap().count();
+    assert_eq!((names(&folder), names(&path("inner"))), (4, 2), "something is left over");
+    for name in ["/dev/stdout", "/proc/self/fd/1"] {
+        let file = std::fs::File::create(path("out")).unwrap();
+        assert!(raddle_to(file.into(), &["limits", "--json", name]).status.success(), "{name}");
+        assert!(is_report(&std::fs::read_to_string(path("out")).unwrap()), "{name}: more than the report");
+        assert!(is_report(&String::from_utf8_lossy(&write(name.as_ref()).stdout)), "{name}");
+    }
+    std::os::unix::fs::symlink("loop", path("loop")).unwrap();
+    assert_refused(&["limits", "--json", path("loop").to_str().unwrap()], "symbolic links");
+    std::os::unix::fs::symlink("none/file", path("lost")).unwrap();
+    assert_refused(&["limits", "--json", path("lost").to_str().unwrap()], "the folder doesn't exist");
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
 #[test]
 fn every_command_has_an_example() {
     for arguments in [
