@@ -191,6 +191,20 @@ fn standard_output_that_fails_is_no_panic() {
     }
 }
 
+/// Their stacks alone have more addresses than the process may have.
+#[test]
+#[cfg(target_os = "linux")]
+fn demo_tells_of_threads_that_do_not_start() {
+    let script = "ulimit -v 1200000 && exec \"$0\" demo --steps 2 --threads 1024";
+    let mut shell = std::process::Command::new("sh");
+    let output =
+        shell.args(["-c", script, env!("CARGO_BIN_EXE_raddle")]).env("MALLOC_ARENA_MAX", "1").output();
+    let output = output.unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.starts_with("raddle: demo: expected 1024 threads, started "), "{stderr}");
+}
+
 /// A report goes where a link points, and into what is no file; neither is replaced.
 #[test]
 #[cfg(target_os = "linux")]

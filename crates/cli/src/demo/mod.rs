@@ -18,9 +18,14 @@ use raddle::{Device, Publisher, Tensor, trace};
 use serde::Serialize;
 use serve::{Answers, Server};
 use std::{
+    hint::black_box,
     io::{BufWriter, Write},
     path::{Path, PathBuf},
-    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    sync::{
+        Arc, Barrier, OnceLock,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    thread::{Builder, Scope, ScopedJoinHandle},
     time::Instant,
 };
 use train::{Trainer, Version};
@@ -101,13 +106,53 @@ struct Memory {
     reserved_peak: usize,
 }
 
-/// Tells the threads that encode to stop, also if training panics.
-struct Stopping<'a>(&'a AtomicBool);
+/// What the threads that encode are told.
+#[derive(Default)]
+struct Told {
+    /// All have started: they may encode. False: not all did, so none does.
+    go: OnceLock<bool>,
+    stop: AtomicBool,
+}
+
+/// Tells the threads that encode to stop, also if one doesn't start, or training panics.
+struct Stopping<'a>(&'a Told);
 
 impl Drop for Stopping<'_> {
     fn drop(&mut self) {
-        self.0.store(true, Relaxed);
+        self.0.stop.store(true, Relaxed);
+        _ = self.0.go.set(false);
     }
+}
+
+/// Addresses that must be left when a thread is started: for its stack of 2 MiB, and for what `std` and the system's allocator
+/// take before it runs, without which `std` ends the process. A guess.
+const THREAD_BYTES: usize = 8 << 20;
+
+/// Starts threads, one after the other, and returns when all of them run.
+fn start_threads<'scope, T: Send + 'scope, F: FnOnce() -> T + Send + 'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    count: u16,
+    run: impl Fn(u16) -> F,
+) -> Outcome<Vec<ScopedJoinHandle<'scope, T>>> {
+    let start = |index| {
+        let failed = |error: &dyn std::fmt::Display| {
+            Failure::Other(format!("demo: expected {count} threads, started {index}: {error}"))
+        };
+        let mut room = Vec::<u8>::new();
+        room.try_reserve_exact(THREAD_BYTES).map_err(|error| failed(&error))?;
+        // Else the compiler does without it.
+        drop(black_box(room));
+        let (run, runs) = (run(index), Arc::new(Barrier::new(2)));
+        let runs_too = runs.clone();
+        let thread = Builder::new().spawn_scoped(scope, move || {
+            runs_too.wait();
+            run()
+        });
+        let thread = thread.map_err(|error| failed(&error))?;
+        runs.wait();
+        Ok(thread)
+    };
+    (0..count).map(start).collect()
 }
 
 pub fn run(arguments: &Arguments) -> Outcome {
@@ -143,18 +188,20 @@ pub fn run(arguments: &Arguments) -> Outcome {
     let loss_first = trainer.loss()?;
     let publisher = Publisher::new(&trainer.published())?;
     let server = Server { images: &images, publisher: &publisher };
-    let stop = AtomicBool::new(false);
+    let told = Told::default();
     let template = "training {bar:40} {pos}/{len} steps, {per_sec}, {eta} left";
     let bar = progress(arguments.steps.into(), template);
     let served = Instant::now();
     let (versions, answers) = std::thread::scope(|scope| -> Outcome<(Vec<Version>, Vec<Answers>)> {
-        let threads: Vec<_> = (0..arguments.threads)
-            .map(|index| {
-                let (server, stop) = (&server, &stop);
-                scope.spawn(move || server.run(arguments.seed, index, stop))
-            })
-            .collect();
-        let stopping = Stopping(&stop);
+        let stopping = Stopping(&told);
+        let threads = start_threads(scope, arguments.threads, |index| {
+            let (server, told) = (&server, &told);
+            move || match told.go.wait() {
+                true => server.run(arguments.seed, index, &told.stop),
+                false => Ok(Answers(Vec::new())),
+            }
+        })?;
+        _ = told.go.set(true);
         let versions = trainer.run(arguments.steps, &publisher, |step| bar.set_position(step));
         drop(stopping);
         let answers = threads.into_iter().map(|thread| match thread.join() {
