@@ -157,14 +157,7 @@ fn start_threads<'scope, T: Send + 'scope, F: FnOnce() -> T + Send + 'scope>(
 
 pub fn run(arguments: &Arguments) -> Outcome {
     let start = Instant::now();
-    let digits = digits::load(arguments.data.as_deref())?;
-    if digits.image_count < serve::IMAGE_COUNT {
-        return Err(Failure::Input(format!(
-            "demo: expected at least {} images, found {}",
-            serve::IMAGE_COUNT,
-            digits.image_count
-        )));
-    }
+    let digits = digits::load(arguments.data.as_deref(), serve::IMAGE_COUNT)?;
     let outputs = [&arguments.json, &arguments.trace, &arguments.memory].map(Option::as_deref);
     outputs.into_iter().try_for_each(check_writable)?;
     let to_stdout = outputs.into_iter().filter(|path| is_stdout(*path)).count();
