@@ -1,6 +1,6 @@
 //! `raddle doctor`: what of CUDA is installed, what works, and how to get what is missing.
 
-use crate::output::{Failure, Outcome, is_stdout, say, write_json};
+use crate::output::{Failure, Outcome, check_writable, is_stdout, say, write_json};
 use raddle::cuda;
 use serde::Serialize;
 use std::path::PathBuf;
@@ -12,8 +12,8 @@ Exit codes: 0 a GPU that can be used, 1 no driver or no GPU, 2 a GPU that can't 
 
 Example: raddle doctor --json -")]
 pub struct Arguments {
-    /// Writes the findings as JSON (- for standard output).
-    #[arg(long, value_name = "FILE")]
+    /// Writes the findings as JSON (- or no name: standard output).
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
     json: Option<PathBuf>,
 }
 
@@ -38,6 +38,7 @@ struct Library {
 }
 
 pub fn run(arguments: &Arguments) -> Outcome {
+    check_writable(arguments.json.as_deref())?;
     let found = cuda::report();
     let device = |device: &cuda::DeviceReport| Device {
         name: device.name.clone(),

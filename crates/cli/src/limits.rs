@@ -16,8 +16,8 @@ Exit codes: 0 good, 2 a variable that holds no value.
 Example: raddle limits --json limits.json
          RADDLE_KERNEL_BYTES=64M raddle limits")]
 pub struct Arguments {
-    /// Writes the table as JSON (- for standard output).
-    #[arg(long, value_name = "FILE")]
+    /// Writes the table as JSON (- or no name: standard output).
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
     json: Option<PathBuf>,
     /// Writes the page docs/limits.md (- for standard output).
     #[arg(long, value_name = "FILE", conflicts_with = "json")]

@@ -20,7 +20,7 @@ mod replay;
 mod serve;
 mod verify;
 
-use clap::{Parser, Subcommand};
+use clap::{Parser, Subcommand, error::ErrorKind};
 use output::Failure;
 use std::process::ExitCode;
 
@@ -67,7 +67,13 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = Arguments::try_parse().unwrap_or_else(|error| {
+        // Help, which doesn't say what is wrong.
+        if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+            eprintln!("raddle: expected a command, found none\n");
+        }
+        error.exit()
+    });
     let result = match arguments.command {
         Command::Demo(arguments) => demo::run(&arguments),
         #[cfg(feature = "serve")]

@@ -1,6 +1,6 @@
 //! `raddle ops`: the op table.
 
-use crate::output::{Outcome, is_stdout, say, write_json};
+use crate::output::{Outcome, check_writable, is_stdout, say, write_json};
 use raddle::catalogue::{Entry, catalogue};
 use serde::Serialize;
 use std::path::PathBuf;
@@ -9,8 +9,8 @@ use std::path::PathBuf;
 #[derive(clap::Args)]
 #[command(after_help = "Example: raddle ops --json - | head")]
 pub struct Arguments {
-    /// Writes the table as JSON (- for standard output).
-    #[arg(long, value_name = "FILE")]
+    /// Writes the table as JSON (- or no name: standard output).
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
     json: Option<PathBuf>,
 }
 
@@ -34,6 +34,7 @@ struct Op {
 const BACKENDS: [&str; 3] = ["cpu", "cuda", "sim"];
 
 pub fn run(arguments: &Arguments) -> Outcome {
+    check_writable(arguments.json.as_deref())?;
     let entries = catalogue();
     let ops = entries
         .iter()

@@ -60,6 +60,40 @@ fn bench_reports_what_it_promises() {
     let bench = report(&["bench", "--only", "add_out_256"]);
     assert_form(&bench, &form, "bench");
     assert_eq!(bench["rows"][0]["name"], "add_out_256");
+    let list = report(&["bench", "--list"]);
+    assert_form(&list, &json!({ "names": [""] }), "bench --list");
+    let names: Vec<_> = list["names"].as_array().unwrap().iter().map(|name| name.as_str().unwrap()).collect();
+    assert_eq!(String::from_utf8(raddle(&["bench", "--list"]).stdout).unwrap(), names.join("\n") + "\n");
+}
+
+/// Where JSON goes to standard output no name is needed, whatever follows.
+#[test]
+fn json_without_a_name_is_for_standard_output() {
+    for arguments in [&["ops", "--json"][..], &["limits", "--json"], &["bench", "--json", "--list"]] {
+        let output = raddle(arguments);
+        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        assert!(serde_json::from_slice::<Value>(&output.stdout).is_ok(), "{arguments:?}");
+    }
+    // The names of properties are looked at after all arguments, and before anything is built.
+    assert_refused(&["verify", "--faults", "--only", "T99", "--json"], "no id starts with");
+    assert_refused(&["verify", "--json", "--faults", "--only", "T99"], "no id starts with");
+}
+
+/// A folder that isn't there is told before anything is measured: an unknown device would be told when one is opened.
+#[test]
+fn reports_with_nowhere_to_go_are_told_first() {
+    for command in [&["bench", "--device", "gpu"][..], &["ops"], &["limits"], &["doctor"]] {
+        let output = raddle(&[command, &["--json", "/nowhere/report.json"]].concat());
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{command:?}: {stderr}");
+        assert!(output.stdout.is_empty(), "{command:?}");
+        assert_eq!(stderr, "raddle: /nowhere/report.json: the folder doesn't exist\n", "{command:?}");
+    }
+}
+
+#[test]
+fn no_command_is_told_before_the_help() {
+    assert_refused(&[], "expected a command, found none");
 }
 
 #[test]
@@ -89,8 +123,16 @@ fn ops_reports_what_it_promises() {
 fn replay_reports_what_it_promises() {
     let path = std::env::temp_dir().join(format!("raddle-{}.trace.gz", std::process::id()));
     let trace = path.to_str().unwrap();
-    let recorded = raddle(&["record", "pipeline", "--rounds", "8", "--out", trace]);
-    assert!(recorded.status.success(), "{}", String::from_utf8_lossy(&recorded.stderr));
+    let recorded = report(&["record", "pipeline", "--rounds", "8", "--out", trace]);
+    let form = json!({
+        "workload": "", "device": "", "rounds": 0, "out": "", "events": 0, "allocations": 0, "seconds": 0.5,
+    });
+    assert_form(&recorded, &form, "record");
+    assert_eq!(
+        (&recorded["workload"], &recorded["rounds"], &recorded["out"]),
+        (&json!("pipeline"), &json!(8), &json!(trace))
+    );
+    assert_refused(&["record", "pipeline", "--out", "-", "--json"], "expected - for one of");
     let rate = json!({ "median": 0.5, "min": 0.5, "max": 0.5 });
     let policy = json!({
         "policy": "", "allocated_peak_bytes": 0, "reserved_peak_bytes": 0, "slab_calls": 0,
@@ -103,6 +145,13 @@ fn replay_reports_what_it_promises() {
     let form = json!({ "completion": "", "traces": [replayed] });
     let replay = report(&["replay", trace]);
     assert_form(&replay, &form, "replay");
+    for arguments in
+        [&["--json", "-", trace][..], &[trace, "--json"], &["--json", "--completion", "at-sync", trace]]
+    {
+        let output = raddle(&[&["replay", "--policy", "ours", "--peaks-only"][..], arguments].concat());
+        let replay: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(replay["traces"][0]["events"], recorded["events"], "{arguments:?}");
+    }
     let policies = replay["traces"][0]["policies"].as_array().unwrap();
     let names: Vec<_> = policies.iter().map(|policy| policy["policy"].as_str().unwrap()).collect();
     assert_eq!(names, ["ours", "pytorch", "rmm"]);

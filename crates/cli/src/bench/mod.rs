@@ -8,7 +8,7 @@ mod rows;
 
 pub use gpu::Encoder;
 
-use crate::output::{Failure, Outcome, is_stdout, say, write_json};
+use crate::output::{Failure, Outcome, check_writable, is_stdout, say, write_json};
 use raddle::Device;
 use serde::Serialize;
 use std::path::PathBuf;
@@ -26,8 +26,8 @@ pub struct Arguments {
     /// Where to run.
     #[arg(long, default_value = "cpu")]
     device: String,
-    /// Writes the rows as JSON (- for standard output).
-    #[arg(long, value_name = "FILE")]
+    /// Writes the rows as JSON (- or no name: standard output).
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
     json: Option<PathBuf>,
 }
 
@@ -50,6 +50,12 @@ struct Report {
     rows: Vec<Row>,
 }
 
+/// What `--list` reports.
+#[derive(Serialize)]
+struct Names<'a> {
+    names: &'a [&'static str],
+}
+
 /// All rows, in order.
 fn table(sizes: rows::Sizes) -> Vec<rows::Spec> {
     rows::table(sizes).into_iter().chain(graphs::table(sizes)).collect()
@@ -57,11 +63,13 @@ fn table(sizes: rows::Sizes) -> Vec<rows::Spec> {
 
 pub fn run(arguments: &Arguments) -> Outcome {
     let table = table(rows::Sizes::of(&arguments.device));
-    let mut names: Vec<&str> = table.iter().map(|row| row.name).collect();
+    let mut names: Vec<&'static str> = table.iter().map(|row| row.name).collect();
     let mut seen = std::collections::HashSet::new();
     names.retain(|name| seen.insert(*name));
+    check_writable(arguments.json.as_deref())?;
     if arguments.list {
-        return say(names.join("\n")).map(drop);
+        write_json(arguments.json.as_deref(), &Names { names: &names })?;
+        return if is_stdout(arguments.json.as_deref()) { Ok(()) } else { say(names.join("\n")).map(drop) };
     }
     if let Some(unknown) = arguments.only.iter().find(|only| !names.contains(&only.as_str())) {
         let known = names.join(", ");

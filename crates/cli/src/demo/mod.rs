@@ -51,8 +51,8 @@ pub struct Arguments {
     /// Images to train on instead of the built-in digits: a gzipped CSV of 64 pixels from 0 to 16 and a label a line.
     #[arg(long, value_name = "FILE")]
     data: Option<PathBuf>,
-    /// Writes the figures as JSON (- for standard output).
-    #[arg(long, value_name = "FILE")]
+    /// Writes the figures as JSON (- or no name: standard output).
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
     json: Option<PathBuf>,
     /// Writes a trace for Chrome's or Perfetto's viewer: a track for each stream with its ops, waits and
     /// allocations (- for standard output).

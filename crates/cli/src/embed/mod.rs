@@ -85,8 +85,8 @@ pub struct Arguments {
     /// What the model computes in: f32, f16 or bf16.
     #[arg(long, default_value = "f32")]
     dtype: String,
-    /// Writes the figures as JSON (- for standard output).
-    #[arg(long, value_name = "FILE")]
+    /// Writes the figures as JSON (- or no name: standard output).
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
     json: Option<PathBuf>,
 }
 

@@ -52,8 +52,8 @@ pub struct Arguments {
     /// Compares the policies with what `benches/peers/allocator.py` counted of the real libraries, and does nothing else.
     #[arg(long, value_name = "COUNTS", conflicts_with_all = ["policy", "completion", "peaks_only"])]
     check: Option<PathBuf>,
-    /// Writes the figures as JSON (- for standard output).
-    #[arg(long, value_name = "FILE")]
+    /// Writes the figures as JSON (- or no name: standard output).
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
     json: Option<PathBuf>,
 }
 

@@ -110,8 +110,8 @@ pub struct Arguments {
     /// What is logged: error, warn, info (a line a request), debug.
     #[arg(long, default_value = "info", value_parser = ["off", "error", "warn", "info", "debug"])]
     log_level: String,
-    /// Writes what was served as JSON at the end (- for standard output).
-    #[arg(long, value_name = "FILE")]
+    /// Writes what was served as JSON at the end (- or no name: standard output).
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
     json: Option<PathBuf>,
 }
 

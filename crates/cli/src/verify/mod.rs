@@ -47,8 +47,8 @@ pub struct Arguments {
     /// Only the properties whose ids start so, e.g. T2 or T2.3.
     #[arg(long, value_name = "ID")]
     only: Option<String>,
-    /// Writes what was found as JSON (- for standard output).
-    #[arg(long, value_name = "FILE")]
+    /// Writes what was found as JSON (- or no name: standard output).
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
     json: Option<PathBuf>,
     /// Writes docs/verification.md from the catalogue, and checks nothing.
     #[arg(long, conflicts_with_all = ["quick", "faults", "only", "json"])]
