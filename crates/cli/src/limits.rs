@@ -1,6 +1,6 @@
 //! `raddle limits`: what bounds the runtime, and by which variables.
 
-use crate::output::{Failure, Outcome, check_writable, is_stdout, say, write_json, write_whole};
+use crate::output::{Failure, Outcome, check_writable, is_stdout, say, tell, write_json, write_whole};
 use raddle::{
     Limits, fixed_bounds,
     runtime::hal::{Limit, OWN, Unit, VARIABLES},
@@ -61,7 +61,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
     let bounds = Limits::default().resolve().map_err(|error| Failure::Input(error.to_string()))?;
     let unknown_variables = unknown_variables();
     for variable in &unknown_variables {
-        eprintln!("raddle: {variable} is set, and nothing reads it");
+        tell(format_args!("raddle: {variable} is set, and nothing reads it"));
     }
     let own = |value: usize| (value != OWN).then_some(value);
     let row = |(limit, now): (&'static Limit, usize)| Row {

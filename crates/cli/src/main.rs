@@ -21,7 +21,7 @@ mod serve;
 mod verify;
 
 use clap::{Parser, Subcommand, error::ErrorKind};
-use output::Failure;
+use output::{Failure, tell};
 use std::process::ExitCode;
 
 /// Tensors for many threads and one accelerator.
@@ -70,7 +70,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::try_parse().unwrap_or_else(|error| {
         // Help, which doesn't say what is wrong.
         if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-            eprintln!("raddle: expected a command, found none\n");
+            tell("raddle: expected a command, found none\n");
         }
         error.exit()
     });
@@ -92,7 +92,7 @@ fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("raddle: {failure}");
+            tell(format_args!("raddle: {failure}"));
             ExitCode::from(match failure {
                 Failure::Input(_) | Failure::Unusable(_) => 2,
                 Failure::Other(_) => 1,

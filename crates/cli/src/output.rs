@@ -79,6 +79,11 @@ pub fn say(line: impl fmt::Display) -> Outcome<bool> {
     to_stdout(format!("{line}\n").as_bytes())
 }
 
+/// Tells a line on standard error. That nobody can be told is no reason to panic, as `eprintln!` would.
+pub fn tell(line: impl fmt::Display) {
+    _ = io::stderr().write_all(format!("{line}\n").as_bytes());
+}
+
 /// Finds out before the work, not after it, that a report has nowhere to go.
 pub fn check_writable(path: Option<&Path>) -> Outcome {
     let Some(path) = path.filter(|path| !is_stdout(Some(path))) else { return Ok(()) };

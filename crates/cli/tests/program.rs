@@ -240,6 +240,21 @@ fn standard_output_that_fails_is_no_panic() {
     }
 }
 
+#[test]
+#[cfg(target_os = "linux")]
+fn standard_error_that_fails_changes_no_exit_code() {
+    let to_full = |arguments: &[&str]| {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_raddle"));
+        command.args(arguments).stderr(full).env("RADDLE_MISSPELT", "1").output().unwrap()
+    };
+    assert_eq!(to_full(&["demo", "--device", "gpu"]).status.code(), Some(2));
+    let limits = to_full(&["limits", "--json"]);
+    assert_eq!(limits.status.code(), Some(0));
+    let report: Value = serde_json::from_slice(&limits.stdout).unwrap();
+    assert_eq!(report["unknown_variables"], json!(["RADDLE_MISSPELT"]));
+}
+
 /// Their stacks alone have more addresses than the process may have.
 #[test]
 #[cfg(target_os = "linux")]

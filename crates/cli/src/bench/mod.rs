@@ -8,7 +8,7 @@ mod rows;
 
 pub use gpu::Encoder;
 
-use crate::output::{Failure, Outcome, check_writable, is_stdout, say, write_json};
+use crate::output::{Failure, Outcome, check_writable, is_stdout, say, tell, write_json};
 use raddle::Device;
 use serde::Serialize;
 use std::path::PathBuf;
@@ -86,7 +86,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
             Ok(seconds) => seconds,
             // The others are worth having.
             Err(failure) => {
-                eprintln!("{:<24} {:>3} failed: {failure}", spec.name, spec.threads);
+                tell(format_args!("{:<24} {:>3} failed: {failure}", spec.name, spec.threads));
                 failures.push(format!("{}: {failure}", spec.name));
                 continue;
             }
@@ -110,7 +110,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
             row.name, row.threads, row.median, row.unit, row.min, row.max
         );
         if quiet {
-            eprintln!("{line}")
+            tell(line)
         } else if matches!(shown, Ok(true)) {
             shown = say(line);
         }

@@ -11,7 +11,7 @@ mod journal;
 mod model;
 mod vectors;
 
-use crate::output::{Failure, Outcome, check_writable, is_stdout, progress, say, write_json};
+use crate::output::{Failure, Outcome, check_writable, is_stdout, progress, say, tell, write_json};
 use engine::{Engine, Window};
 use indicatif::ProgressBar;
 use input::{Format, Input, count_lines};
@@ -175,7 +175,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
         dtype: arguments.dtype.clone(),
     };
     for Skipped { line, why } in &report.skipped {
-        eprintln!("raddle: {}, line {line}: skipped, {why}", arguments.input.display());
+        tell(format_args!("raddle: {}, line {line}: skipped, {why}", arguments.input.display()));
     }
     write_json(arguments.json.as_deref(), &report)?;
     if !is_stdout(arguments.json.as_deref()) {

@@ -5,7 +5,7 @@
 
 mod log;
 
-use crate::output::{Failure, Outcome, check_writable, is_stdout, say, write_json};
+use crate::output::{Failure, Outcome, check_writable, is_stdout, say, tell, write_json};
 use log::Format;
 use raddle::{DType, Device, nn::text::ModelOptions};
 use raddle_server::{
@@ -214,10 +214,10 @@ pub fn run(arguments: &Arguments) -> Outcome {
     // Writes what is left of it.
     drop(log);
     if let Err(failure) = written {
-        eprintln!("raddle: {failure}");
+        tell(format_args!("raddle: {failure}"));
     }
     let (count, within) = (drained.given_up, arguments.drain_timeout);
-    eprintln!("raddle: serve: {count} requests were not answered within {within} s of the signal");
+    tell(format_args!("raddle: serve: {count} requests were not answered within {within} s of the signal"));
     // To return is to wait for the threads of the executor and the engine.
     std::process::exit(1)
 }
@@ -282,7 +282,7 @@ fn http_options(arguments: &Arguments, name: Option<String>) -> Options {
 fn announce(arguments: &Arguments, address: SocketAddr, app: &App, model: &str) -> Outcome {
     let line = format!("listening on http://{address}");
     if is_stdout(arguments.json.as_deref()) {
-        eprintln!("{line}");
+        tell(line);
     } else {
         say(line)?;
     }
@@ -319,7 +319,7 @@ async fn listen(app: &Arc<App>, listener: TcpListener, mut signals: Signals) -> 
         tracing::info!("told to stop: what was accepted is still answered");
         _ = told.send(());
         signals.next().await;
-        eprintln!("raddle: serve: told to stop again");
+        tell("raddle: serve: told to stop again");
         std::process::exit(1);
     });
     let stop = async move { _ = stop.await };

@@ -16,7 +16,7 @@ mod catalogue;
 mod checkers;
 mod report;
 
-use crate::output::{Failure, Outcome, check_writable, is_stdout, write_json, write_whole};
+use crate::output::{Failure, Outcome, check_writable, is_stdout, tell, write_json, write_whole};
 use catalogue::{Check, Kind, PROPERTIES, Property};
 use checkers::{Checkers, Ran, Unit, Verdict};
 use raddle_sync::faults::Fault;
@@ -178,12 +178,12 @@ fn run_all(checkers: &Checkers, jobs: &[Job<'_>]) -> Vec<Ran> {
             let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
             let Ran { count, unit, seconds, .. } = ran;
             let (verdict, unit, all) = (report::word(ran.verdict), unit.name(), jobs.len());
-            eprintln!(
+            tell(format_args!(
                 "{:>4} of {all}  {verdict:<7} {count:>7} {unit:<10} {seconds:>6.1} s  {name}",
                 done.len() + 1
-            );
+            ));
             if ran.verdict == Verdict::Fails {
-                eprintln!("{}", ran.said.trim_end());
+                tell(format_args!("{}", ran.said.trim_end()));
             }
             done.push((at, ran));
         }
