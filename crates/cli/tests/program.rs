@@ -157,6 +157,9 @@ fn replay_reports_what_it_promises() {
     assert_eq!(names, ["ours", "pytorch", "rmm"]);
     assert_refused(&["replay", trace, "--check", "/nowhere/counts.json"], "/nowhere/counts.json");
     assert_refused(&["replay", trace, trace, "/nowhere/trace"], "/nowhere/trace");
+    let more = [&std::fs::read(&path).unwrap()[..], b"more than the head of a member"].concat();
+    std::fs::write(&path, more).unwrap();
+    assert_refused(&["replay", trace], "invalid gzip header");
     std::fs::write(&path, "raddle memory trace 2\n").unwrap();
     assert_refused(&["replay", trace], "expected the first line");
     std::fs::remove_file(&path).unwrap();
