@@ -1,6 +1,6 @@
 //! `raddle doctor`: what of CUDA is installed, what works, and how to get what is missing.
 
-use crate::output::{Failure, Outcome, is_stdout, write_json};
+use crate::output::{Failure, Outcome, check_writable, is_stdout, say, write_json};
 use raddle::cuda;
 use serde::Serialize;
 use std::path::PathBuf;
@@ -12,8 +12,8 @@ Exit codes: 0 a GPU that can be used, 1 no driver or no GPU, 2 a GPU that can't 
 
 Example: raddle doctor --json -")]
 pub struct Arguments {
-    /// Writes the findings as JSON (- for standard output).
-    #[arg(long, value_name = "FILE")]
+    /// Writes the findings as JSON (- or no name: standard output).
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
     json: Option<PathBuf>,
 }
 
@@ -38,10 +38,8 @@ struct Library {
 }
 
 pub fn run(arguments: &Arguments) -> Outcome {
+    check_writable(arguments.json.as_deref())?;
     let found = cuda::report();
-    if !is_stdout(arguments.json.as_deref()) {
-        show(&found);
-    }
     let device = |device: &cuda::DeviceReport| Device {
         name: device.name.clone(),
         usable: device.why.is_none(),
@@ -57,7 +55,8 @@ pub fn run(arguments: &Arguments) -> Outcome {
         libraries: found.libraries.iter().map(library).collect(),
     };
     write_json(arguments.json.as_deref(), &report)?;
-    verdict(&found)
+    let shown = if is_stdout(arguments.json.as_deref()) { Ok(()) } else { show(&found) };
+    verdict(&found).and(shown)
 }
 
 /// What the exit code says.
@@ -75,22 +74,24 @@ fn verdict(found: &cuda::Report) -> Outcome {
     }
 }
 
-fn show(found: &cuda::Report) {
+fn show(found: &cuda::Report) -> Outcome {
     for library in &found.libraries {
         match (library.is_found, &library.version) {
-            (true, Some(version)) => println!("{:<30} {version}", library.name),
-            (true, None) => println!("{:<30} found, version unknown", library.name),
-            (false, _) => println!("{:<30} missing: {}", library.name, library.remedy),
-        }
+            (true, Some(version)) => say(format_args!("{:<30} {version}", library.name)),
+            (true, None) => say(format_args!("{:<30} found, version unknown", library.name)),
+            (false, _) => say(format_args!("{:<30} missing: {}", library.name, library.remedy)),
+        }?;
     }
     for device in &found.devices {
         let gib = |bytes: usize| bytes as f64 / (1_u64 << 30) as f64;
-        print!("{:<30} {}, {:.1} GiB, ", device.name, device.description, gib(device.memory_bytes));
-        match &device.why {
-            None => println!("{:.1} free, works", gib(device.free_bytes)),
-            Some(why) => println!("can't be used: {why}"),
-        }
+        let (name, description, all) = (&device.name, &device.description, gib(device.memory_bytes));
+        let state = match &device.why {
+            None => format!("{:.1} free, works", gib(device.free_bytes)),
+            Some(why) => format!("can't be used: {why}"),
+        };
+        say(format_args!("{name:<30} {description}, {all:.1} GiB, {state}"))?;
     }
+    Ok(())
 }
 
 #[cfg(test)]

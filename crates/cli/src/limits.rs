@@ -1,6 +1,6 @@
 //! `raddle limits`: what bounds the runtime, and by which variables.
 
-use crate::output::{Failure, Outcome, is_stdout, write_json, write_whole};
+use crate::output::{Failure, Outcome, check_writable, is_stdout, say, tell, write_json, write_whole};
 use raddle::{
     Limits, fixed_bounds,
     runtime::hal::{Limit, OWN, Unit, VARIABLES},
@@ -16,8 +16,8 @@ Exit codes: 0 good, 2 a variable that holds no value.
 Example: raddle limits --json limits.json
          RADDLE_KERNEL_BYTES=64M raddle limits")]
 pub struct Arguments {
-    /// Writes the table as JSON (- for standard output).
-    #[arg(long, value_name = "FILE")]
+    /// Writes the table as JSON (- or no name: standard output).
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
     json: Option<PathBuf>,
     /// Writes the page docs/limits.md (- for standard output).
     #[arg(long, value_name = "FILE", conflicts_with = "json")]
@@ -57,17 +57,11 @@ pub fn run(arguments: &Arguments) -> Outcome {
     if let Some(path) = &arguments.markdown {
         return write_whole(path, page().as_bytes());
     }
+    check_writable(arguments.json.as_deref())?;
     let bounds = Limits::default().resolve().map_err(|error| Failure::Input(error.to_string()))?;
     let unknown_variables = unknown_variables();
-    if !is_stdout(arguments.json.as_deref()) {
-        for (limit, now) in bounds.rows() {
-            let Limit { name, variable, default, says, .. } = limit;
-            let changed = if now == *default { "" } else { " (set)" };
-            println!("{name:<22} {variable:<24} {:>12}{changed}\n    {}", shown(limit, now), says.trim());
-        }
-    }
     for variable in &unknown_variables {
-        eprintln!("raddle: {variable} is set, and nothing reads it");
+        tell(format_args!("raddle: {variable} is set, and nothing reads it"));
     }
     let own = |value: usize| (value != OWN).then_some(value);
     let row = |(limit, now): (&'static Limit, usize)| Row {
@@ -90,7 +84,16 @@ pub fn run(arguments: &Arguments) -> Outcome {
         fixed: fixed_bounds().map(fixed).collect(),
         unknown_variables,
     };
-    write_json(arguments.json.as_deref(), &report)
+    write_json(arguments.json.as_deref(), &report)?;
+    if is_stdout(arguments.json.as_deref()) {
+        return Ok(());
+    }
+    for (limit, now) in bounds.rows() {
+        let Limit { name, variable, default, says, .. } = limit;
+        let (changed, says) = (if now == *default { "" } else { " (set)" }, says.trim());
+        say(format_args!("{name:<22} {variable:<24} {:>12}{changed}\n    {says}", shown(limit, now)))?;
+    }
+    Ok(())
 }
 
 /// Most likely misspelt.

@@ -20,8 +20,8 @@ mod replay;
 mod serve;
 mod verify;
 
-use clap::{Parser, Subcommand};
-use output::Failure;
+use clap::{Parser, Subcommand, error::ErrorKind};
+use output::{Failure, tell};
 use std::process::ExitCode;
 
 /// Tensors for many threads and one accelerator.
@@ -67,7 +67,13 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = Arguments::try_parse().unwrap_or_else(|error| {
+        // Help, which doesn't say what is wrong.
+        if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+            tell("raddle: expected a command, found none\n");
+        }
+        error.exit()
+    });
     let result = match arguments.command {
         Command::Demo(arguments) => demo::run(&arguments),
         #[cfg(feature = "serve")]
@@ -86,7 +92,7 @@ fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("raddle: {failure}");
+            tell(format_args!("raddle: {failure}"));
             ExitCode::from(match failure {
                 Failure::Input(_) | Failure::Unusable(_) => 2,
                 Failure::Other(_) => 1,

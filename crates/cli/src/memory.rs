@@ -1,6 +1,6 @@
 //! `raddle memory`: what a snapshot of a device's memory says.
 
-use crate::output::{Failure, Outcome, is_stdout, write_whole};
+use crate::output::{Failure, Outcome, is_stdout, say, write_whole};
 use raddle::{
     MemorySnapshot,
     runtime::{PieceBytes, PoolKind},
@@ -29,26 +29,34 @@ pub fn run(arguments: &Arguments) -> Outcome {
         write_whole(html, snapshot.to_html().as_bytes())?;
     }
     if !is_stdout(arguments.html.as_deref()) {
-        print(&snapshot);
+        show(&snapshot)?;
     }
     Ok(())
 }
 
-fn print(snapshot: &MemorySnapshot) {
+fn show(snapshot: &MemorySnapshot) -> Outcome {
     let MemorySnapshot { device, stats, slabs, events, .. } = snapshot;
     let mib = |bytes: usize| format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20));
-    println!("{device}: {} slabs, {} events", slabs.len(), events.len());
-    println!("  given out {}, at most {}", mib(stats.allocated_bytes), mib(stats.allocated_peak_bytes));
-    println!("  held      {}, at most {}", mib(stats.reserved_bytes), mib(stats.reserved_peak_bytes));
-    println!("\n{:<24} {:>12} {:>12} {:>12}", "kept in", "given out", "free", "in flight");
+    say(format_args!("{device}: {} slabs, {} events", slabs.len(), events.len()))?;
+    say(format_args!(
+        "  given out {}, at most {}",
+        mib(stats.allocated_bytes),
+        mib(stats.allocated_peak_bytes)
+    ))?;
+    say(format_args!(
+        "  held      {}, at most {}",
+        mib(stats.reserved_bytes),
+        mib(stats.reserved_peak_bytes)
+    ))?;
+    say(format_args!("\n{:<24} {:>12} {:>12} {:>12}", "kept in", "given out", "free", "in flight"))?;
     let line = |name: String, bytes: &PieceBytes| {
         let PieceBytes { allocated_bytes, free_bytes, pending_bytes } = *bytes;
-        println!(
+        say(format_args!(
             "{name:<24} {:>12} {:>12} {:>12}",
             mib(allocated_bytes),
             mib(free_bytes),
             mib(pending_bytes)
-        );
+        ))
     };
     for pool in &stats.pools {
         let name = match pool.kind {
@@ -56,9 +64,10 @@ fn print(snapshot: &MemorySnapshot) {
             PoolKind::Large => "large blocks".into(),
             PoolKind::Private { number } => format!("private pool {number}"),
         };
-        line(name, &pool.bytes);
+        line(name, &pool.bytes)?;
     }
     for stream in &stats.streams {
-        line(format!("last used on stream {}", stream.stream), &stream.bytes);
+        line(format!("last used on stream {}", stream.stream), &stream.bytes)?;
     }
+    Ok(())
 }

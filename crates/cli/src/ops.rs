@@ -1,7 +1,7 @@
 //! `raddle ops`: the op table.
 
-use crate::output::{Outcome, is_stdout, write_json};
-use raddle::catalogue::catalogue;
+use crate::output::{Outcome, check_writable, is_stdout, say, write_json};
+use raddle::catalogue::{Entry, catalogue};
 use serde::Serialize;
 use std::path::PathBuf;
 
@@ -9,8 +9,8 @@ use std::path::PathBuf;
 #[derive(clap::Args)]
 #[command(after_help = "Example: raddle ops --json - | head")]
 pub struct Arguments {
-    /// Writes the table as JSON (- for standard output).
-    #[arg(long, value_name = "FILE")]
+    /// Writes the table as JSON (- or no name: standard output).
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
     json: Option<PathBuf>,
 }
 
@@ -34,25 +34,8 @@ struct Op {
 const BACKENDS: [&str; 3] = ["cpu", "cuda", "sim"];
 
 pub fn run(arguments: &Arguments) -> Outcome {
+    check_writable(arguments.json.as_deref())?;
     let entries = catalogue();
-    if !is_stdout(arguments.json.as_deref()) {
-        println!("{:<42} {:<10} {:<38} {:<8} forms", "op", "kind", "dtypes", "gradient");
-        for entry in &entries {
-            let dtypes: Vec<&str> = entry.dtypes.iter().map(|dtype| dtype.name()).collect();
-            let dtypes =
-                if dtypes.len() == raddle::DType::ALL.len() { "all".into() } else { dtypes.join(" ") };
-            let forms = [("f", entry.fresh), ("f_", entry.in_place), ("f_out", entry.out)];
-            let forms: Vec<&str> = forms.iter().filter(|(_, has)| *has).map(|(form, _)| *form).collect();
-            println!(
-                "{:<42} {:<10} {dtypes:<38} {:<8} {}",
-                format!("{}{}", entry.name, entry.signature),
-                entry.kind.name(),
-                if entry.gradient { "yes" } else { "no" },
-                forms.join(" ")
-            );
-        }
-        println!("\n{} ops on {}.", entries.len(), BACKENDS.join(", "));
-    }
     let ops = entries
         .iter()
         .map(|entry| Op {
@@ -65,5 +48,24 @@ pub fn run(arguments: &Arguments) -> Outcome {
             out: entry.out,
         })
         .collect();
-    write_json(arguments.json.as_deref(), &Report { ops })
+    write_json(arguments.json.as_deref(), &Report { ops })?;
+    if is_stdout(arguments.json.as_deref()) { Ok(()) } else { show(&entries) }
+}
+
+fn show(entries: &[Entry]) -> Outcome {
+    say(format_args!("{:<42} {:<10} {:<38} {:<8} forms", "op", "kind", "dtypes", "gradient"))?;
+    for entry in entries {
+        let dtypes: Vec<&str> = entry.dtypes.iter().map(|dtype| dtype.name()).collect();
+        let dtypes = if dtypes.len() == raddle::DType::ALL.len() { "all".into() } else { dtypes.join(" ") };
+        let forms = [("f", entry.fresh), ("f_", entry.in_place), ("f_out", entry.out)];
+        let forms: Vec<&str> = forms.iter().filter(|(_, has)| *has).map(|(form, _)| *form).collect();
+        say(format_args!(
+            "{:<42} {:<10} {dtypes:<38} {:<8} {}",
+            format!("{}{}", entry.name, entry.signature),
+            entry.kind.name(),
+            if entry.gradient { "yes" } else { "no" },
+            forms.join(" ")
+        ))?;
+    }
+    say(format_args!("\n{} ops on {}.", entries.len(), BACKENDS.join(", "))).map(drop)
 }

@@ -1,8 +1,12 @@
-//! What the commands share: failures with exit codes, and JSON that is written whole or not at all.
+//! What the commands share: failures with exit codes, standard output, and files that are written whole or not at all.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
-use std::{fmt, fs, io::Write, path::Path};
+use std::{
+    fmt, fs,
+    io::{self, Write},
+    path::{Path, PathBuf},
+};
 
 /// Why a command stops.
 #[derive(Debug)]
@@ -54,35 +58,87 @@ step_error!(raddle::Error, raddle::grad::Error, raddle::optim::Error);
 /// How commands end.
 pub type Outcome<T = ()> = Result<T, Failure>;
 
-/// Finds out before the work, not after it, that a report has nowhere to go.
-pub fn check_writable(path: Option<&Path>) -> Outcome {
-    let folder = path.and_then(Path::parent).filter(|folder| !folder.as_os_str().is_empty());
-    match (path, folder) {
-        (Some(path), Some(folder)) if !folder.is_dir() => {
-            Err(Failure::Input(format!("{}: the folder doesn't exist", path.display())))
-        }
-        (Some(path), _) if path.is_dir() => {
-            Err(Failure::Input(format!("{}: expected a file, found a folder", path.display())))
-        }
-        _ => Ok(()),
+/// Writes all bytes to standard output, at once. False: nobody reads it any more, which is no failure, as others may want
+/// the files and the exit code.
+pub fn to_stdout(bytes: &[u8]) -> Outcome<bool> {
+    let mut stdout = io::stdout().lock();
+    stdout_written(stdout.write_all(bytes).and_then(|()| stdout.flush()))
+}
+
+/// What became of a write to standard output, as [`to_stdout`] says it.
+pub fn stdout_written(written: io::Result<()>) -> Outcome<bool> {
+    match written {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(Failure::Input(format!("standard output: {error}"))),
     }
 }
 
-/// Writes a file so that a full disk or a crash leaves either the whole file or none. `-` is standard output.
+/// Says a line to people, on standard output; false as [`to_stdout`]. `println!` would panic where that fails.
+pub fn say(line: impl fmt::Display) -> Outcome<bool> {
+    to_stdout(format!("{line}\n").as_bytes())
+}
+
+/// Tells a line on standard error. That nobody can be told is no reason to panic, as `eprintln!` would.
+pub fn tell(line: impl fmt::Display) {
+    _ = io::stderr().write_all(format!("{line}\n").as_bytes());
+}
+
+/// Finds out before the work, not after it, that a report has nowhere to go.
+pub fn check_writable(path: Option<&Path>) -> Outcome {
+    let Some(path) = path.filter(|path| !is_stdout(Some(path))) else { return Ok(()) };
+    let failed = |reason: &dyn fmt::Display| Failure::Input(format!("{}: {reason}", path.display()));
+    if path.is_dir() {
+        return Err(failed(&"expected a file, found a folder"));
+    }
+    match target(path) {
+        Ok(Some(target)) if !folder(&target).is_dir() => Err(failed(&"the folder doesn't exist")),
+        Ok(_) => Ok(()),
+        Err(error) => Err(failed(&error)),
+    }
+}
+
+fn folder(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// As many as Linux follows.
+const LINK_COUNT_MAX: usize = 40;
+
+/// The file at the end of symbolic links, to be replaced there so that the links stay; it need not exist. None: a device or
+/// a pipe, or a file that a process has open (a link in /proc), which can't be replaced by renaming.
+fn target(path: &Path) -> io::Result<Option<PathBuf>> {
+    let mut target = path.to_path_buf();
+    for _ in 0..LINK_COUNT_MAX {
+        match fs::symlink_metadata(&target) {
+            Ok(found) if found.is_symlink() => {
+                let folder = fs::canonicalize(folder(&target))?;
+                if folder.starts_with("/proc") {
+                    return Ok(None);
+                }
+                target = folder.join(fs::read_link(&target)?);
+            }
+            Ok(found) => return Ok(found.is_file().then_some(target)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Some(target)),
+            Err(error) => return Err(error),
+        }
+    }
+    Err(io::Error::other(format!("expected at most {LINK_COUNT_MAX} symbolic links, found more")))
+}
+
+/// Writes a file so that a full disk or a crash leaves either the whole file or none. `-` is standard output; a symbolic link
+/// stays.
 pub fn write_whole(path: &Path, bytes: &[u8]) -> Outcome {
-    let failed = |error: std::io::Error| Failure::Input(format!("{}: {error}", path.display()));
-    if path == Path::new("-") {
-        return std::io::stdout().write_all(bytes).map_err(failed);
+    let failed = |error: io::Error| Failure::Input(format!("{}: {error}", path.display()));
+    if is_stdout(Some(path)) {
+        return to_stdout(bytes).map(drop);
     }
-    if path.exists() && !path.is_file() {
-        // A device or a pipe can't be replaced by renaming.
-        return fs::write(path, bytes).map_err(failed);
-    }
-    let mut partial = path.as_os_str().to_owned();
+    let Some(target) = target(path).map_err(failed)? else { return fs::write(path, bytes).map_err(failed) };
+    let mut partial = target.as_os_str().to_owned();
     partial.push(format!(".{}.partial", std::process::id()));
     let written = fs::File::create(&partial)
         .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()))
-        .and_then(|()| fs::rename(&partial, path));
+        .and_then(|()| fs::rename(&partial, &target));
     written.map_err(|error| {
         _ = fs::remove_file(&partial);
         failed(error)
@@ -99,7 +155,7 @@ pub fn write_json(path: Option<&Path>, report: &impl Serialize) -> Outcome {
 
 /// Does the report go to standard output, so that nothing else may?
 pub fn is_stdout(path: Option<&Path>) -> bool {
-    path == Some(Path::new("-"))
+    ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"].iter().any(|name| path == Some(Path::new(name)))
 }
 
 /// A bar on stderr, where that is a terminal.

@@ -2,7 +2,7 @@
 
 use crate::{
     bench::Encoder,
-    output::{Failure, Outcome, StepError, check_writable},
+    output::{Failure, Outcome, StepError, check_writable, is_stdout, say, write_json},
     replay::write_trace,
 };
 use raddle::{
@@ -13,7 +13,8 @@ use raddle::{
     optim::{Adam, AdamOptions},
     runtime::MemoryTrace,
 };
-use std::{path::PathBuf, sync::mpsc::sync_channel};
+use serde::Serialize;
+use std::{path::PathBuf, sync::mpsc::sync_channel, time::Instant};
 
 /// Records the allocations of a workload, for `raddle replay`.
 #[derive(clap::Args)]
@@ -32,9 +33,26 @@ pub struct Arguments {
     /// Where the trace goes; compressed if the name ends in .gz.
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
+    /// Writes what was recorded as JSON (- or no name: standard output).
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
+    json: Option<PathBuf>,
 }
 
-#[derive(Clone, Copy, clap::ValueEnum)]
+#[derive(Serialize)]
+struct Report {
+    workload: Workload,
+    device: String,
+    rounds: u32,
+    /// The file of the trace.
+    out: String,
+    events: usize,
+    allocations: usize,
+    /// Of the workload, without writing the trace.
+    seconds: f64,
+}
+
+#[derive(Clone, Copy, Serialize, clap::ValueEnum)]
+#[serde(rename_all = "snake_case")]
 enum Workload {
     Training,
     Inference,
@@ -46,19 +64,38 @@ fn failure(error: impl std::fmt::Display) -> Failure {
 }
 
 pub fn run(arguments: &Arguments) -> Outcome {
-    check_writable(Some(&arguments.out))?;
+    let outputs = [Some(arguments.out.as_path()), arguments.json.as_deref()];
+    outputs.into_iter().try_for_each(check_writable)?;
+    if outputs.into_iter().all(is_stdout) {
+        return Err(Failure::Input(
+            "record: expected - for one of --out and --json at most, found both".into(),
+        ));
+    }
     let device = Device::new(&arguments.device)?;
     let recording = device.record_memory().map_err(failure)?;
+    let start = Instant::now();
     match arguments.workload {
         Workload::Training => training(&device, arguments.rounds)?,
         Workload::Inference => inference(&device, arguments.rounds)?,
         Workload::Pipeline => pipeline(&device, arguments.rounds)?,
     }
     let trace: MemoryTrace = recording.finish().map_err(failure)?;
+    let report = Report {
+        workload: arguments.workload,
+        device: device.name().into(),
+        rounds: arguments.rounds,
+        out: arguments.out.display().to_string(),
+        events: trace.events().len(),
+        allocations: trace.allocation_count(),
+        seconds: start.elapsed().as_secs_f64(),
+    };
     write_trace(&arguments.out, &trace)?;
-    let (events, allocations) = (trace.events().len(), trace.allocation_count());
-    println!("{}: {events} events, {allocations} allocations", arguments.out.display());
-    Ok(())
+    write_json(arguments.json.as_deref(), &report)?;
+    if outputs.into_iter().any(is_stdout) {
+        return Ok(());
+    }
+    let Report { out, events, allocations, .. } = report;
+    say(format_args!("{out}: {events} events, {allocations} allocations")).map(drop)
 }
 
 /// The sparse autoencoder: 768 inputs, 8192 features of which 32 stay, batches of 1024. Each batch comes from the host, the

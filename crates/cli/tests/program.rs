@@ -4,7 +4,7 @@ mod shared;
 
 use raddle_sync::faults::{Fault, assert_caught};
 use serde_json::{Value, json};
-use shared::{assert_form, assert_refused, raddle};
+use shared::{assert_form, assert_refused, raddle, raddle_to};
 
 /// What a command writes with `--json -`: JSON and nothing else.
 fn report(arguments: &[&str]) -> Value {
@@ -60,6 +60,40 @@ fn bench_reports_what_it_promises() {
     let bench = report(&["bench", "--only", "add_out_256"]);
     assert_form(&bench, &form, "bench");
     assert_eq!(bench["rows"][0]["name"], "add_out_256");
+    let list = report(&["bench", "--list"]);
+    assert_form(&list, &json!({ "names": [""] }), "bench --list");
+    let names: Vec<_> = list["names"].as_array().unwrap().iter().map(|name| name.as_str().unwrap()).collect();
+    assert_eq!(String::from_utf8(raddle(&["bench", "--list"]).stdout).unwrap(), names.join("\n") + "\n");
+}
+
+/// Where JSON goes to standard output no name is needed, whatever follows.
+#[test]
+fn json_without_a_name_is_for_standard_output() {
+    for arguments in [&["ops", "--json"][..], &["limits", "--json"], &["bench", "--json", "--list"]] {
+        let output = raddle(arguments);
+        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        assert!(serde_json::from_slice::<Value>(&output.stdout).is_ok(), "{arguments:?}");
+    }
+    // The names of properties are looked at after all arguments, and before anything is built.
+    assert_refused(&["verify", "--faults", "--only", "T99", "--json"], "no id starts with");
+    assert_refused(&["verify", "--json", "--faults", "--only", "T99"], "no id starts with");
+}
+
+/// A folder that isn't there is told before anything is measured: an unknown device would be told when one is opened.
+#[test]
+fn reports_with_nowhere_to_go_are_told_first() {
+    for command in [&["bench", "--device", "gpu"][..], &["ops"], &["limits"], &["doctor"]] {
+        let output = raddle(&[command, &["--json", "/nowhere/report.json"]].concat());
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{command:?}: {stderr}");
+        assert!(output.stdout.is_empty(), "{command:?}");
+        assert_eq!(stderr, "raddle: /nowhere/report.json: the folder doesn't exist\n", "{command:?}");
+    }
+}
+
+#[test]
+fn no_command_is_told_before_the_help() {
+    assert_refused(&[], "expected a command, found none");
 }
 
 #[test]
@@ -89,8 +123,16 @@ fn ops_reports_what_it_promises() {
 fn replay_reports_what_it_promises() {
     let path = std::env::temp_dir().join(format!("raddle-{}.trace.gz", std::process::id()));
     let trace = path.to_str().unwrap();
-    let recorded = raddle(&["record", "pipeline", "--rounds", "8", "--out", trace]);
-    assert!(recorded.status.success(), "{}", String::from_utf8_lossy(&recorded.stderr));
+    let recorded = report(&["record", "pipeline", "--rounds", "8", "--out", trace]);
+    let form = json!({
+        "workload": "", "device": "", "rounds": 0, "out": "", "events": 0, "allocations": 0, "seconds": 0.5,
+    });
+    assert_form(&recorded, &form, "record");
+    assert_eq!(
+        (&recorded["workload"], &recorded["rounds"], &recorded["out"]),
+        (&json!("pipeline"), &json!(8), &json!(trace))
+    );
+    assert_refused(&["record", "pipeline", "--out", "-", "--json"], "expected - for one of");
     let rate = json!({ "median": 0.5, "min": 0.5, "max": 0.5 });
     let policy = json!({
         "policy": "", "allocated_peak_bytes": 0, "reserved_peak_bytes": 0, "slab_calls": 0,
@@ -103,11 +145,21 @@ fn replay_reports_what_it_promises() {
     let form = json!({ "completion": "", "traces": [replayed] });
     let replay = report(&["replay", trace]);
     assert_form(&replay, &form, "replay");
+    for arguments in
+        [&["--json", "-", trace][..], &[trace, "--json"], &["--json", "--completion", "at-sync", trace]]
+    {
+        let output = raddle(&[&["replay", "--policy", "ours", "--peaks-only"][..], arguments].concat());
+        let replay: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(replay["traces"][0]["events"], recorded["events"], "{arguments:?}");
+    }
     let policies = replay["traces"][0]["policies"].as_array().unwrap();
     let names: Vec<_> = policies.iter().map(|policy| policy["policy"].as_str().unwrap()).collect();
     assert_eq!(names, ["ours", "pytorch", "rmm"]);
     assert_refused(&["replay", trace, "--check", "/nowhere/counts.json"], "/nowhere/counts.json");
     assert_refused(&["replay", trace, trace, "/nowhere/trace"], "/nowhere/trace");
+    let more = [&std::fs::read(&path).unwrap()[..], b"more than the head of a member"].concat();
+    std::fs::write(&path, more).unwrap();
+    assert_refused(&["replay", trace], "invalid gzip header");
     std::fs::write(&path, "raddle memory trace 2\n").unwrap();
     assert_refused(&["replay", trace], "expected the first line");
     std::fs::remove_file(&path).unwrap();
@@ -160,6 +212,102 @@ fn wrong_use_and_input_are_refused() {
 fn a_full_disk_is_told() {
     assert_refused(&["ops", "--json", "/dev/full"], "/dev/full");
     assert_refused(&["ops", "--json", "/nowhere/ops.json"], "/nowhere/ops.json");
+}
+
+/// Standard output that can't be written is told in one line; one that nobody reads isn't, and files are written all the same.
+#[test]
+#[cfg(target_os = "linux")]
+fn standard_output_that_fails_is_no_panic() {
+    let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let unread = || std::io::pipe().unwrap().1;
+    let path = std::env::temp_dir().join(format!("raddle-{}-unread.json", std::process::id()));
+    let file = path.to_str().unwrap();
+    for arguments in [&["ops"][..], &["ops", "--json", "-"], &["bench", "--list"], &["limits"]] {
+        let output = raddle_to(full().into(), arguments);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {stderr}");
+        assert!(stderr.starts_with("raddle: standard output: ") && stderr.lines().count() == 1, "{stderr}");
+        let output = raddle_to(unread().into(), arguments);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!((output.status.code(), &*stderr), (Some(0), ""), "{arguments:?}");
+    }
+    for command in [&["demo", "--steps", "2", "--threads", "1", "--json"][..], &["limits", "--json"]] {
+        for (stdout, code) in [(full().into(), 2), (unread().into(), 0)] {
+            let output = raddle_to(stdout, &[command, &[file]].concat());
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(code), "{command:?}: {stderr}");
+            let text = std::fs::read_to_string(&path).expect("the report");
+            assert!(serde_json::from_str::<Value>(&text).is_ok(), "{command:?}: {text}");
+            std::fs::remove_file(&path).unwrap();
+        }
+    }
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn standard_error_that_fails_changes_no_exit_code() {
+    let to_full = |arguments: &[&str]| {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_raddle"));
+        command.args(arguments).stderr(full).env("RADDLE_MISSPELT", "1").output().unwrap()
+    };
+    assert_eq!(to_full(&["demo", "--device", "gpu"]).status.code(), Some(2));
+    let limits = to_full(&["limits", "--json"]);
+    assert_eq!(limits.status.code(), Some(0));
+    let report: Value = serde_json::from_slice(&limits.stdout).unwrap();
+    assert_eq!(report["unknown_variables"], json!(["RADDLE_MISSPELT"]));
+}
+
+/// Their stacks alone have more addresses than the process may have.
+#[test]
+#[cfg(target_os = "linux")]
+fn demo_tells_of_threads_that_do_not_start() {
+    let script = "ulimit -v 1200000 && exec \"$0\" demo --steps 2 --threads 1024";
+    let mut shell = std::process::Command::new("sh");
+    let output =
+        shell.args(["-c", script, env!("CARGO_BIN_EXE_raddle")]).env("MALLOC_ARENA_MAX", "1").output();
+    let output = output.unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.starts_with("raddle: demo: expected 1024 threads, started "), "{stderr}");
+}
+
+/// A report goes where a link points, and into what is no file; neither is replaced.
+#[test]
+#[cfg(target_os = "linux")]
+fn reports_go_through_links() {
+    let folder = std::env::temp_dir().join(format!("raddle-{}-links", std::process::id()));
+    std::fs::create_dir_all(folder.join("inner")).unwrap();
+    let path = |name: &str| folder.join(name);
+    let write = |to: &std::path::Path| raddle(&["limits", "--json", to.to_str().unwrap()]);
+    let is_report =
+        |text: &str| serde_json::from_str::<Value>(text).is_ok_and(|value| value["limits"].is_array());
+    std::fs::write(path("inner/old.json"), "old").unwrap();
+    for (link, target, at) in [
+        ("link", "inner/old.json", "inner/old.json"),
+        ("second", "link", "inner/old.json"),
+        ("new", "inner/new.json", "inner/new.json"),
+    ] {
+        std::os::unix::fs::symlink(target, path(link)).unwrap();
+        let output = write(&path(link));
+        assert!(output.status.success(), "{link}: {}", String::from_utf8_lossy(&output.stderr));
+        assert_eq!(std::fs::read_link(path(link)).unwrap(), std::path::Path::new(target));
+        assert!(is_report(&std::fs::read_to_string(path(at)).unwrap()), "{link}");
+        std::fs::write(path(at), "old").unwrap();
+    }
+    let names = |folder: &std::path::Path| std::fs::read_dir(folder).unwrap().count();
+    assert_eq!((names(&folder), names(&path("inner"))), (4, 2), "something is left over");
+    for name in ["/dev/stdout", "/proc/self/fd/1"] {
+        let file = std::fs::File::create(path("out")).unwrap();
+        assert!(raddle_to(file.into(), &["limits", "--json", name]).status.success(), "{name}");
+        assert!(is_report(&std::fs::read_to_string(path("out")).unwrap()), "{name}: more than the report");
+        assert!(is_report(&String::from_utf8_lossy(&write(name.as_ref()).stdout)), "{name}");
+    }
+    std::os::unix::fs::symlink("loop", path("loop")).unwrap();
+    assert_refused(&["limits", "--json", path("loop").to_str().unwrap()], "symbolic links");
+    std::os::unix::fs::symlink("none/file", path("lost")).unwrap();
+    assert_refused(&["limits", "--json", path("lost").to_str().unwrap()], "the folder doesn't exist");
+    std::fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]

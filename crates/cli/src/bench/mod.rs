@@ -8,7 +8,7 @@ mod rows;
 
 pub use gpu::Encoder;
 
-use crate::output::{Failure, Outcome, is_stdout, write_json};
+use crate::output::{Failure, Outcome, check_writable, is_stdout, say, tell, write_json};
 use raddle::Device;
 use serde::Serialize;
 use std::path::PathBuf;
@@ -26,8 +26,8 @@ pub struct Arguments {
     /// Where to run.
     #[arg(long, default_value = "cpu")]
     device: String,
-    /// Writes the rows as JSON (- for standard output).
-    #[arg(long, value_name = "FILE")]
+    /// Writes the rows as JSON (- or no name: standard output).
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
     json: Option<PathBuf>,
 }
 
@@ -50,6 +50,12 @@ struct Report {
     rows: Vec<Row>,
 }
 
+/// What `--list` reports.
+#[derive(Serialize)]
+struct Names<'a> {
+    names: &'a [&'static str],
+}
+
 /// All rows, in order.
 fn table(sizes: rows::Sizes) -> Vec<rows::Spec> {
     rows::table(sizes).into_iter().chain(graphs::table(sizes)).collect()
@@ -57,12 +63,13 @@ fn table(sizes: rows::Sizes) -> Vec<rows::Spec> {
 
 pub fn run(arguments: &Arguments) -> Outcome {
     let table = table(rows::Sizes::of(&arguments.device));
-    let mut names: Vec<&str> = table.iter().map(|row| row.name).collect();
+    let mut names: Vec<&'static str> = table.iter().map(|row| row.name).collect();
     let mut seen = std::collections::HashSet::new();
     names.retain(|name| seen.insert(*name));
+    check_writable(arguments.json.as_deref())?;
     if arguments.list {
-        println!("{}", names.join("\n"));
-        return Ok(());
+        write_json(arguments.json.as_deref(), &Names { names: &names })?;
+        return if is_stdout(arguments.json.as_deref()) { Ok(()) } else { say(names.join("\n")).map(drop) };
     }
     if let Some(unknown) = arguments.only.iter().find(|only| !names.contains(&only.as_str())) {
         let known = names.join(", ");
@@ -70,7 +77,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
     }
     let device = Device::new(&arguments.device)?;
     let quiet = is_stdout(arguments.json.as_deref());
-    let (mut rows, mut failures) = (Vec::new(), Vec::new());
+    let (mut rows, mut failures, mut shown) = (Vec::new(), Vec::new(), Ok(true));
     for spec in &table {
         if !arguments.only.is_empty() && !arguments.only.iter().any(|only| only == spec.name) {
             continue;
@@ -79,7 +86,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
             Ok(seconds) => seconds,
             // The others are worth having.
             Err(failure) => {
-                eprintln!("{:<24} {:>3} failed: {failure}", spec.name, spec.threads);
+                tell(format_args!("{:<24} {:>3} failed: {failure}", spec.name, spec.threads));
                 failures.push(format!("{}: {failure}", spec.name));
                 continue;
             }
@@ -103,17 +110,21 @@ pub fn run(arguments: &Arguments) -> Outcome {
             row.name, row.threads, row.median, row.unit, row.min, row.max
         );
         if quiet {
-            eprintln!("{line}")
-        } else {
-            println!("{line}")
+            tell(line)
+        } else if matches!(shown, Ok(true)) {
+            shown = say(line);
         }
         rows.push(row);
+        // The others may be worth having in the file; without one nobody would see them.
+        if !matches!(shown, Ok(true)) && arguments.json.is_none() {
+            break;
+        }
     }
     let report =
         Report { machine: machine(), device: device.info().description.clone(), commit: commit(), rows };
     write_json(arguments.json.as_deref(), &report)?;
     match failures.first() {
-        None => Ok(()),
+        None => shown.map(drop),
         Some(first) => Err(Failure::Other(format!("bench: {} rows failed; {first}", failures.len()))),
     }
 }

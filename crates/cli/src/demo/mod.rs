@@ -10,15 +10,22 @@ mod digits;
 mod serve;
 mod train;
 
-use crate::output::{Failure, Outcome, check_writable, is_stdout, progress, write_json, write_whole};
+use crate::output::{
+    Failure, Outcome, check_writable, is_stdout, progress, say, stdout_written, write_json, write_whole,
+};
 use digits::{Digits, PIXEL_COUNT};
 use raddle::{Device, Publisher, Tensor, trace};
 use serde::Serialize;
 use serve::{Answers, Server};
 use std::{
+    hint::black_box,
     io::{BufWriter, Write},
     path::{Path, PathBuf},
-    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    sync::{
+        Arc, Barrier, OnceLock,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    thread::{Builder, Scope, ScopedJoinHandle},
     time::Instant,
 };
 use train::{Trainer, Version};
@@ -44,8 +51,8 @@ pub struct Arguments {
     /// Images to train on instead of the built-in digits: a gzipped CSV of 64 pixels from 0 to 16 and a label a line.
     #[arg(long, value_name = "FILE")]
     data: Option<PathBuf>,
-    /// Writes the figures as JSON (- for standard output).
-    #[arg(long, value_name = "FILE")]
+    /// Writes the figures as JSON (- or no name: standard output).
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
     json: Option<PathBuf>,
     /// Writes a trace for Chrome's or Perfetto's viewer: a track for each stream with its ops, waits and
     /// allocations (- for standard output).
@@ -99,25 +106,58 @@ struct Memory {
     reserved_peak: usize,
 }
 
-/// Tells the threads that encode to stop, also if training panics.
-struct Stopping<'a>(&'a AtomicBool);
+/// What the threads that encode are told.
+#[derive(Default)]
+struct Told {
+    /// All have started: they may encode. False: not all did, so none does.
+    go: OnceLock<bool>,
+    stop: AtomicBool,
+}
+
+/// Tells the threads that encode to stop, also if one doesn't start, or training panics.
+struct Stopping<'a>(&'a Told);
 
 impl Drop for Stopping<'_> {
     fn drop(&mut self) {
-        self.0.store(true, Relaxed);
+        self.0.stop.store(true, Relaxed);
+        _ = self.0.go.set(false);
     }
+}
+
+/// Addresses that must be left when a thread is started: for its stack of 2 MiB, and for what `std` and the system's allocator
+/// take before it runs, without which `std` ends the process. A guess.
+const THREAD_BYTES: usize = 8 << 20;
+
+/// Starts threads, one after the other, and returns when all of them run.
+fn start_threads<'scope, T: Send + 'scope, F: FnOnce() -> T + Send + 'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    count: u16,
+    run: impl Fn(u16) -> F,
+) -> Outcome<Vec<ScopedJoinHandle<'scope, T>>> {
+    let start = |index| {
+        let failed = |error: &dyn std::fmt::Display| {
+            Failure::Other(format!("demo: expected {count} threads, started {index}: {error}"))
+        };
+        let mut room = Vec::<u8>::new();
+        room.try_reserve_exact(THREAD_BYTES).map_err(|error| failed(&error))?;
+        // Else the compiler does without it.
+        drop(black_box(room));
+        let (run, runs) = (run(index), Arc::new(Barrier::new(2)));
+        let runs_too = runs.clone();
+        let thread = Builder::new().spawn_scoped(scope, move || {
+            runs_too.wait();
+            run()
+        });
+        let thread = thread.map_err(|error| failed(&error))?;
+        runs.wait();
+        Ok(thread)
+    };
+    (0..count).map(start).collect()
 }
 
 pub fn run(arguments: &Arguments) -> Outcome {
     let start = Instant::now();
-    let digits = digits::load(arguments.data.as_deref())?;
-    if digits.image_count < serve::IMAGE_COUNT {
-        return Err(Failure::Input(format!(
-            "demo: expected at least {} images, found {}",
-            serve::IMAGE_COUNT,
-            digits.image_count
-        )));
-    }
+    let digits = digits::load(arguments.data.as_deref(), serve::IMAGE_COUNT)?;
     let outputs = [&arguments.json, &arguments.trace, &arguments.memory].map(Option::as_deref);
     outputs.into_iter().try_for_each(check_writable)?;
     let to_stdout = outputs.into_iter().filter(|path| is_stdout(*path)).count();
@@ -141,18 +181,20 @@ pub fn run(arguments: &Arguments) -> Outcome {
     let loss_first = trainer.loss()?;
     let publisher = Publisher::new(&trainer.published())?;
     let server = Server { images: &images, publisher: &publisher };
-    let stop = AtomicBool::new(false);
+    let told = Told::default();
     let template = "training {bar:40} {pos}/{len} steps, {per_sec}, {eta} left";
     let bar = progress(arguments.steps.into(), template);
     let served = Instant::now();
     let (versions, answers) = std::thread::scope(|scope| -> Outcome<(Vec<Version>, Vec<Answers>)> {
-        let threads: Vec<_> = (0..arguments.threads)
-            .map(|index| {
-                let (server, stop) = (&server, &stop);
-                scope.spawn(move || server.run(arguments.seed, index, stop))
-            })
-            .collect();
-        let stopping = Stopping(&stop);
+        let stopping = Stopping(&told);
+        let threads = start_threads(scope, arguments.threads, |index| {
+            let (server, told) = (&server, &told);
+            move || match told.go.wait() {
+                true => server.run(arguments.seed, index, &told.stop),
+                false => Ok(Answers(Vec::new())),
+            }
+        })?;
+        _ = told.go.set(true);
         let versions = trainer.run(arguments.steps, &publisher, |step| bar.set_position(step));
         drop(stopping);
         let answers = threads.into_iter().map(|thread| match thread.join() {
@@ -196,15 +238,13 @@ pub fn run(arguments: &Arguments) -> Outcome {
         },
         seconds: start.elapsed().as_secs_f64(),
     };
-    if to_stdout == 0 {
-        print(&report, &answers, serve_seconds);
-    }
+    write_json(arguments.json.as_deref(), &report)?;
     if let Some(path) = &arguments.trace {
         write_trace(path)?;
     }
-    write_json(arguments.json.as_deref(), &report)?;
+    let shown = if to_stdout == 0 { show(&report, &answers, serve_seconds) } else { Ok(()) };
     match wrong_answers {
-        0 => Ok(()),
+        0 => shown,
         wrong => Err(Failure::Other(format!("demo: {wrong} of {inferences} answers are wrong"))),
     }
 }
@@ -216,29 +256,29 @@ fn write_trace(path: &Path) -> Outcome {
     }
     let mut to = BufWriter::new(std::io::stdout().lock());
     let written = trace::write_to(&mut to).and_then(|()| to.flush());
-    written.map_err(|error| Failure::Input(format!("-: {error}")))
+    stdout_written(written).map(drop)
 }
 
-fn print(report: &Report, answers: &[Answers], serve_seconds: f64) {
+fn show(report: &Report, answers: &[Answers], serve_seconds: f64) -> Outcome {
     let Report { device, steps, threads, inferences, wrong_answers, .. } = report;
-    println!("One thread trained a sparse autoencoder on {device} for {steps} steps;");
-    println!(
+    say(format_args!("One thread trained a sparse autoencoder on {device} for {steps} steps;"))?;
+    say(format_args!(
         "{threads} threads encoded images with its live weights meanwhile, with no lock and no synchronisation.\n"
-    );
-    let line = |name: &str, text: String| println!("  {name:<22} {text}");
-    line("loss, all images", format!("{:.5} → {:.5}", report.loss_first, report.loss_last));
-    line("explained variance", format!("{:.1} %", report.explained_variance * 100.0));
+    ))?;
+    let line = |name: &str, text: String| say(format_args!("  {name:<22} {text}"));
+    line("loss, all images", format!("{:.5} → {:.5}", report.loss_first, report.loss_last))?;
+    line("explained variance", format!("{:.1} %", report.explained_variance * 100.0))?;
     for parameter in &report.params {
         let Parameter { name, shape, strides, moved } = parameter;
         // A parameter that starts at 0 has moved by any factor.
         let moved = if *moved > 1e6 { "from 0".into() } else { format!("{:.1} %", moved * 100.0) };
-        line(name, format!("moved {moved:<7} (shape {shape:?}, strides {strides:?})"));
+        line(name, format!("moved {moved:<7} (shape {shape:?}, strides {strides:?})"))?;
     }
-    line("inferences", format!("{inferences}, {:.0} a second", report.inferences_per_s));
+    line("inferences", format!("{inferences}, {:.0} a second", report.inferences_per_s))?;
     let rates: Vec<String> =
         answers.iter().map(|answers| format!("{:.0}", answers.0.len() as f64 / serve_seconds)).collect();
-    line("  a second, by thread", rates.join(" "));
-    line("waits", format!("{} inserted, {} elided", report.waits.inserted, report.waits.elided));
+    line("  a second, by thread", rates.join(" "))?;
+    line("waits", format!("{} inserted, {} elided", report.waits.inserted, report.waits.elided))?;
     let mib = |bytes: usize| bytes as f64 / f64::from(1 << 20);
     line(
         "memory at the peak",
@@ -247,9 +287,9 @@ fn print(report: &Report, answers: &[Answers], serve_seconds: f64) {
             mib(report.memory.allocated_peak),
             mib(report.memory.reserved_peak)
         ),
-    );
-    line("seconds", format!("{:.1}", report.seconds));
-    line("wrong answers", format!("{wrong_answers} of {inferences}, each compared to the last bit"));
+    )?;
+    line("seconds", format!("{:.1}", report.seconds))?;
+    line("wrong answers", format!("{wrong_answers} of {inferences}, each compared to the last bit")).map(drop)
 }
 
 /// A small generator for which images come when (Steele, Lea & Flood 2014, "SplitMix64").

@@ -11,7 +11,7 @@ mod journal;
 mod model;
 mod vectors;
 
-use crate::output::{Failure, Outcome, check_writable, is_stdout, progress, write_json};
+use crate::output::{Failure, Outcome, check_writable, is_stdout, progress, say, tell, write_json};
 use engine::{Engine, Window};
 use indicatif::ProgressBar;
 use input::{Format, Input, count_lines};
@@ -85,8 +85,8 @@ pub struct Arguments {
     /// What the model computes in: f32, f16 or bf16.
     #[arg(long, default_value = "f32")]
     dtype: String,
-    /// Writes the figures as JSON (- for standard output).
-    #[arg(long, value_name = "FILE")]
+    /// Writes the figures as JSON (- or no name: standard output).
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
     json: Option<PathBuf>,
 }
 
@@ -175,16 +175,17 @@ pub fn run(arguments: &Arguments) -> Outcome {
         dtype: arguments.dtype.clone(),
     };
     for Skipped { line, why } in &report.skipped {
-        eprintln!("raddle: {}, line {line}: skipped, {why}", arguments.input.display());
+        tell(format_args!("raddle: {}, line {line}: skipped, {why}", arguments.input.display()));
     }
+    write_json(arguments.json.as_deref(), &report)?;
     if !is_stdout(arguments.json.as_deref()) {
         let Report { lines, tokens, seconds, sentences_per_s, .. } = &report;
         let output = arguments.output.display();
-        println!(
+        say(format_args!(
             "{output}: {lines} lines, {tokens} tokens, {seconds:.2} s, {sentences_per_s:.0} lines a second"
-        );
+        ))?;
     }
-    write_json(arguments.json.as_deref(), &report)
+    Ok(())
 }
 
 /// Errors: the output, or what it is called until it is whole, would overwrite the input, under whatever name.

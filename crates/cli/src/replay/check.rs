@@ -10,7 +10,7 @@ use super::{
     pytorch::PyTorch,
     rmm::Rmm,
 };
-use crate::output::{Failure, Outcome, is_stdout, write_json};
+use crate::output::{Failure, Outcome, is_stdout, say, write_json};
 use raddle::{
     Completion,
     runtime::{MemoryTrace, TraceOp},
@@ -106,22 +106,28 @@ pub fn run(traces: &[(&Path, MemoryTrace)], counts: &Path, json: Option<&Path>) 
             });
         }
     }
-    if !is_stdout(json) {
-        for Compared { trace, policy, library, checkpoints, same, first_difference } in &compared {
-            println!("{trace}: {policy} is as {library} at {same} of {checkpoints} checkpoints");
-            if let Some([library, own]) = first_difference {
-                println!("  first difference: the library has {library:?}\n  the policy here has {own:?}");
-            }
-        }
-    }
     let same = !compared.is_empty()
         && compared.iter().all(|compared| compared.checkpoints > 0 && compared.same == compared.checkpoints);
-    write_json(json, &Report { compared, same })?;
+    let report = Report { compared, same };
+    write_json(json, &report)?;
+    let shown = if is_stdout(json) { Ok(()) } else { show(&report) };
     if same {
-        Ok(())
+        shown
     } else {
         Err(Failure::Other("replay: a policy doesn't decide as the library does".into()))
     }
+}
+
+fn show(report: &Report) -> Outcome {
+    for Compared { trace, policy, library, checkpoints, same, first_difference } in &report.compared {
+        say(format_args!("{trace}: {policy} is as {library} at {same} of {checkpoints} checkpoints"))?;
+        if let Some([library, own]) = first_difference {
+            say(format_args!(
+                "  first difference: the library has {library:?}\n  the policy here has {own:?}"
+            ))?;
+        }
+    }
+    Ok(())
 }
 
 /// Replays in order, on this thread; what a policy has counted where the library was asked, in the same form.

@@ -1,7 +1,7 @@
 //! Traces as files, compressed or not.
 
 use crate::output::{Failure, Outcome, write_whole};
-use flate2::{Compression, bufread::GzDecoder, write::GzEncoder};
+use flate2::{Compression, bufread::MultiGzDecoder, write::GzEncoder};
 use raddle::runtime::{MemoryTrace, TraceError};
 use std::{
     fs,
@@ -17,7 +17,7 @@ pub fn read(path: &Path) -> Outcome<MemoryTrace> {
     let failed = |error: &dyn std::fmt::Display| Failure::Input(format!("{}: {error}", path.display()));
     let bytes = fs::read(path).map_err(|error| failed(&error))?;
     let trace = match bytes.starts_with(&[0x1f, 0x8b]) {
-        true => MemoryTrace::read(BufReader::new(GzDecoder::new(Cursor::new(bytes)).take(BYTES_MAX))),
+        true => MemoryTrace::read(BufReader::new(MultiGzDecoder::new(Cursor::new(bytes)).take(BYTES_MAX))),
         false => MemoryTrace::read(Cursor::new(bytes)),
     };
     trace.map_err(|error| failed(&error))

@@ -16,7 +16,7 @@ mod tests;
 
 pub use file::write as write_trace;
 
-use crate::output::{Outcome, check_writable, is_stdout, write_json};
+use crate::output::{Outcome, check_writable, is_stdout, say, write_json};
 use engine::{Pace, play};
 use policy::{Counts, Ours, Policy, Slabs};
 use pytorch::PyTorch;
@@ -52,8 +52,8 @@ pub struct Arguments {
     /// Compares the policies with what `benches/peers/allocator.py` counted of the real libraries, and does nothing else.
     #[arg(long, value_name = "COUNTS", conflicts_with_all = ["policy", "completion", "peaks_only"])]
     check: Option<PathBuf>,
-    /// Writes the figures as JSON (- for standard output).
-    #[arg(long, value_name = "FILE")]
+    /// Writes the figures as JSON (- or no name: standard output).
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
     json: Option<PathBuf>,
 }
 
@@ -120,14 +120,15 @@ pub fn run(arguments: &Arguments) -> Outcome {
     }
     let completion = if let When::AtOnce = arguments.completion { "at-once" } else { "at-sync" };
     let mut report = Report { completion, traces: Vec::new() };
+    let mut shown = Ok(());
     for (path, trace) in &traces {
         let replayed = replay(arguments, path, trace)?;
-        if !is_stdout(json) {
-            print(&replayed);
+        if !is_stdout(json) && shown.is_ok() {
+            shown = show(&replayed);
         }
         report.traces.push(replayed);
     }
-    write_json(json, &report)
+    write_json(json, &report).and(shown)
 }
 
 fn replay(arguments: &Arguments, path: &Path, trace: &MemoryTrace) -> Outcome<Replayed> {
@@ -246,15 +247,17 @@ impl<P: Policy, C: Fn(P) -> Outcome> Player for Contender<'_, P, C> {
     }
 }
 
-fn print(replayed: &Replayed) {
+fn show(replayed: &Replayed) -> Outcome {
     let Replayed { trace, events, allocations, threads, streams, .. } = replayed;
     let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
-    println!("{trace}: {events} events, {allocations} allocations, {threads} threads, {streams} streams");
-    println!("at most {:.1} MiB asked for at once\n", mib(replayed.asked_peak_bytes));
-    println!(
+    say(format_args!(
+        "{trace}: {events} events, {allocations} allocations, {threads} threads, {streams} streams"
+    ))?;
+    say(format_args!("at most {:.1} MiB asked for at once\n", mib(replayed.asked_peak_bytes)))?;
+    say(format_args!(
         "{:<8} {:>14} {:>13} {:>6}   {:>26}   {:>26}",
         "", "peak allocated", "reserved, MiB", "slabs", "events, million a second", "calls, million a second"
-    );
+    ))?;
     for row in &replayed.policies {
         let rate = |rate: &Option<Rate>| match rate {
             Some(Rate { median, min, max }) => {
@@ -262,7 +265,7 @@ fn print(replayed: &Replayed) {
             }
             None => "-".into(),
         };
-        println!(
+        say(format_args!(
             "{:<8} {:>14.1} {:>13.1} {:>6}   {:>26}   {:>26}",
             row.policy,
             mib(row.allocated_peak_bytes),
@@ -270,7 +273,7 @@ fn print(replayed: &Replayed) {
             row.slab_calls,
             rate(&row.events_per_s),
             rate(&row.calls_per_s)
-        );
+        ))?;
     }
-    println!();
+    say("").map(drop)
 }

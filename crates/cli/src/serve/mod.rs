@@ -5,7 +5,7 @@
 
 mod log;
 
-use crate::output::{Failure, Outcome, check_writable, is_stdout, write_json};
+use crate::output::{Failure, Outcome, check_writable, is_stdout, say, tell, write_json};
 use log::Format;
 use raddle::{DType, Device, nn::text::ModelOptions};
 use raddle_server::{
@@ -110,8 +110,8 @@ pub struct Arguments {
     /// What is logged: error, warn, info (a line a request), debug.
     #[arg(long, default_value = "info", value_parser = ["off", "error", "warn", "info", "debug"])]
     log_level: String,
-    /// Writes what was served as JSON at the end (- for standard output).
-    #[arg(long, value_name = "FILE")]
+    /// Writes what was served as JSON at the end (- or no name: standard output).
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
     json: Option<PathBuf>,
 }
 
@@ -182,7 +182,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
         // Before anybody is told that it is there, and tells it to end.
         let signals = Signals::new()?;
         let seconds_to_listen = start.elapsed().as_secs_f64();
-        announce(arguments, address, &app, &model_name);
+        announce(arguments, address, &app, &model_name)?;
         let drained = listen(&app, listener, signals).await;
         Ok::<_, Failure>((address, seconds_to_listen, drained))
     });
@@ -214,10 +214,10 @@ pub fn run(arguments: &Arguments) -> Outcome {
     // Writes what is left of it.
     drop(log);
     if let Err(failure) = written {
-        eprintln!("raddle: {failure}");
+        tell(format_args!("raddle: {failure}"));
     }
     let (count, within) = (drained.given_up, arguments.drain_timeout);
-    eprintln!("raddle: serve: {count} requests were not answered within {within} s of the signal");
+    tell(format_args!("raddle: serve: {count} requests were not answered within {within} s of the signal"));
     // To return is to wait for the threads of the executor and the engine.
     std::process::exit(1)
 }
@@ -279,15 +279,16 @@ fn http_options(arguments: &Arguments, name: Option<String>) -> Options {
 }
 
 /// Where it listens, for people and programs that wait for it.
-fn announce(arguments: &Arguments, address: SocketAddr, app: &App, model: &str) {
+fn announce(arguments: &Arguments, address: SocketAddr, app: &App, model: &str) -> Outcome {
     let line = format!("listening on http://{address}");
     if is_stdout(arguments.json.as_deref()) {
-        eprintln!("{line}");
+        tell(line);
     } else {
-        println!("{line}");
+        say(line)?;
     }
     let about = app.engine().about();
     tracing::info!(model, device = about.device, dtype = %about.dtype, %address, "ready");
+    Ok(())
 }
 
 /// What tells it to end.
@@ -318,7 +319,7 @@ async fn listen(app: &Arc<App>, listener: TcpListener, mut signals: Signals) -> 
         tracing::info!("told to stop: what was accepted is still answered");
         _ = told.send(());
         signals.next().await;
-        eprintln!("raddle: serve: told to stop again");
+        tell("raddle: serve: told to stop again");
         std::process::exit(1);
     });
     let stop = async move { _ = stop.await };

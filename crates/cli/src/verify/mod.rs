@@ -16,7 +16,7 @@ mod catalogue;
 mod checkers;
 mod report;
 
-use crate::output::{Failure, Outcome, check_writable, is_stdout, write_json, write_whole};
+use crate::output::{Failure, Outcome, check_writable, is_stdout, tell, write_json, write_whole};
 use catalogue::{Check, Kind, PROPERTIES, Property};
 use checkers::{Checkers, Ran, Unit, Verdict};
 use raddle_sync::faults::Fault;
@@ -47,8 +47,8 @@ pub struct Arguments {
     /// Only the properties whose ids start so, e.g. T2 or T2.3.
     #[arg(long, value_name = "ID")]
     only: Option<String>,
-    /// Writes what was found as JSON (- for standard output).
-    #[arg(long, value_name = "FILE")]
+    /// Writes what was found as JSON (- or no name: standard output).
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
     json: Option<PathBuf>,
     /// Writes docs/verification.md from the catalogue, and checks nothing.
     #[arg(long, conflicts_with_all = ["quick", "faults", "only", "json"])]
@@ -135,12 +135,10 @@ pub fn run(arguments: &Arguments) -> Outcome {
             Job::Short(_) | Job::Long(_) => results.add_programs(ran),
         }
     }
-    if !is_stdout(arguments.json.as_deref()) {
-        report::show(&rows, &results);
-    }
     write_json(arguments.json.as_deref(), &report::json(&rows, &results))?;
+    let shown = if is_stdout(arguments.json.as_deref()) { Ok(()) } else { report::show(&rows, &results) };
     match results.broken(&rows) {
-        0 => Ok(()),
+        0 => shown,
         count => Err(Failure::Other(format!("verify: {count} of {} properties do not hold", rows.len()))),
     }
 }
@@ -180,12 +178,12 @@ fn run_all(checkers: &Checkers, jobs: &[Job<'_>]) -> Vec<Ran> {
             let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
             let Ran { count, unit, seconds, .. } = ran;
             let (verdict, unit, all) = (report::word(ran.verdict), unit.name(), jobs.len());
-            eprintln!(
+            tell(format_args!(
                 "{:>4} of {all}  {verdict:<7} {count:>7} {unit:<10} {seconds:>6.1} s  {name}",
                 done.len() + 1
-            );
+            ));
             if ran.verdict == Verdict::Fails {
-                eprintln!("{}", ran.said.trim_end());
+                tell(format_args!("{}", ran.said.trim_end()));
             }
             done.push((at, ran));
         }

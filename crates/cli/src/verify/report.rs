@@ -4,6 +4,7 @@ use super::{
     Ran, Unit, Verdict,
     catalogue::{Check, Kind, PROPERTIES, Property},
 };
+use crate::output::{Outcome, say};
 use raddle_sync::faults::Fault;
 use serde::Serialize;
 use std::fmt::Write;
@@ -175,13 +176,13 @@ fn checks(row: &Property, between: &str) -> String {
 }
 
 /// One table for people: of the properties, or of the faults where only those were planted.
-pub fn show(rows: &[&Property], results: &Results) {
+pub fn show(rows: &[&Property], results: &Results) -> Outcome {
     if results.checks.is_empty() {
-        println!("{:<5} {:<24} {:>7} {:<11} caught by", "", "fault", "after", "");
+        say(format_args!("{:<5} {:<24} {:>7} {:<11} caught by", "", "fault", "after", ""))?;
         for (fault, tests) in &results.caught {
             let (breaks, name) = (fault.breaks(), fault.name());
             if tests.is_empty() {
-                println!("{breaks:<5} {name:<24} {:>7} {:<11} NOTHING", "", "");
+                say(format_args!("{breaks:<5} {name:<24} {:>7} {:<11} NOTHING", "", ""))?;
             }
             for Caught { by, ran } in tests {
                 let by = match ran.verdict {
@@ -189,11 +190,11 @@ pub fn show(rows: &[&Property], results: &Results) {
                     Verdict::Fails => format!("NOT {by}"),
                     Verdict::Skipped => continue,
                 };
-                println!("{breaks:<5} {name:<24} {:>7} {:<11} {by}", ran.count, ran.unit.name());
+                say(format_args!("{breaks:<5} {name:<24} {:>7} {:<11} {by}", ran.count, ran.unit.name()))?;
             }
         }
     } else {
-        println!("{:<6} {:<7} {:>9} {:<7} property", "", "", "cases", "faults");
+        say(format_args!("{:<6} {:<7} {:>9} {:<7} property", "", "", "cases", "faults"))?;
         for row in rows {
             let caught = row.faults.iter().filter(|fault| results.caught(**fault).is_some()).count();
             let (cases, result) = (
@@ -201,26 +202,28 @@ pub fn show(rows: &[&Property], results: &Results) {
                 if results.holds(row) { "holds" } else { "FAILS" },
             );
             let faults = format!("{caught}/{}", row.faults.len());
-            println!("{:<6} {result:<7} {cases:>9} {faults:<7} {}", row.id, row.says);
-            println!("{:<32} {}; {}", "", row.anchor, checks(row, ", "));
+            say(format_args!("{:<6} {result:<7} {cases:>9} {faults:<7} {}", row.id, row.says))?;
+            say(format_args!("{:<32} {}; {}", "", row.anchor, checks(row, ", ")))?;
         }
     }
-    results.lost_anchors.iter().for_each(|lost| println!("anchor {lost}"));
-    println!();
+    results.lost_anchors.iter().try_for_each(|lost| say(format_args!("anchor {lost}")).map(drop))?;
+    say("")?;
+    let mut last = String::new();
     if !results.checks.is_empty() {
         let (holding, schedules) = (rows.len() - results.broken(rows), results.counted(Unit::Schedules));
         let executions = results.counted(Unit::Executions);
-        print!(
+        last = format!(
             "{holding} of {} properties hold; {schedules} schedules, {executions} executions of models, ",
             rows.len()
         );
     }
-    println!(
-        "{} of {} faults caught, {:.0} s",
+    say(format_args!(
+        "{last}{} of {} faults caught, {:.0} s",
         results.caught_count(),
         results.caught.len(),
         results.seconds
-    );
+    ))
+    .map(drop)
 }
 
 /// `docs/verification.md`.

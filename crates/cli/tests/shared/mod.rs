@@ -1,10 +1,15 @@
 //! What tests of the program have in common.
 
 use serde_json::Value;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 pub fn raddle(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_raddle")).args(arguments).output().unwrap()
+    raddle_to(Stdio::piped(), arguments)
+}
+
+/// With standard output elsewhere.
+pub fn raddle_to(stdout: Stdio, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_raddle")).args(arguments).stdout(stdout).output().unwrap()
 }
 
 /// Panics unless a value has a form: an object has just these names, all elements of an array have the form of the one that
