@@ -524,7 +524,6 @@ impl Device {
     #[cold]
     fn failure(&self, taint: u64) -> Result<()> {
         let failure = self.0.taints.failure(taint, self.0);
-        self.0.taints.tidy(self.0);
         failure.map_or(Ok(()), |failure| Err(self.0.failed(failure)))
     }
 

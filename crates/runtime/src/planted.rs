@@ -61,6 +61,11 @@ fn fault_error_stops_at_op() {
     assert_caught(Fault::error_stops_at_op, "tests::errors_go_to_dependents_only");
 }
 #[test]
+fn fault_records_without_end() {
+    let test = "tests::errors::records_of_launches_that_may_fail_are_bounded";
+    assert_caught(Fault::records_without_end, test);
+}
+#[test]
 fn fault_no_backpressure() {
     assert_caught(Fault::no_backpressure, "tests::a_full_stream_makes_its_submitter_wait_and_nobody_else");
 }

@@ -307,7 +307,7 @@ impl Stream {
                     trace::submitted_and_ran(work, [op, launch.name()], start, enqueued, awaited());
                 }
                 if fallible {
-                    stream.device.taints.settle(taint, result.as_ref().err().cloned());
+                    stream.device.taints.settle(taint, result.as_ref().err().cloned(), stream.device);
                 }
                 result.map_err(|error| {
                     // Nothing was written and the caller knows: the outputs are as good, or as bad, as before. Of a graph
@@ -364,11 +364,11 @@ impl StreamInner {
         for touch in touches {
             let own = touch.block.taint.load(Relaxed); // ordered by the claim
             if own != 0 && !touch.whole && !fault!(error_stops_at_op) {
-                taint = self.device.taints.join(taint, own);
+                taint = self.device.taints.join(taint, own, self.device);
             }
         }
         if let Some((op, tick, inline)) = fallible {
-            taint = self.device.taints.add(op, tick, inline, taint);
+            taint = self.device.taints.add(op, tick, inline, taint, self.device);
         }
         for touch in touches.iter().filter(|touch| touch.access == Access::Write) {
             if touch.block.taint.load(Relaxed) != taint {

@@ -267,6 +267,8 @@ faults! {
     sleeps_through_stop breaks "T6";
     /// A request that was taken back stays in the queue.
     cancel_keeps_slot breaks "T9";
+    /// Records of launches that went well stay.
+    records_without_end breaks "T9";
     /// However many requests wait, one more is accepted.
     queue_without_end breaks "T9";
     /// Requests of any length share a batch.

@@ -685,6 +685,10 @@ rows! {
     "raddle_server::http::work::rows"
     [test("raddle_server::it::limits::a_full_queue_is_told_and_who_goes_frees_his_room")]
     [gone_keep_room]
+"T9.24" "Records of launches that may fail are as many as there are in flight."
+    "raddle_runtime::taint::Taints::add"
+    [sim("raddle_runtime::tests::errors::records_of_launches_that_may_fail_are_bounded")]
+    [records_without_end]
 
 "T10.1" "An error of the device is told to who depends on the tick that failed, and to nobody else."
     "raddle_runtime::taint::Taints::failure"
