@@ -69,6 +69,8 @@ faults! {
     callback_early breaks "T4";
     /// In a callback the current stream is whatever its thread is bound to.
     callback_stream breaks "T6";
+    /// All callbacks of a list run with the stream of the first one.
+    callback_of_another breaks "T6";
     /// A wrapped stream is closed without a tick for what others have put there last.
     unfenced_close breaks "T1";
     /// Handles of a wrapped stream are compared by the slot alone, which may stand for another one by now.
