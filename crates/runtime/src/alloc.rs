@@ -99,7 +99,7 @@ pub(crate) struct Allocator {
     /// By class.
     pub(crate) centre: Box<[Mutex<Shelf>]>,
     pub(crate) large: Mutex<Large>,
-    transit: Transit,
+    pub(crate) transit: Transit,
     pub(crate) watch: Watch,
     pub(crate) hooks: Hooks,
     /// How often a hook or a resource of the user was called: it may have submitted anything.
