@@ -92,7 +92,9 @@ impl Device {
     }
 
     /// Notes that code outside of the runtime uses a buffer on a stream. The memory is not used again before everything is
-    /// complete that is on that stream *when the buffer is freed*: work put there after this call is covered, too.
+    /// complete that is on that stream *when the buffer is freed*: work put there after this call is covered, too. Where other
+    /// code has the stream's handle ([`Stream::wrap`], [`Stream::as_raw`]) the free takes a place on it; so that it needn't
+    /// wait for one, this does, while the stream is full.
     pub fn record_stream(&self, buffer: &Buffer, stream: Stream) -> Result<()> {
         let found = if ptr::eq(stream.0.device, self.0) { buffer.device() } else { stream.device() };
         if found != *self {
@@ -100,6 +102,10 @@ impl Device {
             return Err(Error::StreamDevice { op: "record_stream", expected, found });
         }
         stream.check_open()?;
+        let takes_place = stream.0.is_shown.load(Relaxed) && !fork::is_child(self.0);
+        if takes_place && !fault!(fences_without_end) {
+            stream.0.wait_for_room()?;
+        }
         if fault!(fence_at_record) {
             stream.0.fence(buffer.block());
             return Ok(());

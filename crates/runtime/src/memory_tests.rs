@@ -185,6 +185,33 @@ fn fault_fence_at_record() {
     assert!(recorded_before_the_work().is_err());
 }
 
+/// Buffers are noted on a busy stream and freed, over and over; others have its handle, or not.
+#[test]
+fn what_is_noted_and_freed_fills_no_stream() {
+    const ROOM: u64 = 8;
+    let _turn = turn();
+    for is_shown in [false, true] {
+        let (device, oracle) = oracle::open(ROOM);
+        let [own, busy] = [(); 2].map(|()| Stream::from_pool(&device, Priority::Normal).unwrap());
+        let _guard = own.enter();
+        op(busy, &[], &[]).unwrap();
+        if is_shown {
+            busy.as_raw();
+        }
+        for _ in 0..100 {
+            let buffer = device.allocate(1 << 20).unwrap();
+            device.record_stream(&buffer, busy).unwrap();
+            drop(buffer);
+            let in_flight = busy.0.latest().sequence() - busy.0.poll();
+            assert!(in_flight <= if is_shown { ROOM } else { 1 }, "{in_flight} in flight, {is_shown}");
+            assert!(is_shown || in_flight == 1, "nobody waits");
+            assert!(device.memory_stats().pending_bytes > 0, "the free is behind what is in flight");
+        }
+        oracle.complete_all();
+        oracle.check().unwrap();
+    }
+}
+
 #[test]
 fn addresses_find_live_buffers_and_nothing_else() {
     let _turn = turn();

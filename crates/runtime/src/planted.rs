@@ -66,6 +66,11 @@ fn fault_records_without_end() {
     assert_caught(Fault::records_without_end, test);
 }
 #[test]
+fn fault_fences_without_end() {
+    let test = "memory_tests::what_is_noted_and_freed_fills_no_stream";
+    assert_caught(Fault::fences_without_end, test);
+}
+#[test]
 fn fault_no_backpressure() {
     assert_caught(Fault::no_backpressure, "tests::a_full_stream_makes_its_submitter_wait_and_nobody_else");
 }

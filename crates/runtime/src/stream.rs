@@ -24,7 +24,7 @@ use crate::{
 use raddle_hal::{Launch, Priority, QueueId, trace};
 use raddle_sync::{
     Mutex, Padded, Rank,
-    atomic::{AtomicU32, AtomicU64, Ordering::*},
+    atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*},
     fault,
 };
 use std::{collections::VecDeque, marker::PhantomData};
@@ -43,6 +43,7 @@ pub(crate) const EXTERNAL_FIRST: usize = 1 + 2 * POOL_COUNT;
 /// | `completed` | anybody, by maximum, after asking the device | anybody: a lower bound |
 /// | `history` | holder of `state` and of its own lock | anybody under its lock |
 /// | `generation` | holder of `state`, Release | holder of `state`; anybody, for whom it is a moment old |
+/// | `is_shown` | whoever asks for the raw handle | anybody; who knows of foreign work comes after |
 /// | `users` | threads that bind or let go, and those that want a stream alone (`dedicated`), by read-modify-write | anybody |
 /// | `owner` | holder of the pool's lock | the same; anybody, for whom it is a moment old |
 /// | `callbacks` | see there | |
@@ -57,6 +58,8 @@ pub(crate) struct StreamInner {
     pub(crate) history: Mutex<VecDeque<(u64, Box<Clock>)>>,
     /// How often the slot was opened and closed; even while it is open. 0 for ever on streams of the runtime.
     pub(crate) generation: AtomicU32,
+    /// Has other code been given the handle that it needs to put work there? On wrapped streams it has one of its own.
+    pub(crate) is_shown: AtomicBool,
     /// Threads whose current stream it is, or was when they entered another one; and the bit `dedicated::WANTED`.
     pub(crate) users: AtomicU32,
     /// Names the hold of the thread that it is dedicated to; 0 for none.
@@ -78,6 +81,7 @@ impl StreamInner {
             completed: Padded(AtomicU64::new(0)),
             history: Mutex::new(Rank::History, VecDeque::new()),
             generation: AtomicU32::new(0),
+            is_shown: AtomicBool::new(slot >= EXTERNAL_FIRST),
             users: AtomicU32::new(0),
             owner: AtomicU64::new(0),
             callbacks: Callbacks::new(),

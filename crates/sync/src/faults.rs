@@ -269,6 +269,8 @@ faults! {
     sleeps_through_stop breaks "T6";
     /// A request that was taken back stays in the queue.
     cancel_keeps_slot breaks "T9";
+    /// Whoever notes that a buffer is used on a stream waits for no room there, however many have been noted and freed.
+    fences_without_end breaks "T9";
     /// Memory of a pool that ends is on its way for a while, and whoever finds no memory isn't told.
     pool_on_its_way breaks "T10";
     /// Records of launches that went well stay.
