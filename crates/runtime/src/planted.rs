@@ -71,6 +71,11 @@ fn fault_fences_without_end() {
     assert_caught(Fault::fences_without_end, test);
 }
 #[test]
+fn fault_exhausted_is_given() {
+    let test = "tests::a_stream_that_has_used_its_numbers_up_is_given_to_nobody";
+    assert_caught(Fault::exhausted_is_given, test);
+}
+#[test]
 fn fault_no_backpressure() {
     assert_caught(Fault::no_backpressure, "tests::a_full_stream_makes_its_submitter_wait_and_nobody_else");
 }

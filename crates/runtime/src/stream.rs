@@ -106,6 +106,11 @@ impl StreamInner {
         self.slot >= EXTERNAL_FIRST
     }
 
+    /// Has it used its numbers up, so that it takes no more work?
+    pub(crate) fn is_exhausted(&self) -> bool {
+        self.enqueued.load(Relaxed) >= Tick::SEQUENCE_MAX && !fault!(exhausted_is_given)
+    }
+
     /// Everything that the runtime has enqueued so far.
     pub(crate) fn latest(&self) -> Tick {
         self.tick(self.enqueued.load(Acquire)) // pairs with the Release in `submit`
@@ -204,7 +209,7 @@ impl Stream {
     }
 
     /// The next stream of a pool, round-robin; 32 of each priority unless limited, made when first wanted. Streams that are
-    /// dedicated to a thread are passed over; the default stream if all are.
+    /// dedicated to a thread, or have used their numbers up, are passed over; the default stream if all are.
     pub fn from_pool(device: &Device, priority: Priority) -> Result<Stream> {
         let (next, first) = match priority {
             Priority::Normal => (&device.0.next_normal, 1),
@@ -213,7 +218,7 @@ impl Stream {
         for _ in 0..device.0.pool_count {
             let index = next.fetch_add(1, Relaxed) as usize % device.0.pool_count;
             let stream = device.0.stream(first + index)?;
-            if stream.owner.load(Relaxed) == 0 {
+            if stream.owner.load(Relaxed) == 0 && !stream.is_exhausted() {
                 return Ok(stream.handle());
             }
         }
