@@ -339,6 +339,35 @@ fn fault_limit_ignored() {
     assert!(limit().is_err());
 }
 
+/// As a user sets them, in the environment.
+#[test]
+fn watermarks_are_limits_of_a_device() {
+    let _turn = turn();
+    let open = |low: &'static str, high: &'static str| {
+        let environment = |variable: &str| match variable {
+            "RADDLE_MEMORY_LOW_BYTES" => Some(low.into()),
+            "RADDLE_MEMORY_HIGH_BYTES" => Some(high.into()),
+            _ => None,
+        };
+        let bounds = raddle_hal::Limits::default().resolve_with(environment).unwrap();
+        Device::open(Box::new(raddle_cpu::Cpu::with_bounds(bounds)))
+    };
+    let device = open("4M", "40M").unwrap();
+    drop(device.allocate(3 << 20).unwrap());
+    let first = device.memory_stats().reserved_bytes;
+    let held = device.allocate(10 << 20).unwrap();
+    let reserved = device.memory_stats().reserved_bytes;
+    assert!(first > 0 && reserved < first + (10 << 20), "{first}, then {reserved}: what was unused is back");
+    let refused = device.allocate(35 << 20).unwrap_err();
+    assert!(matches!(refused, Error::OutOfMemory { .. }), "{refused}");
+    device.set_memory_limit(80 << 20);
+    drop((device.allocate(35 << 20).unwrap(), held));
+    assert!(device.close().unwrap());
+    let error = open("2M", "1M").unwrap_err().to_string();
+    let marks = "expected a low mark up to the high one of 1048576 bytes, found 2097152";
+    assert_eq!(error, format!("open: cpu, {marks}"));
+}
+
 #[test]
 fn past_the_low_watermark_caches_are_given_back_first() {
     let _turn = turn();
