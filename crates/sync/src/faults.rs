@@ -274,7 +274,7 @@ faults! {
     /// Memory of a pool that ends is on its way for a while, and whoever finds no memory isn't told.
     pool_on_its_way breaks "T10";
     /// Threads are given streams that have used their numbers up.
-    exhausted_is_given breaks "T10";
+    exhausted_is_given breaks "T9";
     /// Records of launches that went well stay.
     records_without_end breaks "T9";
     /// However many requests wait, one more is accepted.
