@@ -133,6 +133,10 @@ macro_rules! limits {
 limits! {
     /// Memory of a device that slabs take; beyond it an allocation is out of memory, after all caches were given back.
     memory_bytes("RADDLE_MEMORY_BYTES", Bytes, 1 << 16, usize::MAX, OWN);
+    /// The high watermark: memory that slabs take at first, until the program sets another; as above.
+    memory_high_bytes("RADDLE_MEMORY_HIGH_BYTES", Bytes, 1 << 16, usize::MAX, OWN);
+    /// The low watermark, at most the high one: a slab past it is asked for only after unused ones were given back.
+    memory_low_bytes("RADDLE_MEMORY_LOW_BYTES", Bytes, 0, usize::MAX, OWN);
     /// Launches in flight on a stream; who submits one more waits. A device may hold fewer.
     in_flight_count("RADDLE_IN_FLIGHT", Count, 2, 1 << 20, OWN);
     /// Streams of each priority beside the default one; threads beyond share them.

@@ -27,7 +27,7 @@ use crate::{
     transit::Transit,
     watch::Watch,
 };
-use raddle_hal::{Address, DeviceError, Slab, trace};
+use raddle_hal::{Address, Bounds, DeviceError, Slab, trace};
 use raddle_sync::{
     Mutex, Rank,
     atomic::{AtomicU64, AtomicUsize, Ordering::*},
@@ -99,7 +99,7 @@ pub(crate) struct Allocator {
     /// By class.
     pub(crate) centre: Box<[Mutex<Shelf>]>,
     pub(crate) large: Mutex<Large>,
-    transit: Transit,
+    pub(crate) transit: Transit,
     pub(crate) watch: Watch,
     pub(crate) hooks: Hooks,
     /// How often a hook or a resource of the user was called: it may have submitted anything.
@@ -119,7 +119,7 @@ pub(crate) struct Allocator {
 }
 
 impl Allocator {
-    pub(crate) fn new() -> Allocator {
+    pub(crate) fn new(bounds: &Bounds) -> Allocator {
         Allocator {
             centre: (0..CLASS_COUNT).map(|_| Mutex::new(Rank::Centre, Shelf::default())).collect(),
             large: Mutex::new(Rank::Slabs, Large::new(Grain::LARGE)),
@@ -127,8 +127,8 @@ impl Allocator {
             watch: Watch::new(),
             hooks: Hooks::new(),
             user_calls: AtomicU64::new(0),
-            limit_bytes: AtomicUsize::new(usize::MAX),
-            low_bytes: AtomicUsize::new(usize::MAX),
+            limit_bytes: AtomicUsize::new(bounds.memory_high_bytes),
+            low_bytes: AtomicUsize::new(bounds.memory_low_bytes),
             reserved_bytes: AtomicUsize::new(0),
             reserved_peak_bytes: AtomicUsize::new(0),
             allocated_bytes: AtomicU64::new(0),

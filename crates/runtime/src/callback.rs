@@ -22,8 +22,8 @@ type Body = Box<dyn FnOnce(Result<()>) + Send>;
 
 #[derive(Default)]
 struct List {
-    /// In the order of their numbers, and of arrival.
-    waiting: VecDeque<(u64, Body)>,
+    /// In the order of their numbers, and of arrival. A slot's handles differ while one of a former life has callbacks.
+    waiting: VecDeque<(u64, Stream, Body)>,
     /// Is there a thread that runs them? It looks at the list before it says no.
     has_thread: bool,
 }
@@ -87,8 +87,8 @@ pub(crate) fn add(stream: Stream, sequence: u64, body: Body) -> Result<()> {
             count_max: CALLBACK_COUNT_MAX,
         });
     }
-    let place = list.waiting.partition_point(|(other, _)| *other <= sequence);
-    list.waiting.insert(place, (sequence, body));
+    let place = list.waiting.partition_point(|(other, ..)| *other <= sequence);
+    list.waiting.insert(place, (sequence, stream, body));
     if std::mem::replace(&mut list.has_thread, true) {
         return Ok(());
     }
@@ -102,15 +102,15 @@ pub(crate) fn add(stream: Stream, sequence: u64, body: Body) -> Result<()> {
 
 /// Runs the callbacks of a stream until there is none. A thread of its own gives back what it has of the device before it says
 /// that it is idle: who waits for that may be closing the device.
-fn work(stream: Stream, on_own_thread: bool) {
-    let callbacks = &stream.0.callbacks;
+fn work(first: Stream, on_own_thread: bool) {
+    let callbacks = &first.0.callbacks;
     let mut has_things = on_own_thread;
     loop {
         let mut list = callbacks.list.lock();
-        let Some((sequence, body)) = list.waiting.pop_front() else {
+        let Some((sequence, stream, body)) = list.waiting.pop_front() else {
             if has_things {
                 drop(list);
-                local::release(stream.0.device);
+                local::release(first.0.device);
                 has_things = false;
                 continue;
             }
@@ -120,6 +120,7 @@ fn work(stream: Stream, on_own_thread: bool) {
         };
         drop(list);
         has_things = on_own_thread;
+        let stream = if fault!(callback_of_another) { first } else { stream };
         let result = if fault!(callback_early) { Ok(()) } else { stream.0.synchronize(sequence) };
         let outer = RUNNING.replace(stream.0.device);
         let guard = (!fault!(callback_stream)).then(|| stream.enter());

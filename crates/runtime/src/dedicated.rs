@@ -116,14 +116,14 @@ impl Drop for DedicatedStream {
     }
 }
 
-/// A stream that nobody owns or uses; made ones first, so that a device's few hardware queues aren't spread thin
-/// (trap 17). `wanted` is set in the count of those that are in use.
+/// A stream that nobody owns or uses, and that takes work; made ones first, so that a device's few hardware queues aren't
+/// spread thin (trap 17). `wanted` is set in the count of those that are in use.
 fn find_free(device: &DeviceInner, wanted: u32) -> Option<usize> {
     let is_free = |&slot: &usize| match device.made(slot) {
         Some(stream) => {
             let is_owned = stream.owner.load(Relaxed) != 0 && !fault!(shared_dedicated);
             // AcqRel: the last user's work on the stream comes before ours.
-            !is_owned && stream.users.fetch_or(wanted, AcqRel) & !WANTED == 0
+            !is_owned && !stream.is_exhausted() && stream.users.fetch_or(wanted, AcqRel) & !WANTED == 0
         }
         None => true,
     };
@@ -201,13 +201,15 @@ pub(crate) fn users(stream: &StreamInner) -> u32 {
 }
 
 /// The stream for a thread that has asked for none, which counts as its user from now on. None that is dedicated, or
-/// that somebody waits for.
+/// that somebody waits for; one that takes no more work only if no other is left.
 pub(crate) fn least_shared(device: &'static DeviceInner) -> Result<&'static StreamInner> {
     let pool = device.streams.pool.lock();
     let owner = |slot: usize| device.made(slot).map_or(0, |stream| stream.owner.load(Relaxed));
     let users = |slot: usize| device.made(slot).map_or(0, users);
     let all = if pool.waiting == 0 { 0..=device.pool_count } else { 0..=0 };
-    let slot = all.filter(|&slot| owner(slot) == 0).min_by_key(|&slot| users(slot)).unwrap_or(0);
+    let is_exhausted = |slot: usize| device.made(slot).is_some_and(StreamInner::is_exhausted);
+    let least = |&slot: &usize| (is_exhausted(slot), users(slot));
+    let slot = all.filter(|&slot| owner(slot) == 0).min_by_key(least).unwrap_or(0);
     let stream = device.stream_in_pool(slot, &pool)?;
     stream.users.fetch_add(1, Relaxed);
     Ok(stream)

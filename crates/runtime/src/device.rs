@@ -10,6 +10,7 @@ use crate::{
     event::Stamps,
     fork,
     local::{self, Local},
+    memory::Watermarks,
     pool::{IdlePools, PoolInner},
     stream::{POOL_COUNT, StreamInner},
     submit::Touch,
@@ -104,7 +105,7 @@ impl DeviceInner {
             next_normal: AtomicU32::new(0),
             next_high: AtomicU32::new(0),
             next_block_id: AtomicU64::new(0),
-            allocator: Allocator::new(),
+            allocator: Allocator::new(&info.bounds),
             idle_pools: Mutex::new(Rank::Leaf, IdlePools::default()),
             child_pool: global::OnceLock::new(),
             taints: Taints::new(info.bounds.failure_count),
@@ -372,6 +373,7 @@ impl Device {
     pub fn open(hal: Box<dyn hal::Device>) -> Result<Device> {
         fork::watch();
         trace::watch(hal.info().bounds.trace_span_count);
+        Watermarks::of(&hal.info().bounds).check("open", &hal.info().name)?;
         // Nothing but the index is passed on by it.
         let Some(index) = OPEN.iter().position(|open| !open.swap(true, Relaxed)) else {
             return Err(Error::TooManyDevices { name: hal.info().name.clone(), count_max: DEVICE_COUNT_MAX });
@@ -524,7 +526,6 @@ impl Device {
     #[cold]
     fn failure(&self, taint: u64) -> Result<()> {
         let failure = self.0.taints.failure(taint, self.0);
-        self.0.taints.tidy(self.0);
         failure.map_or(Ok(()), |failure| Err(self.0.failed(failure)))
     }
 

@@ -99,9 +99,9 @@ pub enum Error {
     UnknownMemory { device: String },
     /// Watermarks in the wrong order.
     #[error(
-        "set_memory_watermarks: {device}, expected a low mark up to the high one of {high_bytes} bytes, found {low_bytes}"
+        "{op}: {device}, expected a low mark up to the high one of {high_bytes} bytes, found {low_bytes}"
     )]
-    Watermarks { device: String, low_bytes: usize, high_bytes: usize },
+    Watermarks { op: &'static str, device: String, low_bytes: usize, high_bytes: usize },
     /// A memory resource for another device.
     #[error("set_memory_resource: expected a resource of {expected}, found one of {found}")]
     ResourceDevice { expected: String, found: String },

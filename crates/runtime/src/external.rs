@@ -63,6 +63,8 @@ impl Stream {
     /// a stream of their own and use that.
     pub fn as_raw(self) -> Option<u64> {
         self.check_open().ok()?;
+        // Whoever uses the handle, has it from here.
+        self.0.is_shown.store(true, Relaxed);
         self.0.device.hal.raw_queue(self.0.queue())
     }
 

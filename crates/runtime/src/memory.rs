@@ -4,17 +4,34 @@ use crate::{
     Buffer, Device, Error, MemoryPool, MemoryResource, Result, Stream, alloc::SmallSlab, block::Known,
     device::DeviceInner, fork, large::Large,
 };
-use raddle_hal::Slab;
+use raddle_hal::{Bounds, Slab};
 use raddle_sync::{atomic::Ordering::*, fault};
 use std::{ptr, sync::Arc};
 
-/// Marks of how much memory a device may hold in slabs.
+/// Marks of how much memory a device may hold in slabs. At first they are as [`Limits`](raddle_hal::Limits) and the environment
+/// say, or there are none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Watermarks {
     /// A new slab past it is asked for only after what is unused in caches has been given back.
     pub low_bytes: usize,
     /// Past it there is no new slab.
     pub high_bytes: usize,
+}
+
+impl Watermarks {
+    /// Those that a device begins with.
+    pub(crate) fn of(bounds: &Bounds) -> Watermarks {
+        Watermarks { low_bytes: bounds.memory_low_bytes, high_bytes: bounds.memory_high_bytes }
+    }
+
+    /// Is the low one, if there is one, not above the high one?
+    pub(crate) fn check(self, op: &'static str, device: &str) -> Result<()> {
+        let Watermarks { low_bytes, high_bytes } = self;
+        if low_bytes > high_bytes && low_bytes != usize::MAX {
+            return Err(Error::Watermarks { op, device: device.into(), low_bytes, high_bytes });
+        }
+        Ok(())
+    }
 }
 
 impl DeviceInner {
@@ -67,12 +84,10 @@ impl Device {
         self.0.allocator.limit_bytes.store(limit_bytes, Relaxed);
     }
 
-    /// Sets both watermarks; `usize::MAX` is none. An error, and no change, if the low one is above the high one.
+    /// Sets both watermarks; `usize::MAX` is none. An error, and no change, if there is a low one above the high one.
     pub fn set_memory_watermarks(&self, watermarks: Watermarks) -> Result<()> {
+        watermarks.check("set_memory_watermarks", self.name())?;
         let Watermarks { low_bytes, high_bytes } = watermarks;
-        if low_bytes > high_bytes {
-            return Err(Error::Watermarks { device: self.name().into(), low_bytes, high_bytes });
-        }
         self.0.allocator.low_bytes.store(low_bytes, Relaxed);
         self.set_memory_limit(high_bytes);
         Ok(())
@@ -92,7 +107,9 @@ impl Device {
     }
 
     /// Notes that code outside of the runtime uses a buffer on a stream. The memory is not used again before everything is
-    /// complete that is on that stream *when the buffer is freed*: work put there after this call is covered, too.
+    /// complete that is on that stream *when the buffer is freed*: work put there after this call is covered, too. Where other
+    /// code has the stream's handle ([`Stream::wrap`], [`Stream::as_raw`]) the free takes a place on it; so that it needn't
+    /// wait for one, this does, while the stream is full.
     pub fn record_stream(&self, buffer: &Buffer, stream: Stream) -> Result<()> {
         let found = if ptr::eq(stream.0.device, self.0) { buffer.device() } else { stream.device() };
         if found != *self {
@@ -100,6 +117,10 @@ impl Device {
             return Err(Error::StreamDevice { op: "record_stream", expected, found });
         }
         stream.check_open()?;
+        let takes_place = stream.0.is_shown.load(Relaxed) && !fork::is_child(self.0);
+        if takes_place && !fault!(fences_without_end) {
+            stream.0.wait_for_room()?;
+        }
         if fault!(fence_at_record) {
             stream.0.fence(buffer.block());
             return Ok(());

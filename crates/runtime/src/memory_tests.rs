@@ -185,6 +185,33 @@ fn fault_fence_at_record() {
     assert!(recorded_before_the_work().is_err());
 }
 
+/// Buffers are noted on a busy stream and freed, over and over; others have its handle, or not.
+#[test]
+fn what_is_noted_and_freed_fills_no_stream() {
+    const ROOM: u64 = 8;
+    let _turn = turn();
+    for is_shown in [false, true] {
+        let (device, oracle) = oracle::open(ROOM);
+        let [own, busy] = [(); 2].map(|()| Stream::from_pool(&device, Priority::Normal).unwrap());
+        let _guard = own.enter();
+        op(busy, &[], &[]).unwrap();
+        if is_shown {
+            busy.as_raw();
+        }
+        for _ in 0..100 {
+            let buffer = device.allocate(1 << 20).unwrap();
+            device.record_stream(&buffer, busy).unwrap();
+            drop(buffer);
+            let in_flight = busy.0.latest().sequence() - busy.0.poll();
+            assert!(in_flight <= if is_shown { ROOM } else { 1 }, "{in_flight} in flight, {is_shown}");
+            assert!(is_shown || in_flight == 1, "nobody waits");
+            assert!(device.memory_stats().pending_bytes > 0, "the free is behind what is in flight");
+        }
+        oracle.complete_all();
+        oracle.check().unwrap();
+    }
+}
+
 #[test]
 fn addresses_find_live_buffers_and_nothing_else() {
     let _turn = turn();
@@ -310,6 +337,35 @@ fn the_high_watermark_is_hard() {
 fn fault_limit_ignored() {
     let _planted = planted(Fault::limit_ignored);
     assert!(limit().is_err());
+}
+
+/// As a user sets them, in the environment.
+#[test]
+fn watermarks_are_limits_of_a_device() {
+    let _turn = turn();
+    let open = |low: &'static str, high: &'static str| {
+        let environment = |variable: &str| match variable {
+            "RADDLE_MEMORY_LOW_BYTES" => Some(low.into()),
+            "RADDLE_MEMORY_HIGH_BYTES" => Some(high.into()),
+            _ => None,
+        };
+        let bounds = raddle_hal::Limits::default().resolve_with(environment).unwrap();
+        Device::open(Box::new(raddle_cpu::Cpu::with_bounds(bounds)))
+    };
+    let device = open("4M", "40M").unwrap();
+    drop(device.allocate(3 << 20).unwrap());
+    let first = device.memory_stats().reserved_bytes;
+    let held = device.allocate(10 << 20).unwrap();
+    let reserved = device.memory_stats().reserved_bytes;
+    assert!(first > 0 && reserved < first + (10 << 20), "{first}, then {reserved}: what was unused is back");
+    let refused = device.allocate(35 << 20).unwrap_err();
+    assert!(matches!(refused, Error::OutOfMemory { .. }), "{refused}");
+    device.set_memory_limit(80 << 20);
+    drop((device.allocate(35 << 20).unwrap(), held));
+    assert!(device.close().unwrap());
+    let error = open("2M", "1M").unwrap_err().to_string();
+    let marks = "expected a low mark up to the high one of 1048576 bytes, found 2097152";
+    assert_eq!(error, format!("open: cpu, {marks}"));
 }
 
 #[test]

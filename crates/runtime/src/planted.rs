@@ -61,6 +61,21 @@ fn fault_error_stops_at_op() {
     assert_caught(Fault::error_stops_at_op, "tests::errors_go_to_dependents_only");
 }
 #[test]
+fn fault_records_without_end() {
+    let test = "tests::errors::records_of_launches_that_may_fail_are_bounded";
+    assert_caught(Fault::records_without_end, test);
+}
+#[test]
+fn fault_fences_without_end() {
+    let test = "memory_tests::what_is_noted_and_freed_fills_no_stream";
+    assert_caught(Fault::fences_without_end, test);
+}
+#[test]
+fn fault_exhausted_is_given() {
+    let test = "tests::a_stream_that_has_used_its_numbers_up_is_given_to_nobody";
+    assert_caught(Fault::exhausted_is_given, test);
+}
+#[test]
 fn fault_no_backpressure() {
     assert_caught(Fault::no_backpressure, "tests::a_full_stream_makes_its_submitter_wait_and_nobody_else");
 }

@@ -19,6 +19,7 @@ use crate::{
 use raddle_sync::{
     Mutex, Rank,
     atomic::{AtomicU64, Ordering::*},
+    fault, thread,
 };
 use std::{cell::RefCell, marker::PhantomData};
 
@@ -64,8 +65,15 @@ impl PoolInner {
             return; // its locks are the parent's
         }
         if self.users.fetch_sub(1, AcqRel) == 1 {
+            let allocator = &self.device.allocator;
+            let on_the_way = (!fault!(pool_on_its_way)).then(|| allocator.transit.begin());
             let slabs = self.large.lock().take_slabs();
-            self.device.allocator.large.lock().put_slabs(slabs);
+            let refused = allocator.out_of_memory.load(Relaxed);
+            while fault!(pool_on_its_way) && allocator.out_of_memory.load(Relaxed) == refused {
+                thread::yield_now();
+            }
+            allocator.large.lock().put_slabs(slabs);
+            drop(on_the_way);
             self.device.allocator.watch.remove_pool(self);
             self.device.idle_pools.lock().idle.push(self);
         }

@@ -24,7 +24,7 @@ use crate::{
 use raddle_hal::{Launch, Priority, QueueId, trace};
 use raddle_sync::{
     Mutex, Padded, Rank,
-    atomic::{AtomicU32, AtomicU64, Ordering::*},
+    atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*},
     fault,
 };
 use std::{collections::VecDeque, marker::PhantomData};
@@ -43,6 +43,7 @@ pub(crate) const EXTERNAL_FIRST: usize = 1 + 2 * POOL_COUNT;
 /// | `completed` | anybody, by maximum, after asking the device | anybody: a lower bound |
 /// | `history` | holder of `state` and of its own lock | anybody under its lock |
 /// | `generation` | holder of `state`, Release | holder of `state`; anybody, for whom it is a moment old |
+/// | `is_shown` | whoever asks for the raw handle | anybody; who knows of foreign work comes after |
 /// | `users` | threads that bind or let go, and those that want a stream alone (`dedicated`), by read-modify-write | anybody |
 /// | `owner` | holder of the pool's lock | the same; anybody, for whom it is a moment old |
 /// | `callbacks` | see there | |
@@ -57,6 +58,8 @@ pub(crate) struct StreamInner {
     pub(crate) history: Mutex<VecDeque<(u64, Box<Clock>)>>,
     /// How often the slot was opened and closed; even while it is open. 0 for ever on streams of the runtime.
     pub(crate) generation: AtomicU32,
+    /// Has other code been given the handle that it needs to put work there? On wrapped streams it has one of its own.
+    pub(crate) is_shown: AtomicBool,
     /// Threads whose current stream it is, or was when they entered another one; and the bit `dedicated::WANTED`.
     pub(crate) users: AtomicU32,
     /// Names the hold of the thread that it is dedicated to; 0 for none.
@@ -78,6 +81,7 @@ impl StreamInner {
             completed: Padded(AtomicU64::new(0)),
             history: Mutex::new(Rank::History, VecDeque::new()),
             generation: AtomicU32::new(0),
+            is_shown: AtomicBool::new(slot >= EXTERNAL_FIRST),
             users: AtomicU32::new(0),
             owner: AtomicU64::new(0),
             callbacks: Callbacks::new(),
@@ -100,6 +104,11 @@ impl StreamInner {
 
     pub(crate) fn is_external(&self) -> bool {
         self.slot >= EXTERNAL_FIRST
+    }
+
+    /// Has it used its numbers up, so that it takes no more work?
+    pub(crate) fn is_exhausted(&self) -> bool {
+        self.enqueued.load(Relaxed) >= Tick::SEQUENCE_MAX && !fault!(exhausted_is_given)
     }
 
     /// Everything that the runtime has enqueued so far.
@@ -200,7 +209,7 @@ impl Stream {
     }
 
     /// The next stream of a pool, round-robin; 32 of each priority unless limited, made when first wanted. Streams that are
-    /// dedicated to a thread are passed over; the default stream if all are.
+    /// dedicated to a thread, or have used their numbers up, are passed over; the default stream if all are.
     pub fn from_pool(device: &Device, priority: Priority) -> Result<Stream> {
         let (next, first) = match priority {
             Priority::Normal => (&device.0.next_normal, 1),
@@ -209,7 +218,7 @@ impl Stream {
         for _ in 0..device.0.pool_count {
             let index = next.fetch_add(1, Relaxed) as usize % device.0.pool_count;
             let stream = device.0.stream(first + index)?;
-            if stream.owner.load(Relaxed) == 0 {
+            if stream.owner.load(Relaxed) == 0 && !stream.is_exhausted() {
                 return Ok(stream.handle());
             }
         }

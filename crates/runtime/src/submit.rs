@@ -307,7 +307,7 @@ impl Stream {
                     trace::submitted_and_ran(work, [op, launch.name()], start, enqueued, awaited());
                 }
                 if fallible {
-                    stream.device.taints.settle(taint, result.as_ref().err().cloned());
+                    stream.device.taints.settle(taint, result.as_ref().err().cloned(), stream.device);
                 }
                 result.map_err(|error| {
                     // Nothing was written and the caller knows: the outputs are as good, or as bad, as before. Of a graph
@@ -336,18 +336,25 @@ impl Stream {
 }
 
 impl StreamInner {
-    /// Marks a block that is being freed as used by all that is on this stream. Doesn't block, so it may take one more
-    /// place than the stream has room for.
+    /// Marks a block that is being freed as used by all that is on this stream. Doesn't block, so it may take more places than
+    /// the stream has room for: one for each buffer that is noted on it, since `record_stream` waits for room.
+    ///
+    /// Where no other code has been given the stream's handle, all that is there has a tick, and the last one covers it: no
+    /// place is taken. Elsewhere there may be work behind the last tick, even if that is of a fence. (A stream that has
+    /// used its numbers up has none for that.)
     pub(crate) fn fence(&'static self, block: &Block) {
+        if !self.is_shown.load(Relaxed) && !fault!(fences_without_end) {
+            return self.stamp_last(block);
+        }
         let touch = Touch { block, access: Access::Read, whole: false };
-        if let Err(Error::StreamClosed { .. }) =
+        if let Err(Error::StreamClosed { .. } | Error::StreamExhausted { .. }) =
             self.handle().enqueue("fence", &Launch::Nothing, &mut [touch], &[])
         {
             self.stamp_last(block);
         } // a lost device uses nothing any more
     }
 
-    /// As [`StreamInner::fence`], of a stream that takes no more work: its last tick covers all there was.
+    /// As [`StreamInner::fence`], by the last tick of the stream.
     #[cold]
     fn stamp_last(&self, block: &Block) {
         let state = self.state.lock();
@@ -364,11 +371,11 @@ impl StreamInner {
         for touch in touches {
             let own = touch.block.taint.load(Relaxed); // ordered by the claim
             if own != 0 && !touch.whole && !fault!(error_stops_at_op) {
-                taint = self.device.taints.join(taint, own);
+                taint = self.device.taints.join(taint, own, self.device);
             }
         }
         if let Some((op, tick, inline)) = fallible {
-            taint = self.device.taints.add(op, tick, inline, taint);
+            taint = self.device.taints.add(op, tick, inline, taint, self.device);
         }
         for touch in touches.iter().filter(|touch| touch.access == Access::Write) {
             if touch.block.taint.load(Relaxed) != taint {

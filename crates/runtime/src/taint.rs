@@ -7,15 +7,19 @@
 //!
 //! A record that turns out well is dropped: a number without a record is clean. Failures are kept, the newest
 //! `failure_count` of them; results of older ones count as clean: whoever meets this many is past caring.
+//!
+//! **Bound.** Whoever opens a record looks at all of them first, if there are twice as many as the last such look has left.
+//! What a look leaves is in flight, or joins such records and belongs to an op behind them: so there are at most twice as many
+//! as ops in flight (or a few), and opening one costs a constant number of looks in the mean.
 
 use crate::{device::DeviceInner, tick::Tick};
 use raddle_hal::{KernelError, QueueId};
 use raddle_sync::{Mutex, Rank, fault, pause};
 use smallvec::SmallVec;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
-/// Open records that set off a clean-up.
-const OPEN_COUNT: usize = 64; // guess
+/// So many open records are never looked through.
+pub(crate) const OPEN_COUNT: usize = 64; // guess
 
 /// The number of whatever was allocated inside of a capture, where nothing runs: it has no value, ever.
 pub(crate) const CAPTURED: u64 = u64::MAX;
@@ -30,6 +34,7 @@ pub(crate) enum Failure {
 struct Open {
     /// The launch, unless this only joins others or has been settled as good.
     launch: Option<Launched>,
+    /// Older ones.
     parents: SmallVec<[u64; 2]>,
 }
 
@@ -47,7 +52,9 @@ struct Unsettled;
 struct Records {
     failure_count_max: usize,
     last: u64,
-    open: HashMap<u64, Open>,
+    open: BTreeMap<u64, Open>,
+    /// So many open ones are looked through before there is one more.
+    open_count_max: usize,
     failed: BTreeMap<u64, Failure>,
 }
 
@@ -55,22 +62,40 @@ pub(crate) struct Taints(Mutex<Records>);
 
 impl Taints {
     pub(crate) fn new(failure_count_max: usize) -> Taints {
-        let records = Records { failure_count_max, last: 0, open: HashMap::new(), failed: BTreeMap::new() };
+        let (open, failed) = (BTreeMap::new(), BTreeMap::new());
+        let records = Records { failure_count_max, last: 0, open, open_count_max: OPEN_COUNT, failed };
         Taints(Mutex::new(Rank::Taints, records))
     }
 
     /// A number that stands for both.
-    pub(crate) fn join(&self, a: u64, b: u64) -> u64 {
+    pub(crate) fn join(&self, a: u64, b: u64, device: &DeviceInner) -> u64 {
         if a == 0 || a == b {
             return b;
         }
-        self.0.lock().open(Open { launch: None, parents: SmallVec::from_slice(&[a, b]) })
+        let mut records = self.0.lock();
+        match [a, b].map(|taint| records.is_clean(taint)) {
+            [true, _] => b,
+            [_, true] => a,
+            _ => records.open(None, &[a, b], device),
+        }
     }
 
     /// The number of a launch that may fail and whose inputs carry `parent`.
-    pub(crate) fn add(&self, op: &'static str, tick: Tick, inline: bool, parent: u64) -> u64 {
-        let parents = if parent == 0 { SmallVec::new() } else { SmallVec::from_slice(&[parent]) };
-        self.0.lock().open(Open { launch: Some(Launched { op, tick, inline }), parents })
+    pub(crate) fn add(
+        &self,
+        op: &'static str,
+        tick: Tick,
+        inline: bool,
+        parent: u64,
+        device: &DeviceInner,
+    ) -> u64 {
+        self.0.lock().open(Some(Launched { op, tick, inline }), &[parent], device)
+    }
+
+    /// How many records are open.
+    #[cfg(all(test, not(loom)))]
+    pub(crate) fn open_count(&self) -> usize {
+        self.0.lock().open.len()
     }
 
     /// The last number given out, for a planted fault.
@@ -80,16 +105,16 @@ impl Taints {
     }
 
     /// Notes how a launch that ran inline has ended.
-    pub(crate) fn settle(&self, taint: u64, error: Option<KernelError>) {
+    pub(crate) fn settle(&self, taint: u64, error: Option<KernelError>, device: &DeviceInner) {
         let mut records = self.0.lock();
         let Some(open) = records.open.get_mut(&taint) else { return };
         match (open.launch.take(), error) {
             (Some(Launched { op, tick, .. }), Some(error)) => {
                 records.fail(taint, Failure::Kernel { op, tick, error })
             }
-            _ if open.parents.is_empty() => _ = records.open.remove(&taint),
-            _ => (),
+            _ => _ = records.look(taint, device),
         }
+        records.forget_old();
     }
 
     /// The failure that a block depends on, if there is one. What the block waits for is complete.
@@ -114,68 +139,92 @@ impl Taints {
     pub(crate) fn try_failure(&self, taint: u64, device: &DeviceInner) -> Option<Option<Failure>> {
         self.0.try_lock()?.resolve(taint, device).ok()
     }
-
-    /// Drops records whose launches are over, once there are many.
-    pub(crate) fn tidy(&self, device: &DeviceInner) {
-        let mut records = self.0.lock();
-        if records.open.len() > OPEN_COUNT {
-            let mut taints: Vec<u64> = records.open.keys().copied().collect();
-            taints.sort_unstable(); // parents are older
-            taints.into_iter().for_each(|taint| _ = records.resolve(taint, device));
-        }
-    }
 }
 
 impl Records {
-    fn open(&mut self, open: Open) -> u64 {
+    /// A number for a launch, if there is one, and what it depends on.
+    fn open(&mut self, launch: Option<Launched>, parents: &[u64], device: &DeviceInner) -> u64 {
+        if self.open.len() >= self.open_count_max && !fault!(records_without_end) {
+            let taints: Vec<u64> = self.open.keys().copied().collect();
+            taints.into_iter().for_each(|taint| _ = self.look(taint, device));
+            self.forget_old();
+            self.open_count_max = OPEN_COUNT.max(2 * self.open.len());
+        }
+        let parents = parents.iter().copied().filter(|parent| !self.is_clean(*parent)).collect();
         self.last += 1;
-        self.open.insert(self.last, open);
+        self.open.insert(self.last, Open { launch, parents });
         self.last
+    }
+
+    fn is_clean(&self, taint: u64) -> bool {
+        !self.open.contains_key(&taint) && self.failed(taint).is_none()
     }
 
     fn fail(&mut self, taint: u64, failure: Failure) {
         self.open.remove(&taint);
         self.failed.insert(taint, failure);
-        if self.failed.len() > self.failure_count_max {
+    }
+
+    /// Behind all looks, so that a failure gets to all that depend on it first.
+    fn forget_old(&mut self) {
+        while self.failed.len() > self.failure_count_max {
             self.failed.pop_first();
         }
     }
 
-    /// Parents first, so that the origin is told. A record stays open while a launch under it is in flight.
-    fn resolve(&mut self, taint: u64, device: &DeviceInner) -> Result<Option<Failure>, Unsettled> {
+    fn failed(&self, taint: u64) -> Option<Failure> {
         if taint == CAPTURED {
-            return Ok(Some(Failure::Captured));
+            return Some(Failure::Captured);
         }
-        if let Some(failure) = self.failed.get(&taint) {
-            return Ok(Some(failure.clone()));
-        }
-        let Some(open) = self.open.get(&taint) else { return Ok(None) };
-        let (launch, parents) = (open.launch, open.parents.clone());
-        for parent in &parents {
-            if let Some(failure) = self.resolve(*parent, device)? {
-                self.fail(taint, failure.clone());
-                return Ok(Some(failure));
-            }
-        }
-        let mut settled = parents.iter().all(|parent| !self.open.contains_key(parent));
-        if let Some(Launched { op, tick, inline }) = launch {
-            if !device.is_complete(tick) {
-                settled = false;
-            } else if inline {
-                return Err(Unsettled);
-            } else if let Some(error) =
-                device.hal.take_kernel_error(QueueId(tick.slot() as u8), tick.sequence())
+        self.failed.get(&taint).cloned()
+    }
+
+    /// What a number stands for. Without recursion: as many launches may lie behind it as are in flight.
+    fn resolve(&mut self, taint: u64, device: &DeviceInner) -> Result<Option<Failure>, Unsettled> {
+        let (mut behind, mut next) = (BTreeSet::new(), vec![taint]);
+        while let Some(taint) = next.pop() {
+            if let Some(open) = self.open.get(&taint)
+                && behind.insert(taint)
             {
-                let failure = Failure::Kernel { op, tick, error };
-                self.fail(taint, failure.clone());
-                return Ok(Some(failure));
-            } else if let Some(open) = self.open.get_mut(&taint) {
-                open.launch = None;
+                next.extend(&open.parents);
             }
         }
-        if settled {
-            self.open.remove(&taint);
+        let unsettled = behind.into_iter().filter_map(|taint| self.look(taint, device).err()).last();
+        let failure = self.failed(taint);
+        self.forget_old();
+        match (failure, unsettled) {
+            (None, Some(unsettled)) => Err(unsettled),
+            (failure, _) => Ok(failure),
         }
-        Ok(None)
+    }
+
+    /// Closes a record if it can be told how it ended. Those that it depends on come first, which are older: so the origin
+    /// is told. It stays open while a launch under it is in flight.
+    fn look(&mut self, taint: u64, device: &DeviceInner) -> Result<(), Unsettled> {
+        let Some(Open { launch, parents }) = self.open.get(&taint) else { return Ok(()) };
+        if let Some(failure) = parents.iter().find_map(|parent| self.failed(*parent)) {
+            self.fail(taint, failure);
+            return Ok(());
+        }
+        let is_settled = !parents.iter().any(|parent| self.open.contains_key(parent));
+        if let Some(Launched { op, tick, inline }) = *launch {
+            if !device.is_complete(tick) {
+                return Ok(());
+            }
+            if inline {
+                return Err(Unsettled);
+            }
+            let queue = QueueId(tick.slot() as u8);
+            if let Some(error) = device.hal.take_kernel_error(queue, tick.sequence()) {
+                self.fail(taint, Failure::Kernel { op, tick, error });
+                return Ok(());
+            }
+        }
+        if is_settled {
+            self.open.remove(&taint);
+        } else if let Some(open) = self.open.get_mut(&taint) {
+            open.launch = None;
+        }
+        Ok(())
     }
 }

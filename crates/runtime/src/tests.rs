@@ -1,5 +1,6 @@
 //! The runtime against the oracle: random programs of several threads, the allocator, events, errors along ticks.
 
+mod errors;
 mod external;
 mod reached;
 mod streams;
@@ -639,6 +640,39 @@ fn a_stream_that_has_used_its_numbers_up_says_so() {
     let error = op(stream, &[], &[]).unwrap_err();
     assert!(error.to_string().contains("has used up its sequence numbers"), "{error}");
     oracle.check().unwrap();
+}
+
+#[test]
+fn a_stream_that_has_used_its_numbers_up_is_given_to_nobody() {
+    let _turn = turn();
+    let (device, _) = oracle::open(8);
+    let exhaust = |Stream(stream, _): Stream| {
+        let last = tick::Tick::SEQUENCE_MAX;
+        stream.state.lock().sequence = last;
+        [&stream.enqueued.0, &stream.completed.0]
+            .into_iter()
+            .for_each(|number| number.store(last, raddle_sync::atomic::Relaxed));
+    };
+    let next = || Stream::from_pool(&device, Priority::Normal).unwrap();
+    let bound =
+        || std::thread::scope(|scope| scope.spawn(|| Stream::current(&device)).join().unwrap().unwrap());
+    // A thread alone gets the default stream, and the first of the pool beside it.
+    let default = Stream::default(&device).unwrap();
+    assert_eq!(bound(), default);
+    let first = next();
+    [default, first].into_iter().for_each(exhaust);
+    let fresh = bound();
+    assert!(fresh != default && fresh != first);
+    op(fresh, &[], &[]).unwrap();
+    assert!((0..64).all(|_| next() != first));
+    let dedicated = Stream::dedicated(&device, Exhausted::Error).unwrap();
+    assert!(*dedicated != default && *dedicated != first);
+    drop(dedicated);
+    // Where no other is left, it says so.
+    (0..31).for_each(|_| exhaust(next()));
+    assert_eq!(next(), default);
+    let error = op(bound(), &[], &[]).unwrap_err();
+    assert!(error.to_string().contains("has used up its sequence numbers"), "{error}");
 }
 
 #[test]

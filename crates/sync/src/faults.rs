@@ -69,6 +69,8 @@ faults! {
     callback_early breaks "T4";
     /// In a callback the current stream is whatever its thread is bound to.
     callback_stream breaks "T6";
+    /// All callbacks of a list run with the stream of the first one.
+    callback_of_another breaks "T6";
     /// A wrapped stream is closed without a tick for what others have put there last.
     unfenced_close breaks "T1";
     /// Handles of a wrapped stream are compared by the slot alone, which may stand for another one by now.
@@ -267,6 +269,14 @@ faults! {
     sleeps_through_stop breaks "T6";
     /// A request that was taken back stays in the queue.
     cancel_keeps_slot breaks "T9";
+    /// Whoever notes that a buffer is used on a stream waits for no room there, however many have been noted and freed.
+    fences_without_end breaks "T9";
+    /// Memory of a pool that ends is on its way for a while, and whoever finds no memory isn't told.
+    pool_on_its_way breaks "T10";
+    /// Threads are given streams that have used their numbers up.
+    exhausted_is_given breaks "T9";
+    /// Records of launches that went well stay.
+    records_without_end breaks "T9";
     /// However many requests wait, one more is accepted.
     queue_without_end breaks "T9";
     /// Requests of any length share a batch.

@@ -443,8 +443,9 @@ rows! {
     [unbind_keeps_count]
 "T6.5" "A callback sees its stream as the current one."
     "raddle_runtime::callback"
-    [sim("raddle_runtime::tests::reached::a_callback_runs_when_its_stream_got_there_and_on_it")]
-    [callback_stream]
+    [sim("raddle_runtime::tests::reached::a_callback_runs_when_its_stream_got_there_and_on_it"),
+     sim("raddle_runtime::tests::external::callbacks_of_a_slot_keep_their_streams")]
+    [callback_stream, callback_of_another]
 "T6.6" "Closing a device runs its callbacks first; they are bounded."
     "raddle_runtime::callback"
     [sim("raddle_runtime::tests::reached::callbacks_are_bounded_and_closing_waits_for_them"),
@@ -622,7 +623,8 @@ rows! {
 "T9.10" "The high watermark is hard, and past the low one caches are given back first."
     "raddle_runtime::alloc::Allocator::slab"
     [sim("raddle_runtime::memory_tests::the_high_watermark_is_hard"),
-     sim("raddle_runtime::memory_tests::past_the_low_watermark_caches_are_given_back_first")]
+     sim("raddle_runtime::memory_tests::past_the_low_watermark_caches_are_given_back_first"),
+     test("raddle_runtime::memory_tests::watermarks_are_limits_of_a_device")]
     [limit_ignored]
 "T9.11" "The memory of a private pool is nobody else's, whoever frees it."
     "raddle_runtime::pool::PoolInner"
@@ -685,6 +687,19 @@ rows! {
     "raddle_server::http::work::rows"
     [test("raddle_server::it::limits::a_full_queue_is_told_and_who_goes_frees_his_room")]
     [gone_keep_room]
+"T9.24" "Records of launches that may fail are as many as there are in flight."
+    "raddle_runtime::taint::Taints::add"
+    [sim("raddle_runtime::tests::errors::records_of_launches_that_may_fail_are_bounded")]
+    [records_without_end]
+"T9.25" "Buffers that are noted on a busy stream and freed fill no stream."
+    "raddle_runtime::submit::StreamInner::fence"
+    [sim("raddle_runtime::memory_tests::what_is_noted_and_freed_fills_no_stream")]
+    [fences_without_end]
+"T9.26" "A stream that has used its numbers up says so, and threads are given others while there are some."
+    "raddle_runtime::stream::StreamInner::is_exhausted"
+    [sim("raddle_runtime::tests::a_stream_that_has_used_its_numbers_up_says_so"),
+     sim("raddle_runtime::tests::a_stream_that_has_used_its_numbers_up_is_given_to_nobody")]
+    [exhausted_is_given]
 
 "T10.1" "An error of the device is told to who depends on the tick that failed, and to nobody else."
     "raddle_runtime::taint::Taints::failure"
@@ -701,8 +716,9 @@ rows! {
     "raddle_runtime::alloc::Allocator"
     [PROGRAMS, sim("raddle_runtime::tests::scarce_memory_is_waited_for_before_an_error_says_so"),
      sim("raddle_conformance::failures::sim::no_memory_at_each_point_of_a_step"),
+     sim("raddle_runtime::memory_tests::pools::memory_of_a_pool_that_ends_is_waited_for"),
      device("raddle_conformance::failures::cuda::more_than_there_is")]
-    [looks_once]
+    [looks_once, pool_on_its_way]
 "T10.4" "A lost device stays lost, hangs nobody, and is told to who uses it."
     "raddle_hal::DeviceError::Lost"
     [PROGRAMS, sim("raddle_sim::tests::a_lost_device_stays_lost_and_everything_is_complete"),

@@ -107,3 +107,40 @@ fn pools_nest_serve_graphs_and_make_room() {
     assert!(device.allocate(32 << 20).is_ok());
     oracle.check().unwrap();
 }
+
+/// A pool ends on one thread; another one, which finds no memory, begins to look when the pool has none any more.
+fn short_while_a_pool_ends() -> Verdict {
+    const SIZE_BYTES: usize = 8 << 20;
+    let (device, oracle) = oracle::open(1000);
+    for round in 0..50 {
+        let pool = device.memory_pool();
+        let guard = pool.enter();
+        let buffer = device.allocate(SIZE_BYTES).unwrap();
+        drop(guard);
+        oracle.set_slab_bytes_left(0);
+        let inner = device.0.allocator.watch.pools()[0];
+        std::thread::scope(|scope| {
+            scope.spawn(move || drop((pool, buffer)));
+            while inner.large.lock().slabs().next().is_some() {
+                std::thread::yield_now();
+            }
+            device.allocate(SIZE_BYTES).map(drop).map_err(|error| format!("round {round}: {error}"))
+        })?;
+        oracle.set_slab_bytes_left(SIZE_BYTES);
+        device.empty_cache();
+        check(device.memory_stats().reserved_bytes == 0, "all of it goes back to the device")?;
+    }
+    oracle.check()
+}
+
+#[test]
+fn memory_of_a_pool_that_ends_is_waited_for() {
+    let _turn = turn();
+    assert_eq!(short_while_a_pool_ends(), Ok(()));
+}
+
+#[test]
+fn fault_pool_on_its_way() {
+    let _planted = planted(Fault::pool_on_its_way);
+    assert!(short_while_a_pool_ends().is_err_and(|error| error.contains("out of memory")));
+}

@@ -295,6 +295,51 @@ fn fault_stale_handle() {
     assert!(is_stale_handle_taken(), "not caught");
 }
 
+/// A wrapped stream is closed, and another gets its slot, while a callback of the first runs and another one waits behind it:
+/// does the callback of each see its own stream, and does work go there?
+fn are_callbacks_of_a_slot_told_apart() -> bool {
+    let (device, others) = open(2);
+    let [first, second] = [0, 1].map(|_| others.make_stream().unwrap());
+    let (sender, receiver) = mpsc::channel();
+    let (go, gate) = mpsc::channel::<()>();
+    let external = wrap(&device, first);
+    let closed = *external;
+    let sees = |stream: Stream| {
+        let sender = sender.clone();
+        move |result: Result<()>| {
+            result.unwrap();
+            let (from, to) = (device.allocate(64).unwrap(), device.allocate(64).unwrap());
+            let current = Stream::current(&device).unwrap();
+            sender.send((current == stream, op(current, &[&from], &[&to]))).unwrap();
+        }
+    };
+    external.on_complete(move |_| gate.recv().unwrap()).unwrap();
+    external.on_complete(sees(closed)).unwrap();
+    external.close().unwrap();
+    device.synchronize().unwrap();
+    let external = wrap(&device, second);
+    assert_eq!(external.0.slot, closed.0.slot);
+    external.on_complete(sees(*external)).unwrap();
+    go.send(()).unwrap();
+    let seen = [(); 2].map(|()| receiver.recv().unwrap());
+    drop(external);
+    assert!(device.close().unwrap());
+    let refused = Error::StreamClosed { device: "sim:2".into(), stream: closed.id().0 };
+    seen == [(true, Err(refused)), (true, Ok(()))]
+}
+
+#[test]
+fn callbacks_of_a_slot_keep_their_streams() {
+    let _turn = turn();
+    assert!(are_callbacks_of_a_slot_told_apart());
+}
+
+#[test]
+fn fault_callback_of_another() {
+    let _planted = planted(Fault::callback_of_another);
+    assert!(!are_callbacks_of_a_slot_told_apart(), "not caught");
+}
+
 /// Threads use a wrapped stream, which one of them closes meanwhile, and wrap it again.
 #[test]
 fn wrapped_streams_are_closed_while_others_use_them() {
