@@ -518,13 +518,13 @@ impl Tensor {
         check_operands(op, self, weight)?;
         self.check_sparse(op, index, weight)?;
         let _silence = Silence::new();
-        let dvalues = Tensor::zeros(index.shape(), self.dtype(), &self.device())?;
-        if !dvalues.layout().is_empty() && !weight.layout().is_empty() {
-            let mut operands: SmallVec<[Operand<'_>; 4]> = SmallVec::new();
-            operands.push(dvalues.write(dvalues.layout()));
-            operands.extend([self, index, weight].map(|tensor| tensor.read(tensor.layout())));
-            self.device().submit_named(op, &Kernel::SparseMatMulByValues, &operands)?;
+        if index.layout().is_empty() || weight.layout().is_empty() {
+            return Tensor::zeros(index.shape(), self.dtype(), &self.device());
         }
+        let dvalues = Tensor::empty(index.shape(), self.dtype(), &self.device())?;
+        let [dy, index, weight] = [self, index, weight].map(|tensor| tensor.read(tensor.layout()));
+        let operands = [dvalues.write(dvalues.layout()), dy, index, weight];
+        self.device().submit_named(op, &Kernel::SparseMatMulByValues, &operands)?;
         Ok(dvalues)
     }
 
@@ -551,9 +551,8 @@ impl Tensor {
         let _silence = Silence::new();
         let dweight = weight.zeros_like()?;
         if !values.layout().is_empty() && !weight.layout().is_empty() {
-            let mut operands: SmallVec<[Operand<'_>; 4]> = SmallVec::new();
-            operands.push(dweight.write(dweight.layout()));
-            operands.extend([self, values, index].map(|tensor| tensor.read(tensor.layout())));
+            let [dy, values, index] = [self, values, index].map(|tensor| tensor.read(tensor.layout()));
+            let operands = [dweight.write(dweight.layout()), dy, values, index];
             self.device().submit_named(op, &Kernel::SparseMatMulByWeight, &operands)?;
         }
         Ok(dweight)
