@@ -39,10 +39,17 @@ extern "C" __global__ void trap() {
     asm volatile("trap;");
 }"#;
 
+const ADD: &str = r#"
+extern "C" __global__ void add(float* out, const float* a, const float* b, unsigned long long count) {
+    unsigned long long at = blockIdx.x * (unsigned long long)blockDim.x + threadIdx.x;
+    if (at < count) out[at] = a[at] + b[at];
+}"#;
+
 /// The kernels, once they are wanted.
 #[derive(Default)]
 pub struct Stress {
     spin: OnceLock<Function>,
+    add: OnceLock<Function>,
     trap: OnceLock<Function>,
     drawn: AtomicU64,
 }
@@ -124,12 +131,43 @@ impl Control {
     /// without us.
     pub fn launch_empty(&self, queue: QueueId, count: usize) -> Result<(), DeviceError> {
         let function = self.0.load_spin()?;
+        let nothing = 0_u64.to_ne_bytes();
+        // SAFETY: the parameter is one number, and the kernel touches no memory.
+        unsafe { self.launch_bare(queue, count, function, 1, &nothing) }
+    }
+
+    /// The same of kernels that add 256 numbers, each to the same place.
+    pub fn launch_add(&self, queue: QueueId, count: usize) -> Result<(), DeviceError> {
+        const SIZE: u64 = 256;
+        let function = self.0.stress_kernel(&self.0.stress.add, "add", ADD)?;
+        let driver = self.0.context.enter()?;
+        let array_bytes = SIZE * size_of::<f32>() as u64;
+        let memory = driver.mem_alloc(3 * array_bytes as usize)?;
+        let args = [memory, memory + array_bytes, memory + 2 * array_bytes, SIZE];
+        let bytes: Vec<u8> = args.iter().flat_map(|arg| arg.to_ne_bytes()).collect();
+        // SAFETY: three pointers to so many numbers, and the number; nobody else knows the memory, and it is given back when
+        // all is over, or never.
+        unsafe {
+            self.launch_bare(queue, count, function, SIZE as u32, &bytes)?;
+            driver.mem_free(memory)
+        }
+    }
+
+    /// # Safety
+    /// - `args` are laid out as the parameters of the function. What it reaches through them stays allocated until it is over.
+    unsafe fn launch_bare(
+        &self,
+        queue: QueueId,
+        count: usize,
+        function: Function,
+        threads: u32,
+        args: &[u8],
+    ) -> Result<(), DeviceError> {
         let driver = self.0.context.enter()?;
         let stream = self.0.queue(queue).stream();
-        let nothing = 0_u64.to_ne_bytes();
         for _ in 0..count {
-            // SAFETY: the parameter is one number, and the kernel touches no memory.
-            unsafe { driver.launch_kernel(function, [[1; 3]; 2], 0, stream, &nothing) }?;
+            // SAFETY: by the contract.
+            unsafe { driver.launch_kernel(function, [[1; 3], [threads, 1, 1]], 0, stream, args) }?;
         }
         let event = driver.event_create(false)?;
         driver.event_record(event, stream)?;

@@ -21,8 +21,16 @@ fn ordinal(device: &Device) -> Outcome<usize> {
     ordinal.ok_or_else(|| failure(format!("{}: only a GPU has bare launches", device.name())))
 }
 
-/// An empty kernel, by the driver alone: what `add_out_256` can't be faster than.
-pub fn launch(device: &Device, threads: usize) -> Outcome<Vec<f64>> {
+/// What the driver launches alone.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Bare {
+    Nothing,
+    /// Of 256 numbers.
+    Add,
+}
+
+/// Launches by the driver alone: what `add_out_256` can't be faster than.
+pub fn launch(device: &Device, threads: usize, what: Bare) -> Outcome<Vec<f64>> {
     let cuda = Cuda::new(ordinal(device)?).map_err(failure)?;
     let control = cuda.control();
     for thread in 0..threads {
@@ -32,7 +40,10 @@ pub fn launch(device: &Device, threads: usize) -> Outcome<Vec<f64>> {
         let control = &control;
         // Of a failure the next row tells as well: the context is the same.
         Ok(move |count| {
-            _ = control.launch_empty(QueueId(thread as u8), count);
+            _ = match what {
+                Bare::Nothing => control.launch_empty(QueueId(thread as u8), count),
+                Bare::Add => control.launch_add(QueueId(thread as u8), count),
+            };
             Ok(())
         })
     })

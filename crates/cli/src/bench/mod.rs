@@ -137,12 +137,14 @@ fn machine() -> String {
     format!("{}, {cores} cores", model.map_or(std::env::consts::ARCH, |(_, model)| model))
 }
 
-/// The commit that was built: as RADDLE_COMMIT says, for a program that was carried elsewhere, or that of the checkout.
+/// The commit that was built: as RADDLE_COMMIT says, for a program that was carried elsewhere, or that of the checkout which
+/// it was built in, wherever it runs.
 fn commit() -> String {
     if let Ok(commit) = std::env::var("RADDLE_COMMIT") {
         return commit;
     }
-    let command = std::process::Command::new("git").args(["rev-parse", "--short", "HEAD"]).output();
+    let git = ["-C", env!("CARGO_MANIFEST_DIR"), "rev-parse", "--short", "HEAD"];
+    let command = std::process::Command::new("git").args(git).output();
     let text = command.ok().filter(|output| output.status.success()).map(|output| output.stdout);
     text.and_then(|text| String::from_utf8(text).ok()).map_or("unknown".into(), |text| text.trim().into())
 }
@@ -152,8 +154,9 @@ mod tests {
     use super::*;
 
     /// Rows that the other side can't have.
-    const OWN: [&str; 12] = [
+    const OWN: [&str; 13] = [
         "launch",
+        "launch_add_256",
         "hop_one_stream",
         "hop_two_streams",
         "hop_one_stream_bare",

@@ -1,7 +1,7 @@
 //! The rows.
 
 use super::{
-    gpu::{Side, hops, hops_bare},
+    gpu::{Bare, Side, hops, hops_bare, launch},
     measure::{alone, together},
 };
 use crate::output::{Failure, Outcome, StepError};
@@ -103,7 +103,11 @@ pub fn table(sizes: Sizes) -> Vec<Spec> {
     let mut table = vec![time("add_out_256", 1, add_out)];
     if gpu {
         table.push(time("add_out_256", 8, add_out));
-        table.extend([1, 8].map(|threads| time("launch", threads, super::gpu::launch)));
+        for (name, what) in [("launch", Bare::Nothing), ("launch_add_256", Bare::Add)] {
+            table.extend([1, 8].map(|threads| {
+                time(name, threads, move |device: &Device, threads| launch(device, threads, what))
+            }));
+        }
         table.push(time("chain_one_stream", 1, |device, _| chain(device, 1)));
         table.push(time("chain_two_streams", 1, |device, _| chain(device, 2)));
         table.push(time("hop_one_stream", 1, |device, _| hops(device, 1, Side::Host)));
