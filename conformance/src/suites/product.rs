@@ -38,9 +38,20 @@ fn matmul_answer(a: &Array, b: &Array) -> Answer {
 
 fn matmul(device: &Device) {
     let mut random = Random::named("matmul");
-    // (m, k, n): one, odd, around the sizes of register tiles, few rows, one large.
-    let sizes =
-        [(1, 1, 1), (3, 5, 2), (1, 17, 9), (7, 1, 5), (2, 33, 64), (8, 24, 17), (65, 31, 33), (5, 300, 3)];
+    // (m, k, n): one, odd, around the sizes of register tiles, few rows, some rows that 8 neighbours divide, one large.
+    let sizes = [
+        (1, 1, 1),
+        (3, 5, 2),
+        (1, 17, 9),
+        (7, 1, 5),
+        (2, 33, 64),
+        (8, 24, 17),
+        (9, 8, 8),
+        (33, 40, 72),
+        (64, 264, 24),
+        (65, 31, 33),
+        (5, 300, 3),
+    ];
     for dtype in FLOATS {
         for (m, k, n) in sizes {
             let inputs = [drawn(dtype, &[m, k], &mut random), drawn(dtype, &[k, n], &mut random)];
@@ -233,23 +244,26 @@ fn addmm(device: &Device) {
 fn linear(device: &Device) {
     let mut random = Random::named("linear");
     for dtype in FLOATS {
-        for (shape, activation) in [
-            (&[6][..], Activation::None),
-            (&[5, 6], Activation::Relu),
-            (&[2, 3, 6], Activation::None),
-            (&[4, 6], Activation::Gelu),
+        for (shape, width, activation) in [
+            (&[6][..], 3, Activation::None),
+            (&[5, 6], 3, Activation::Relu),
+            (&[2, 3, 6], 3, Activation::None),
+            (&[4, 6], 3, Activation::Gelu),
+            (&[2, 17, 40], 40, Activation::Gelu),
+            (&[12, 72], 33, Activation::Relu),
         ] {
+            let from = shape[shape.len() - 1];
             let inputs = [
                 drawn(dtype, shape, &mut random),
-                drawn(dtype, &[3, 6], &mut random),
-                drawn(dtype, &[3], &mut random),
+                drawn(dtype, &[width, from], &mut random),
+                drawn(dtype, &[width], &mut random),
             ];
             let oracle = |x: &[Array]| {
                 let outer = &shape[..shape.len() - 1];
-                let out: Vec<usize> = outer.iter().copied().chain([3]).collect();
+                let out: Vec<usize> = outer.iter().copied().chain([width]).collect();
                 let element = |index: &Vec<usize>, bias: f64| {
                     let (row, column) = (&index[..index.len() - 1], index[index.len() - 1]);
-                    let terms: Vec<f64> = (0..6)
+                    let terms: Vec<f64> = (0..from)
                         .map(|k| {
                             let at: Vec<usize> = row.iter().copied().chain([k]).collect();
                             x[0].f64(&at) * x[1].f64(&[column, k])

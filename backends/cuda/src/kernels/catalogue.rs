@@ -206,11 +206,12 @@ impl Collection {
         for dtype in FLOATS {
             for activation in [Activation::None, Activation::Relu, Activation::Gelu] {
                 for (bias, accumulate) in [(false, false), (true, false), (false, true), (true, true)] {
-                    for (m, n) in [(1, 64), (8, 64), (64, 64)] {
+                    for (m, n, turned) in [(1, 64, true), (8, 64, true), (64, 64, true), (64, 64, false)] {
                         let kernel = Kernel::MatMul { alpha: 1.0, beta: 0.5, bias, accumulate, activation };
                         let out = view(dtype, &[1, m, n]);
+                        let strides = if turned { [0, 1, 32] } else { [0, n, 1] };
                         let mut inputs =
-                            vec![view(dtype, &[1, m, 32]), strided(dtype, &[1, 32, n], &[0, 1, 32])];
+                            vec![view(dtype, &[1, m, 32]), strided(dtype, &[1, 32, n], &strides)];
                         inputs.extend(bias.then(|| strided(dtype, &[1, m, n], &[0, 0, 1])));
                         inputs.extend(accumulate.then_some(out));
                         self.add(&format!("{dtype}"), &kernel, &[out], &inputs);

@@ -1,5 +1,5 @@
-// act(alpha · a b + bias) + beta · c for an `a` of few rows: the time is that of reading `b` once.
-// ELEMENT, ACC    types; M: rows; ACT: 0 none, 1 relu, 2 gelu; BIAS, ADDEND: are there such?
+// A product with an `a` of few rows: the time is that of reading `b` once.
+// M               rows
 // TURNED          columns of b are contiguous: a warp for each column. Otherwise rows are: GROUPS groups of lanes share what
 //                 is summed over.
 // V               elements of b at once
@@ -8,37 +8,6 @@
 
 INLINE float fused(float a, float b, float c) { return __fmaf_rn(a, b, c); }
 INLINE double fused(double a, double b, double c) { return __fma_rn(a, b, c); }
-INLINE float upper_tail(float x) { return erfcf(x); }
-INLINE double upper_tail(double x) { return erfc(x); }
-
-struct Params {
-    ELEMENT* out;
-    const ELEMENT* a;
-    const ELEMENT* b;
-    const ELEMENT* bias;
-    const ELEMENT* addend;
-    double alpha, beta;
-    long long n, k;
-    // Steps along rows and columns; of a and b only from one line to the next.
-    long long a_row, b_line, out_row, out_column, bias_row, bias_column, addend_row, addend_column;
-};
-
-INLINE void finish(const Params& p, int row, long long column, ACC sum) {
-    ACC x = (ACC)p.alpha * sum;
-#if BIAS
-    x += convert<ACC>(p.bias[row * p.bias_row + column * p.bias_column]);
-#endif
-#if ACT == 1
-    // NaN stays.
-    x = x < 0 ? 0 : x;
-#elif ACT == 2
-    x = (ACC)0.5 * x * upper_tail((ACC)-0.7071067811865476 * x);
-#endif
-#if ADDEND
-    x += (ACC)p.beta * convert<ACC>(p.addend[row * p.addend_row + column * p.addend_column]);
-#endif
-    p.out[row * p.out_row + column * p.out_column] = convert<ELEMENT>(x);
-}
 
 #if TURNED
 extern "C" __global__ void __launch_bounds__(128) few_rows(const Params p) {

@@ -2,7 +2,8 @@
 //! follows the product.
 //!
 //! Products of a few rows have a kernel of our own, which takes everything that follows along: they are bound by reading
-//! the right side. Of all others, a bias of one row and `relu` go along with the product, and so does an addend that nothing
+//! the right side. So have products of some rows of 16-bit floats: the library's kernels of such are as fast, but one block of
+//! them fills a multiprocessor, so that streams wait for each other, and they know no exact gelu. Of all others, a bias of one row and `relu` go along with the product, and so does an addend that nothing
 //! else stands before. What is left (the exact gelu, a bias by rows) is a program over the elements of the product.
 
 use super::build::Builder;
@@ -25,6 +26,14 @@ const SMALL_COUNT: usize = 1 << 30;
 /// The most rows that the kernel for few rows takes (guess: beyond, tensor cores win).
 const FEW_ROWS_MAX: usize = 8;
 
+/// The most rows that the kernel for some rows takes (guess: beyond, its blocks read the right side too often).
+const SOME_ROWS_MAX: usize = 64;
+/// The most factors of the right side that it takes (guess: what the second-level cache holds beside others).
+const SOME_ROWS_FACTORS_MAX: usize = 4 << 20;
+/// Rows and columns of a block of it, and its warps.
+const SOME_ROWS_SIDE: usize = 32;
+const SOME_ROWS_WARPS: usize = 8;
+
 /// Plans `Kernel::MatMul`.
 pub fn plan(builder: &mut Builder, kernel: &Kernel, operands: &[Operand]) {
     let &Kernel::MatMul { alpha, beta, bias, accumulate, activation } = kernel else {
@@ -38,7 +47,9 @@ pub fn plan(builder: &mut Builder, kernel: &Kernel, operands: &[Operand]) {
     let bias = bias.then(|| array(3));
     let addend = accumulate.then(|| array(3 + usize::from(bias.is_some())));
     let has_k = a.shape[2] > 0;
-    if has_k && few_rows(builder, (alpha, beta), activation, [&out, &a, &b], bias.as_ref(), addend.as_ref()) {
+    let own =
+        Own { sides: [&out, &a, &b], alpha, beta, activation, bias: bias.as_ref(), addend: addend.as_ref() };
+    if has_k && (own.few_rows(builder) || own.some_rows(builder)) {
         return;
     }
     let alone = addend.is_none() && activation != Activation::Gelu;
@@ -78,64 +89,131 @@ pub fn plan(builder: &mut Builder, kernel: &Kernel, operands: &[Operand]) {
     pointwise::program(builder, &ProgramRef::Static(program), out.dtype.compute(), &params, &arrays);
 }
 
-/// A product of few rows by the kernel for such; false if it isn't one, or its operands don't lie as the kernel takes them.
-fn few_rows(
-    builder: &mut Builder,
-    (alpha, beta): (f64, f64),
+/// A product by a kernel of ours.
+struct Own<'a> {
+    /// The output, the left and the right side.
+    sides: [&'a Array; 3],
+    alpha: f64,
+    beta: f64,
     activation: Activation,
-    [out, a, b]: [&Array; 3],
-    bias: Option<&Array>,
-    addend: Option<&Array>,
-) -> bool {
-    let [batch, m, n] = [0, 1, 2].map(|axis| out.shape[axis]);
-    let k = a.shape[2];
-    if batch != 1 || m > FEW_ROWS_MAX {
-        return false;
+    bias: Option<&'a Array>,
+    addend: Option<&'a Array>,
+}
+
+/// How the lines of a right side lie.
+struct Lines {
+    /// Are columns contiguous? Otherwise rows are.
+    turned: bool,
+    /// From one to the next; 0 if there is one.
+    step: usize,
+}
+
+impl Own<'_> {
+    /// Rows, columns, and what is summed over, of one matrix.
+    fn sizes(&self) -> Option<[usize; 3]> {
+        let [out, a, _] = self.sides;
+        (out.shape[0] == 1).then(|| [out.shape[1], out.shape[2], a.shape[2]])
     }
-    let turned = b.strides[1] == 1 || k == 1;
-    let line = if turned { b.strides[2] } else { b.strides[1] };
-    if !turned && b.strides[2] != 1 && n != 1 {
-        return false;
+
+    /// None if neither rows nor columns are contiguous.
+    fn lines(&self, n: usize, k: usize) -> Option<Lines> {
+        let b = self.sides[2];
+        let turned = b.strides[1] == 1 || k == 1;
+        if !turned && b.strides[2] != 1 && n != 1 {
+            return None;
+        }
+        let (step, count) = if turned { (b.strides[2], n) } else { (b.strides[1], k) };
+        Some(Lines { turned, step: if count == 1 { 0 } else { step } })
     }
-    // A few rows are copied in no time.
-    let a = &if a.strides[2] == 1 || k == 1 { *a } else { builder.packed(a) };
-    let size_bytes = out.dtype.size_bytes();
-    let (most, length) = if turned { (16 / size_bytes, k) } else { ((4 / size_bytes).max(1), n) };
-    let a_row = if m == 1 { 0 } else { a.strides[1] };
-    let line = if (if turned { n } else { k }) == 1 { 0 } else { line };
-    let allows = |vector: usize| {
-        length.is_multiple_of(vector)
-            && line.is_multiple_of(vector)
-            && is_aligned(b.place, vector * size_bytes)
-            && (!turned || a_row.is_multiple_of(vector) && is_aligned(a.place, vector * size_bytes))
-    };
-    let mut vector = most;
-    while vector > 1 && !allows(vector) {
-        vector /= 2;
+
+    /// The left side with contiguous rows, and from one to the next. A few rows are copied in no time.
+    fn left(&self, builder: &mut Builder) -> (Array, usize) {
+        let a = self.sides[1];
+        let a = if a.strides[2] == 1 || a.shape[2] == 1 { *a } else { builder.packed(a) };
+        (a, if a.shape[1] == 1 { 0 } else { a.strides[1] })
     }
-    let text = Text::new(Unit::FewRows, true)
-        .element(Name::ELEMENT, out.dtype)
-        .element(Name::ACC, out.dtype.compute())
-        .number(Name::M, m)
-        .number(Name::V, vector)
-        .number(Name::ACT, activation as usize)
-        .flag(Name::BIAS, bias.is_some())
-        .flag(Name::ADDEND, addend.is_some())
-        .flag(Name::TURNED, turned);
-    let mut args = Args::default();
-    args.place(out.place).place(a.place).place(b.place);
-    for operand in [bias, addend] {
-        args.place(operand.map_or(Place::At(0), |array| array.place));
+
+    /// By the kernel for few rows; false if it isn't such a product, or its operands don't lie as the kernel takes them.
+    fn few_rows(&self, builder: &mut Builder) -> bool {
+        let Some([m, n, k]) = self.sizes().filter(|[m, ..]| *m <= FEW_ROWS_MAX) else { return false };
+        let Some(lines) = self.lines(n, k) else { return false };
+        let (a, a_row) = self.left(builder);
+        let size_bytes = a.dtype.size_bytes();
+        let (most, length) = if lines.turned { (16 / size_bytes, k) } else { ((4 / size_bytes).max(1), n) };
+        let allows = |vector: usize| {
+            length.is_multiple_of(vector)
+                && lines.step.is_multiple_of(vector)
+                && is_aligned(self.sides[2].place, vector * size_bytes)
+                && (!lines.turned || a_row.is_multiple_of(vector) && is_aligned(a.place, vector * size_bytes))
+        };
+        let mut vector = most;
+        while vector > 1 && !allows(vector) {
+            vector /= 2;
+        }
+        let text = Text::new(Unit::FewRows, true).number(Name::M, m).number(Name::V, vector);
+        let (blocks, threads) =
+            if lines.turned { (n.div_ceil(4), 128) } else { (n.div_ceil(32 * vector), 512) };
+        self.launch(builder, text, (blocks, threads), &a, a_row, &lines);
+        true
     }
-    args.push(alpha.to_ne_bytes()).push(beta.to_ne_bytes());
-    let mut push = |value: usize| _ = args.push((value as u64).to_ne_bytes());
-    [n, k, a_row, line].into_iter().for_each(&mut push);
-    for operand in [out, bias.unwrap_or(out), addend.unwrap_or(out)] {
-        operand.strides[1..].iter().copied().for_each(&mut push);
+
+    /// By the kernel for some rows of 16-bit floats; false as above.
+    fn some_rows(&self, builder: &mut Builder) -> bool {
+        const VECTOR: usize = 8;
+        let [_, a, b] = self.sides;
+        let Some([m, n, k]) = self.sizes().filter(|[m, n, k]| {
+            *m <= SOME_ROWS_MAX && n.saturating_mul(*k) <= SOME_ROWS_FACTORS_MAX && a.dtype.size_bytes() == 2
+        }) else {
+            return false;
+        };
+        let Some(lines) = self.lines(n, k) else { return false };
+        let is_even = |length: usize| length.is_multiple_of(VECTOR);
+        let along = if lines.turned { k } else { n };
+        let aligned = |array: &Array| is_aligned(array.place, VECTOR * 2);
+        if !is_even(k) || !is_even(along) || !is_even(lines.step) || !aligned(b) {
+            return false;
+        }
+        let is_copied = a.strides[2] != 1; // and then it lies well
+        if !is_copied && !(aligned(a) && (m == 1 || is_even(a.strides[1]))) {
+            return false;
+        }
+        let (a, a_row) = self.left(builder);
+        let text = Text::new(Unit::SomeRows, true).number(Name::WARPS, SOME_ROWS_WARPS);
+        let blocks = m.div_ceil(SOME_ROWS_SIDE) * n.div_ceil(SOME_ROWS_SIDE);
+        self.launch(builder, text, (blocks, 32 * SOME_ROWS_WARPS), &a, a_row, &lines);
+        true
     }
-    let (blocks, threads) = if turned { (n.div_ceil(4), 128) } else { (n.div_ceil(32 * vector), 512) };
-    builder.launch(text, blocks, threads, args);
-    true
+
+    fn launch(
+        &self,
+        builder: &mut Builder,
+        text: Text,
+        (blocks, threads): (usize, usize),
+        a: &Array,
+        a_row: usize,
+        lines: &Lines,
+    ) {
+        let &Own { sides: [out, _, b], bias, addend, .. } = self;
+        let text = text
+            .element(Name::ELEMENT, out.dtype)
+            .element(Name::ACC, out.dtype.compute())
+            .number(Name::ACT, self.activation as usize)
+            .flag(Name::BIAS, bias.is_some())
+            .flag(Name::ADDEND, addend.is_some())
+            .flag(Name::TURNED, lines.turned);
+        let mut args = Args::default();
+        args.place(out.place).place(a.place).place(b.place);
+        for operand in [bias, addend] {
+            args.place(operand.map_or(Place::At(0), |array| array.place));
+        }
+        args.push(self.alpha.to_ne_bytes()).push(self.beta.to_ne_bytes());
+        let mut push = |value: usize| _ = args.push((value as u64).to_ne_bytes());
+        [out.shape[1], out.shape[2], a.shape[2], a_row, lines.step].into_iter().for_each(&mut push);
+        for operand in [out, bias.unwrap_or(out), addend.unwrap_or(out)] {
+            operand.strides[1..].iter().copied().for_each(&mut push);
+        }
+        builder.launch(text, blocks, threads as u32, args);
+    }
 }
 
 /// `act(alpha · x + bias) + beta · c` for a sum `x`; takes beta if there is a `c`.

@@ -46,11 +46,13 @@ units! {
     /// One stage of a reduction.
     Reduce "reduce" ["reduce.cu"];
     /// A matrix product of few rows.
-    FewRows "few_rows" ["few_rows.cu"];
+    FewRows "few_rows" ["product.cu", "few_rows.cu"];
+    /// One of some rows, on tensor cores.
+    SomeRows "some_rows" ["product.cu", "mma.cu", "some_rows.cu"];
     /// Softmax of rows and its backward.
     Softmax "softmax" ["rows.cu", "softmax.cu"];
     /// Attention on tensor cores.
-    Attention "attention" ["attention.cu", "attention_mma.cu"];
+    Attention "attention" ["attention.cu", "mma.cu", "attention_mma.cu"];
     /// Attention of anything else.
     AttentionAny "attention" ["attention.cu", "attention_any.cu"];
     /// Layer normalisation of rows.

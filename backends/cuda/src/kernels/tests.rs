@@ -331,6 +331,34 @@ fn few_rows_take_all_that_follows_along() {
     );
 }
 
+#[test]
+fn some_rows_of_16_bits_take_all_that_follows_along() {
+    let entries = |dtype: DType, m: usize, k: usize, turned: bool| {
+        let strides = if turned { [0, 1, k] } else { [0, 96, 1] };
+        let inputs = [
+            packed(dtype, &[1, m, k]),
+            strided(dtype, &[1, k, 96], &strides),
+            strided(dtype, &[1, m, 96], &[0, 0, 1]),
+        ];
+        let plan = planned(&matmul(true, Activation::Gelu), &[packed(dtype, &[1, m, 96])], &inputs);
+        plan.steps
+            .iter()
+            .map(|step| match step {
+                Step::Kernel(step) => step.key.entry(),
+                _ => "product",
+            })
+            .collect::<Vec<_>>()
+    };
+    for turned in [false, true] {
+        assert_eq!(entries(DType::F16, 32, 64, turned), ["some_rows"]);
+        assert_eq!(entries(DType::BF16, 64, 72, turned), ["some_rows"]);
+        assert_eq!(entries(DType::F16, 65, 64, turned), ["product", "pointwise"]);
+        assert_eq!(entries(DType::F32, 32, 64, turned), ["product", "pointwise"]);
+        // Eight neighbours wouldn't be loaded at once.
+        assert_eq!(entries(DType::F16, 32, 68, turned), ["product", "pointwise"]);
+    }
+}
+
 /// Not a benchmark, which would need a quiet machine: `cargo test --release -- --ignored --nocapture planning`.
 #[test]
 #[ignore = "prints times"]

@@ -130,6 +130,8 @@ pub struct Group {
     pub length: usize,
     /// If texts of this model are padded: [texts, length], true for tokens.
     pub mask: Option<Tensor>,
+    /// Then how many of them each has, [texts, 1].
+    pub counts: Option<Tensor>,
 }
 
 /// One pass through the model.
@@ -149,12 +151,13 @@ impl Batch {
         let (lengths, _) = layout.lengths_and_steps();
         let (mut groups, mut first, mut text) = (Vec::with_capacity(layout.groups.len()), 0, 0);
         for &Shape { texts, length } in &layout.groups {
-            let mask = || {
+            let (mut mask, mut counts) = (None, None);
+            if layout.has_masks {
                 let steps = numbers.narrow(0, 2 * rows + lengths, length)?;
-                numbers.narrow(0, 2 * rows + text, texts)?.unsqueeze(1)?.gt(&steps)
-            };
-            let mask = layout.has_masks.then(mask).transpose()?;
-            groups.push(Group { first, texts, length, mask });
+                let own = numbers.narrow(0, 2 * rows + text, texts)?.unsqueeze(1)?;
+                (mask, counts) = (Some(own.gt(&steps)?), Some(own));
+            }
+            groups.push(Group { first, texts, length, mask, counts });
             first += texts * length;
             text += texts;
         }

@@ -93,15 +93,17 @@ impl Pooling {
             }
             _ => None,
         };
-        let (tokens, counts) = match &group.mask {
-            Some(mask) => {
+        let (tokens, counts) = match (&group.mask, &group.counts) {
+            (Some(mask), Some(counts)) => {
                 let mask = if self == Pooling::LastToken { last(mask)? } else { mask.clone() };
                 let other = if self == Pooling::Max { f64::NEG_INFINITY } else { 0.0 };
-                let counted = mask.to_dtype(DType::F32)?;
-                let counted = weights.as_ref().map_or(Ok(counted.clone()), |weights| counted.mul(weights))?;
-                (mask.unsqueeze(2)?.where_(&tokens, other)?, counted.sum(1, true)?)
+                let counts = match &weights {
+                    Some(weights) => mask.to_dtype(DType::F32)?.mul(weights)?.sum(1, true)?,
+                    None => counts.clone(),
+                };
+                (mask.unsqueeze(2)?.where_(&tokens, other)?, counts)
             }
-            None => {
+            _ => {
                 let length = group.length as f64;
                 let count = if weights.is_some() { length * (length + 1.0) / 2.0 } else { length };
                 (tokens, Tensor::full([1, 1], count, DType::F32, &device)?)
@@ -109,7 +111,7 @@ impl Pooling {
         };
         match self {
             Pooling::Max => tokens.amax(1, false),
-            Pooling::MeanSqrtLength => tokens.sum(1, false)?.div(&counts.sqrt()?),
+            Pooling::MeanSqrtLength => tokens.sum(1, false)?.div(&counts.to_dtype(DType::F32)?.sqrt()?),
             Pooling::LastToken => tokens.sum(1, false),
             Pooling::WeightedMean | Pooling::Mean | Pooling::Cls => {
                 let tokens = match weights {
@@ -140,7 +142,8 @@ mod tests {
         let device = raddle_tensor::Device::open(Box::new(raddle_cpu::Cpu::new())).unwrap();
         let rows = Tensor::from_slice(&[1f32, 2.0, 3.0, 6.0, 100.0, 100.0], [3, 2], &device).unwrap();
         let mask = Tensor::from_slice(&[true, true, false], [1, 3], &device).unwrap();
-        let group = Group { first: 0, texts: 1, length: 3, mask: Some(mask) };
+        let counts = Tensor::from_slice(&[2i64], [1, 1], &device).unwrap();
+        let group = Group { first: 0, texts: 1, length: 3, mask: Some(mask), counts: Some(counts) };
         let pool = |pooling: Pooling| pooling.pool(&group, &rows).unwrap();
         let values = |tensor: Tensor| tensor.to_vec::<f32>().unwrap();
         assert_eq!(values(pool(Pooling::Mean)), [2.0, 4.0]);
