@@ -139,7 +139,7 @@ impl Shared {
         }
         // The launch is on the stream; what comes after it can't undo that.
         _ = self.perhaps_spin(id);
-        queue.publish(driver, sequence);
+        queue.publish(driver, sequence, matches!(launch, Launch::Download { .. }));
         // Not before: who lets go of a kernel has published its launches.
         drop(late);
         if matches!(launch, Launch::Kernel { .. }) {

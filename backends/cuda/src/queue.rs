@@ -5,7 +5,8 @@
 //! overlap, so the word never falls. Behind the last mark somebody who asks has an event recorded: `flush` does, and so does
 //! every [`ASK_EVERY_COUNT`]-th question that brought nothing, if the submitter has come to rest. While the device is far
 //! behind, an event is recorded every [`SLEEP_EVERY_COUNT`] launches that threads can sleep on, so that who waits for room
-//! waits for half of the queue and not for its end.
+//! waits for half of the queue and not for its end. A download is marked at once, since somebody waits for it: that one
+//! watches the word for a while before it asks the driver for anything.
 //!
 //! **Launches of nothing**, such as the fence of a block that is freed, put nothing on the stream: they are executed when
 //! what was before them is. But where other code may use the stream, its work is before them as well, so there they are
@@ -46,7 +47,10 @@ use raddle_sync::{
     atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*},
     pause,
 };
-use std::ptr;
+use std::{
+    ptr,
+    time::{Duration, Instant},
+};
 
 /// A mark takes the driver 1.9 µs where a launch takes 3.7 (H100). Guess: a quarter of the launches that a queue holds, so that
 /// who waits for room knows of nearly all that is over.
@@ -57,7 +61,10 @@ const ASKED_MARK_EVERY_COUNT: u64 = 8;
 pub const SLEEP_EVERY_COUNT: u64 = 64;
 /// Questions from submitters come with each op and are mostly too early; a poll by user code flushes (guess).
 const ASK_EVERY_COUNT: u32 = 8;
-/// Turns for which a thread polls before it sleeps (guess: about as long as waking takes).
+/// How long a thread watches a mark before it asks the driver: a forward of a small model is over by then. Others get the core
+/// meanwhile.
+const AWAKE_MAX: Duration = Duration::from_micros(500);
+/// Turns for which a thread then polls before it sleeps (guess: about as long as waking takes).
 const POLL_COUNT: u32 = 64;
 
 /// What a queue has of its own; see the module.
@@ -166,10 +173,10 @@ impl Queue {
         self.worked.store(sequence, Release); // pairs with the Acquire in `executed`
     }
 
-    /// Publishes a launch that is on the stream, and marks progress when it is time, if it put something there. Only for the
-    /// submitter.
+    /// Publishes a launch that is on the stream, and marks progress when it is time, if it put something there; at once if
+    /// somebody is going to wait for it. Only for the submitter.
     #[inline]
-    pub fn publish(&self, driver: Driver<'_>, sequence: u64) {
+    pub fn publish(&self, driver: Driver<'_>, sequence: u64, is_awaited: bool) {
         if self.is_foreign.load(Relaxed) {
             self.begin_work(sequence);
         }
@@ -179,7 +186,8 @@ impl Queue {
             let unmarked = sequence - marked_last;
             // Whoever asks learns nothing sooner by a second mark on its way.
             let is_wanted = || self.is_asked.load(Relaxed) && self.executed() >= marked_last;
-            if unmarked >= MARK_EVERY_COUNT || unmarked >= ASKED_MARK_EVERY_COUNT && is_wanted() {
+            if is_awaited || unmarked >= MARK_EVERY_COUNT || unmarked >= ASKED_MARK_EVERY_COUNT && is_wanted()
+            {
                 self.mark(driver, sequence);
             }
         }
@@ -302,6 +310,14 @@ impl Queue {
         // A launch that was refused is on no stream.
         let sequence = sequence.min(self.submitted.load(Acquire));
         let mut turns = 0;
+        if self.marked.load(Relaxed) >= sequence {
+            // The mark will tell, without a call of the driver.
+            let start = Instant::now();
+            while self.executed() < sequence && start.elapsed() < AWAKE_MAX {
+                pause(&mut turns);
+            }
+            turns = 0;
+        }
         while self.executed() < sequence {
             let mut events = self.events.lock();
             let (covers, event) = match events.hold(sequence) {

@@ -206,7 +206,14 @@ impl Collection {
         for dtype in FLOATS {
             for activation in [Activation::None, Activation::Relu, Activation::Gelu] {
                 for (bias, accumulate) in [(false, false), (true, false), (false, true), (true, true)] {
-                    for (m, n, turned) in [(1, 64, true), (8, 64, true), (64, 64, true), (64, 64, false)] {
+                    for (m, n, turned) in [
+                        (1, 64, true),
+                        (8, 64, true),
+                        (64, 64, true),
+                        (64, 64, false),
+                        (64, 1024, true),
+                        (64, 1024, false),
+                    ] {
                         let kernel = Kernel::MatMul { alpha: 1.0, beta: 0.5, bias, accumulate, activation };
                         let out = view(dtype, &[1, m, n]);
                         let strides = if turned { [0, 1, 32] } else { [0, n, 1] };

@@ -30,9 +30,12 @@ const FEW_ROWS_MAX: usize = 8;
 const SOME_ROWS_MAX: usize = 64;
 /// The most factors of the right side that it takes (guess: what the second-level cache holds beside others).
 const SOME_ROWS_FACTORS_MAX: usize = 4 << 20;
-/// Rows and columns of a block of it, and its warps.
+/// Rows of a block of it, and its warps.
 const SOME_ROWS_SIDE: usize = 32;
 const SOME_ROWS_WARPS: usize = 8;
+/// The most columns of a right side whose blocks have 16 columns and look further ahead: so they are more. With 32, a left side
+/// is read by half as many.
+const NARROW_COLUMNS_MAX: usize = 512;
 
 /// Plans `Kernel::MatMul`.
 pub fn plan(builder: &mut Builder, kernel: &Kernel, operands: &[Operand]) {
@@ -178,8 +181,12 @@ impl Own<'_> {
             return false;
         }
         let (a, a_row) = self.left(builder);
-        let text = Text::new(Unit::SomeRows, true).number(Name::WARPS, SOME_ROWS_WARPS);
-        let blocks = m.div_ceil(SOME_ROWS_SIDE) * n.div_ceil(SOME_ROWS_SIDE);
+        let (columns, ahead) = if n <= NARROW_COLUMNS_MAX { (16, 3) } else { (32, 1) };
+        let text = Text::new(Unit::SomeRows, true)
+            .number(Name::WARPS, SOME_ROWS_WARPS)
+            .number(Name::COLUMNS, columns)
+            .number(Name::AHEAD, ahead);
+        let blocks = m.div_ceil(SOME_ROWS_SIDE) * n.div_ceil(columns);
         self.launch(builder, text, (blocks, 32 * SOME_ROWS_WARPS), &a, a_row, &lines);
         true
     }

@@ -1,103 +1,125 @@
-// A product of 16-bit floats with an `a` of some rows, on tensor cores. A block makes 32 x 32 results: its warps share what is
-// summed over, 32 factors at a time in turn, and their sums are added in the order of the warps. It needs little shared
-// memory, so that blocks of several streams share a multiprocessor: a library's kernel takes one for itself.
+// A product of 16-bit floats with an `a` of some rows, on tensor cores. A block makes ROWS x COLUMNS results: its warps share
+// what is summed over, DEPTH factors at a time in turn, and their sums are added in the order of the warps. It needs little
+// shared memory, so that blocks of several streams share a multiprocessor: a library's kernel takes one for itself.
 // TURNED          columns of b are contiguous, otherwise rows
 // WARPS           of a block
+// COLUMNS         of a block, 16 or 32
+// AHEAD           turns whose factors a warp has under way; changes no bit
 
-#define SIDE 32
-// An odd multiple of 16 bytes keeps banks apart.
-#define PITCH (SIDE + 8)
+#define ROWS 32
+#define DEPTH 32
 
-// A square of factors: lines of SIDE neighbours, `vectors` of 8 to a lane, zeros past the last line or neighbour.
-INLINE void fetch(uint4 (&to)[4], const ELEMENT* from, long long step, long long lines, long long along, int lane) {
-    const int at = lane % 4 * 8;
+// LINES lines of ALONG neighbours, 8 at once, shared out among the lanes of a warp. In shared memory a line is an odd multiple
+// of 16 bytes, which keeps banks apart.
+template <int LINES, int ALONG> struct Tile {
+    static constexpr int PARTS = LINES * ALONG / 8 / 32;
+    unsigned short at[LINES][ALONG + 8];
+
+    INLINE int line(int part, int lane) { return (lane + 32 * part) / (ALONG / 8); }
+    INLINE int place(int part, int lane) { return (lane + 32 * part) % (ALONG / 8) * 8; }
+    // Zeros past the last line or neighbour.
+    INLINE void fetch(
+        uint4 (&to)[PARTS], const ELEMENT* from, long long step, long long lines, long long along, int lane) {
 #pragma unroll
-    for (int i = 0; i < 4; i++) {
-        const int line = lane / 4 + 8 * i;
-        to[i] = line < lines && at < along ? *(const uint4*)(from + line * step + at) : make_uint4(0, 0, 0, 0);
+        for (int part = 0; part < PARTS; part++) {
+            const int own = line(part, lane), first = place(part, lane);
+            to[part] = own < lines && first < along ? *(const uint4*)(from + own * step + first) : make_uint4(0, 0, 0, 0);
+        }
     }
-}
-INLINE void keep(unsigned short (&to)[SIDE][PITCH], const uint4 (&from)[4], int lane) {
+    __device__ __forceinline__ void keep(const uint4 (&from)[PARTS], int lane) {
 #pragma unroll
-    for (int i = 0; i < 4; i++) *(uint4*)&to[lane / 4 + 8 * i][lane % 4 * 8] = from[i];
-}
+        for (int part = 0; part < PARTS; part++) *(uint4*)&at[line(part, lane)][place(part, lane)] = from[part];
+    }
+};
+typedef Tile<ROWS, DEPTH> Left;
+#if TURNED
+typedef Tile<COLUMNS, DEPTH> Right;
+#else
+typedef Tile<DEPTH, COLUMNS> Right;
+#endif
 
+struct Factors {
+    Left left;
+    Right right;
+};
 union Shared {
-    struct { unsigned short a[SIDE][PITCH], b[SIDE][PITCH]; } factors[WARPS];
-    float sums[WARPS][SIDE][SIDE + 4];
+    Factors factors[WARPS];
+    float sums[WARPS][ROWS][COLUMNS + 4];
 };
 
-extern "C" __global__ void __launch_bounds__(32 * WARPS) some_rows(const Params p) {
+extern "C" __global__ void __launch_bounds__(32 * WARPS, 2) some_rows(const Params p) {
     __shared__ __align__(16) Shared shared;
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    const long long tiles = (p.n + SIDE - 1) / SIDE, index = (long long)block_index();
-    const long long row = index / tiles * SIDE, column = index % tiles * SIDE;
+    const long long tiles = (p.n + COLUMNS - 1) / COLUMNS, index = (long long)block_index();
+    const long long row = index / tiles * ROWS, column = index % tiles * COLUMNS;
     if (row >= p.m) return;
     const ELEMENT* a = p.a + row * p.a_row;
+    uint4 left[AHEAD][Left::PARTS], right[AHEAD][Right::PARTS];
+    auto fetch = [&](int slot, long long at) {
+        Left::fetch(left[slot], a + at, p.a_row, p.m - row, p.k - at, lane);
 #if TURNED
-    const ELEMENT* b = p.b + column * p.b_line;
+        Right::fetch(right[slot], p.b + column * p.b_line + at, p.b_line, p.n - column, p.k - at, lane);
 #else
-    const ELEMENT* b = p.b + column;
-#endif
-    auto& factors = shared.factors[warp];
-    float sums[2][4][4];
-#pragma unroll
-    for (int i = 0; i < 32; i++) ((float*)sums)[i] = 0;
-    uint4 next_a[4], next_b[4];
-    // What is read ahead is stored when the former has been used.
-    auto ahead = [&](long long at) {
-        fetch(next_a, a + at, p.a_row, p.m - row, p.k - at, lane);
-#if TURNED
-        fetch(next_b, b + at, p.b_line, p.n - column, p.k - at, lane);
-#else
-        fetch(next_b, b + at * p.b_line, p.b_line, p.k - at, p.n - column, lane);
+        Right::fetch(right[slot], p.b + at * p.b_line + column, p.b_line, p.k - at, p.n - column, lane);
 #endif
     };
-    long long at = warp * SIDE;
-    if (at < p.k) ahead(at);
+    Factors& own = shared.factors[warp];
+    float sums[ROWS / 16][COLUMNS / 8][4];
+#pragma unroll
+    for (int i = 0; i < ROWS / 16 * (COLUMNS / 8) * 4; i++) ((float*)sums)[i] = 0;
+    const long long turn = WARPS * DEPTH;
+    long long at = warp * DEPTH;
+#pragma unroll
+    for (int slot = 0; slot < AHEAD; slot++) {
+        if (at + slot * turn < p.k) fetch(slot, at + slot * turn);
+    }
     while (at < p.k) {
-        keep(factors.a, next_a, lane);
-        keep(factors.b, next_b, lane);
-        __syncwarp();
-        at += WARPS * SIDE;
-        if (at < p.k) ahead(at);
 #pragma unroll
-        for (int k = 0; k < SIDE; k += 16) {
-            unsigned left[2][4];
+        for (int slot = 0; slot < AHEAD; slot++, at += turn) {
+            if (at >= p.k) break;
+            own.left.keep(left[slot], lane);
+            own.right.keep(right[slot], lane);
+            __syncwarp();
+            if (at + AHEAD * turn < p.k) fetch(slot, at + AHEAD * turn);
 #pragma unroll
-            for (int i = 0; i < 2; i++) load_matrices(left[i], &factors.a[i * 16 + lane % 16][k + lane / 16 * 8]);
+            for (int k = 0; k < DEPTH; k += 16) {
+                unsigned rows[ROWS / 16][4];
 #pragma unroll
-            for (int t = 0; t < 4; t += 2) {
-                unsigned right[4];
+                for (int i = 0; i < ROWS / 16; i++) {
+                    load_matrices(rows[i], &own.left.at[i * 16 + lane % 16][k + lane / 16 * 8]);
+                }
+#pragma unroll
+                for (int t = 0; t < COLUMNS / 8; t += 2) {
+                    unsigned columns[4];
 #if TURNED
-                load_matrices(right, &factors.b[(t + lane / 16) * 8 + lane % 8][k + lane / 8 % 2 * 8]);
+                    load_matrices(columns, &own.right.at[(t + lane / 16) * 8 + lane % 8][k + lane / 8 % 2 * 8]);
 #else
-                load_turned(right, &factors.b[k + lane % 16][(t + lane / 16) * 8]);
+                    load_turned(columns, &own.right.at[k + lane % 16][(t + lane / 16) * 8]);
 #endif
 #pragma unroll
-                for (int i = 0; i < 2; i++) {
-                    multiply(sums[i][t], left[i], right, ELEMENT());
-                    multiply(sums[i][t + 1], left[i], right + 2, ELEMENT());
+                    for (int i = 0; i < ROWS / 16; i++) {
+                        multiply(sums[i][t], rows[i], columns, ELEMENT());
+                        multiply(sums[i][t + 1], rows[i], columns + 2, ELEMENT());
+                    }
                 }
             }
+            __syncwarp();
         }
-        __syncwarp();
     }
     __syncthreads();
 #pragma unroll
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < ROWS / 16; i++) {
 #pragma unroll
-        for (int t = 0; t < 4; t++) {
+        for (int t = 0; t < COLUMNS / 8; t++) {
 #pragma unroll
             for (int part = 0; part < 4; part++) {
-                const int own_row = i * 16 + lane / 4 + part / 2 * 8, own_column = t * 8 + lane % 4 * 2 + part % 2;
-                shared.sums[warp][own_row][own_column] = sums[i][t][part];
+                shared.sums[warp][i * 16 + lane / 4 + part / 2 * 8][t * 8 + lane % 4 * 2 + part % 2] = sums[i][t][part];
             }
         }
     }
     __syncthreads();
-    for (int place = threadIdx.x; place < SIDE * SIDE; place += 32 * WARPS) {
-        const int own_row = place / SIDE, own_column = place % SIDE;
+    for (int place = threadIdx.x; place < ROWS * COLUMNS; place += 32 * WARPS) {
+        const int own_row = place / COLUMNS, own_column = place % COLUMNS;
         if (row + own_row >= p.m || column + own_column >= p.n) continue;
         float sum = 0;
 #pragma unroll
