@@ -145,6 +145,10 @@ faults! {
     unbind_keeps_count breaks "T6";
     /// A thread that ends insists that nothing is in flight.
     exit_insists_on_idle breaks "T6";
+    /// A thread that ends waits for what is in flight.
+    exit_waits_for_work breaks "T6";
+    /// A thread that ends drops what it has in flight: nobody is ordered behind it any more.
+    exit_drops_work breaks "T6";
     /// A buffer that is dropped by a thread that hasn't used its device isn't given back.
     strangers_free_nothing breaks "T6";
     /// A device is closed before its callbacks have run.

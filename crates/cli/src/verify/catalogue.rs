@@ -463,14 +463,16 @@ rows! {
      stress("raddle_conformance::lives::cpu::statics_outlive_all"), sim("raddle_conformance::lives::sim:1::locals_*"),
      device("raddle_conformance::lives::cuda:0::exit_handlers")]
     [use_after_exit]
-"T6.9" "A process ends cleanly and soon from any thread, with work in flight."
+"T6.9" "A thread or a process ends cleanly with work in flight, and soon: it waits for no stream."
     "raddle_runtime::local::give_back"
-    [stress("raddle_conformance::lives::cpu::main_returns"),
+    [sim("raddle_runtime::exits::a_thread_ends_beside_a_stream_that_stands_still"),
+     sim("raddle_runtime::exits::a_process_ends_beside_a_stream_that_stands_still"),
+     stress("raddle_conformance::lives::cpu::main_returns"),
      stress("raddle_conformance::lives::cpu::another_thread_exits"),
      stress("raddle_conformance::lives::cpu::main_panics"),
      sim("raddle_conformance::lives::sim:1::another_thread_exits"),
      device("raddle_conformance::lives::cuda:0::another_thread_exits")]
-    [exit_insists_on_idle]
+    [exit_insists_on_idle, exit_waits_for_work]
 "T6.10" "A dedicated stream comes back however its thread ends."
     "raddle_runtime::local::give_back"
     [sim("raddle_runtime::tests::streams::a_dedicated_stream_comes_back_however_its_thread_ends")]
@@ -511,6 +513,10 @@ rows! {
     "raddle_cli::serve::run"
     [test("raddle_cli::serve::what_was_given_up_is_told")]
     [batch_never_ends]
+"T6.18" "What a thread has put on its stream is done though the thread ends, and others are ordered behind it."
+    "raddle_runtime::local::give_back"
+    [sim("raddle_runtime::exits::work_outlives_its_thread")]
+    [exit_drops_work]
 
 "T7.1" "A kernel writes every element of its output view."
     "raddle_cpu::kernels::pointwise"
