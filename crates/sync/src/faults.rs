@@ -141,6 +141,8 @@ faults! {
     use_after_exit breaks "T6";
     /// A forked child uses a device that has stayed in its parent.
     child_is_not_refused breaks "T6";
+    /// A forked child uses a driver that its parent has initialised.
+    child_opens_driver breaks "T6";
     /// A thread that lets go of its stream goes on counting as one of its users.
     unbind_keeps_count breaks "T6";
     /// A thread that ends insists that nothing is in flight.

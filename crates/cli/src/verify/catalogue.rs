@@ -428,8 +428,9 @@ rows! {
     [test("raddle_runtime::ends::d_17_a_forked_child_goes_on_and_the_parent_too"),
      test("raddle_cpu::fork::a_forked_child_goes_on_serially"), stress("raddle_conformance::lives::cpu::children_*"),
      sim("raddle_conformance::lives::sim:1::a_child_is_refused"),
+     test("raddle_cuda::process::tests::a_child_of_a_process_with_a_driver_is_refused"),
      device("raddle_conformance::lives::cuda:0::a_child_is_refused")]
-    [child_is_not_refused]
+    [child_is_not_refused, child_opens_driver]
 "T6.3" "Buffers may outlive every handle of their device and be dropped by any thread."
     "raddle_runtime::block::Buffer"
     [conformance("raddle_conformance::sim::sim::reports::d_16_buffers_may_outlive_handles_and_die_anywhere"),
