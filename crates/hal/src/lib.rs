@@ -23,7 +23,7 @@ mod limits;
 pub mod trace;
 
 pub use graph::{Draw, Graph, Node};
-pub use limits::{Bounds, Fixed, Limit, LimitError, Limits, OWN, Unit, VARIABLES};
+pub use limits::{Bounds, Fixed, Limit, LimitError, Limits, OWN, Preset, Unit, VARIABLES};
 pub use raddle_sync::CacheCounts;
 
 pub use raddle_op::{Kernel, KernelError};

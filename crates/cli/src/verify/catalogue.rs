@@ -655,7 +655,9 @@ rows! {
 "T9.15" "Limits hold on open devices, and a bad one is told with its place."
     "raddle_hal::limits"
     [test("raddle_conformance::observe::limits_hold"),
-     test("raddle_conformance::observe::a_variable_that_is_no_value_is_an_error_at_open")]
+     test("raddle_conformance::observe::a_variable_that_is_no_value_is_an_error_at_open"),
+     sim("raddle_runtime::memory_tests::bounds::slabs_are_no_larger_than_asked_for"),
+     sim("raddle_runtime::memory_tests::bounds::so_much_is_in_flight_as_asked_for")]
     [bad_limit_is_none, streams_unlimited]
 "T9.16" "Slots of wrapped streams are counted and used again."
     "raddle_runtime::external::open"
