@@ -55,6 +55,26 @@ pub const FIXED: &[Fixed] = &[
         value: ERROR_COUNT_MAX,
         says: "Until somebody asks; beyond it the oldest is forgotten.",
     },
+    Fixed {
+        name: "buffers of scratch that a thread keeps for CPU kernels",
+        value: kernels::SCRATCH_COUNT_MAX,
+        says: "Others are freed; `clear_current_thread_caches` frees all.",
+    },
+    Fixed {
+        name: "bytes of such a buffer",
+        value: kernels::SCRATCH_BYTES_MAX,
+        says: "A larger one is freed after its kernel.",
+    },
+    Fixed {
+        name: "bytes of registers that a thread keeps for pointwise CPU kernels",
+        value: kernels::KEPT_BYTES_MAX,
+        says: "As above.",
+    },
+    Fixed {
+        name: "elements of a sort whose scratch a thread of the CPU keeps",
+        value: kernels::KEPT_COUNT_MAX,
+        says: "As above.",
+    },
 ];
 
 /// The CPU, a [`Device`] named `cpu`.

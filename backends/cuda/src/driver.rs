@@ -10,7 +10,7 @@
 
 mod graphs;
 
-use crate::exit;
+use crate::{exit, process};
 use cudarc::driver::sys::{self, CUresult};
 use raddle_hal::DeviceError;
 use raddle_sync::atomic::{AtomicBool, Ordering::*};
@@ -232,6 +232,7 @@ pub mod open {
 
     /// Initialises the driver and counts its devices. Idempotent.
     pub fn device_count() -> Result<usize, DeviceError> {
+        process::claim();
         // SAFETY: no preconditions.
         match unsafe { sys::cuInit(0) } {
             CUresult::CUDA_ERROR_NO_DEVICE => return Ok(0),

@@ -10,6 +10,7 @@
 //! that threads don't meet: it is raised, then the flag is read; the handler sets the flag, then reads the counters; all by
 //! sequentially consistent operations, so one of the two sees the other.
 
+use crate::process;
 use raddle_hal::DeviceError;
 use raddle_sync::{
     Padded,
@@ -89,8 +90,9 @@ impl Inside {
         Inside { count, _here: PhantomData }
     }
 
-    /// As [`Inside::new`], for whoever has no context yet that would refuse.
+    /// As [`Inside::new`], for whoever has no context yet that would refuse. Not in a child of a process that has one.
     pub fn enter() -> Result<Inside, DeviceError> {
+        process::check()?;
         let inside = Inside::new();
         if process_ends() {
             return Err(DeviceError::Lost { reason: REASON, suspects: Vec::new() });

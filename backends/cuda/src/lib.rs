@@ -15,6 +15,8 @@
 //! **Loss.** When a call of the driver says that the context is beyond repair, everything counts as complete, everybody is
 //! told why and which launches may have done it, and the driver isn't called any more.
 //!
+//! **Fork.** The driver belongs to the process that has initialised it (`process`): a forked child is refused at once.
+//!
 //! A device lives as long as the process: dropping one gives nothing back but slabs that were released before, and there
 //! is no call of the driver from any destructor (trap 16).
 
@@ -35,6 +37,7 @@ mod matmul;
 mod nvtx;
 pub mod plan;
 mod prepared;
+mod process;
 mod queue;
 mod staging;
 mod stress;
@@ -45,7 +48,8 @@ mod transfers;
 pub use doctor::{DeviceReport, LibraryReport, Report, report};
 pub use stress::{Control, Spin};
 
-/// The GPUs that the driver shows; 0 if there is no driver. An error if there is one that doesn't work.
+/// The GPUs that the driver shows; 0 if there is no driver. An error if there is one that doesn't work, and in a forked child
+/// whose parent has used it.
 pub fn device_count() -> Result<usize, DeviceError> {
     let _inside = Inside::enter()?;
     if driver::open::is_present() { driver::open::device_count() } else { Ok(0) }
@@ -184,7 +188,8 @@ fn find(ordinal: usize) -> Result<driver::Card, DeviceError> {
 }
 
 impl Cuda {
-    /// A GPU with the defaults. Errors: no driver or one that is too old, no such device, no NVRTC.
+    /// A GPU with the defaults. Errors: no driver or one that is too old, no such device, no NVRTC; a forked child whose parent
+    /// has used the driver.
     pub fn new(ordinal: usize) -> Result<Cuda, DeviceError> {
         Cuda::with_options(ordinal, CudaOptions::default())
     }

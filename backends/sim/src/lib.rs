@@ -198,12 +198,14 @@ impl Sim {
                 }
                 // Waits name only what has been submitted, so this is a bug above, or here.
                 Turn::Nothing => {
-                    let state = self.shared.state.lock();
+                    let mut state = self.shared.state.lock();
                     if is_reached(&state) || !state.is_stuck(pick) {
                         continue;
                     }
                     if state.is_any_held() {
-                        drop(self.shared.turn_over.wait(state)); // whoever lets go of it wakes us
+                        state.waiting_count += 1;
+                        state = self.shared.turn_over.wait(state); // whoever lets go of it wakes us
+                        state.waiting_count -= 1;
                     } else {
                         let report = state.to_string();
                         drop(state);

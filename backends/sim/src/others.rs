@@ -34,4 +34,9 @@ impl Others {
         self.0.state.lock().hold(queue, false);
         self.0.turn_over.notify_all();
     }
+
+    /// How many threads sleep because of what is held, until somebody lets go of it.
+    pub fn waiting_count(&self) -> usize {
+        self.0.state.lock().waiting_count
+    }
 }

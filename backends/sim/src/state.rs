@@ -98,6 +98,8 @@ pub struct State {
     /// Up to the highest opened.
     queues: Vec<Queue>,
     others_count: usize,
+    /// Threads that sleep because of what is held.
+    pub waiting_count: usize,
     turn_is_taken: bool,
     inner_sequence: u64,
     executed_count: u64,
@@ -116,6 +118,7 @@ impl State {
             random: Random::new(options.seed),
             queues: Vec::new(),
             others_count: 0,
+            waiting_count: 0,
             turn_is_taken: false,
             inner_sequence: 0,
             executed_count: 0,

@@ -28,7 +28,8 @@ pub(crate) type Outcome<T = ()> = Result<T, Box<dyn Error>>;
 
 /// Where they are lived.
 const PLACES: [Place; 4] = [Place::Cpu, Place::Sim(1), Place::Sim(2), Place::Cuda(0)];
-/// They take seconds, on a machine that does other things tens of them.
+/// They take seconds, on a machine that does other things tens of them. Against hangs only: that ends wait for nothing is checked
+/// without a clock, by `exits` of the runtime.
 const TIME_MAX: Duration = Duration::from_secs(180);
 /// What makes this program live a life.
 const LIFE: &str = "RADDLE_TEST_LIFE";

@@ -3,7 +3,7 @@
 use crate::output::{Failure, Outcome, check_writable, is_stdout, say, tell, write_json, write_whole};
 use raddle::{
     Limits, fixed_bounds,
-    runtime::hal::{Limit, OWN, Unit, VARIABLES},
+    runtime::hal::{Limit, OWN, Preset, Unit, VARIABLES},
 };
 use serde::Serialize;
 use std::{fmt::Write, path::PathBuf};
@@ -40,7 +40,7 @@ struct Row {
     min: usize,
     /// None: no bound.
     max: Option<usize>,
-    /// None: the device has one of its own.
+    /// None: the device has one of its own, or there is no bound.
     default: Option<usize>,
     now: Option<usize>,
     says: &'static str,
@@ -70,7 +70,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
         unit: if limit.unit == Unit::Bytes { "bytes" } else { "count" },
         min: limit.min,
         max: own(limit.max),
-        default: own(limit.default),
+        default: own(limit.default.value()),
         now: own(now),
         says: limit.says.trim(),
     };
@@ -90,7 +90,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
     }
     for (limit, now) in bounds.rows() {
         let Limit { name, variable, default, says, .. } = limit;
-        let (changed, says) = (if now == *default { "" } else { " (set)" }, says.trim());
+        let (changed, says) = (if now == default.value() { "" } else { " (set)" }, says.trim());
         say(format_args!("{name:<22} {variable:<24} {:>12}{changed}\n    {says}", shown(limit, now)))?;
     }
     Ok(())
@@ -108,7 +108,7 @@ fn unknown_variables() -> Vec<String> {
 
 fn shown(limit: &Limit, value: usize) -> String {
     if value == OWN {
-        return "the device's".into();
+        return if limit.default == Preset::Unbounded { "none".into() } else { "the device's".into() };
     }
     let units = [('T', 40), ('G', 30), ('M', 20), ('K', 10)];
     let whole = |&&(_, shift): &&(char, u32)| value > 0 && value.is_multiple_of(1 << shift);
@@ -126,7 +126,9 @@ fn page() -> String {
         Everything that grows has a bound. A program sets one by `Device::with_limits(name, &Limits { .. })`, a user by an\n\
         environment variable. The program comes before the environment, and that before the default. A value that is none, or\n\
         out of range, is an error when a device is opened, and names its place; so is one that the program overrides. Bytes may\n\
-        be written as `512K`, `64M`, `8G` or `1T`. `raddle limits` shows what holds, and variables that nothing reads.\n\n\
+        be written as `512K`, `64M`, `8G` or `1T`. `raddle limits` shows what holds, and variables that nothing reads. What a\n\
+        program holds itself (tensors, events, graphs, hooks, histories of a length that it names) is its own to bound; batchers\n\
+        and the server have options (`docs/server.md`).\n\n\
         | limit | variable | default | range | what it bounds, and what happens there |\n|---|---|---|---|---|\n",
     );
     for limit in Limits::TABLE {
@@ -135,7 +137,7 @@ fn page() -> String {
             usize::MAX => format!("from {}", shown(limit, *min)),
             max => format!("{} to {}", shown(limit, *min), shown(limit, max)),
         };
-        let default = shown(limit, *default);
+        let default = shown(limit, default.value());
         _ = writeln!(page, "| `{name}` | `{variable}` | {default} | {range} | {} |", says.trim());
     }
     page.push_str(

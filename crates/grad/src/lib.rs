@@ -43,3 +43,10 @@ pub use autograd::{Autograd, backward, grad};
 pub use clip::{clip_grad_norm_, clip_grad_value_};
 pub use error::{Error, Result};
 pub use mode::{ModeGuard, enable_grad, is_grad_enabled, no_grad};
+
+/// The bounds of differentiation that can't be set.
+pub const FIXED: &[raddle_hal::Fixed] = &[raddle_hal::Fixed {
+    name: "closures whose derivatives a thread remembers",
+    value: rules::program::REMEMBERED_MAX,
+    says: "One more, and it begins anew: they are derived again.",
+}];

@@ -23,7 +23,7 @@ mod limits;
 pub mod trace;
 
 pub use graph::{Draw, Graph, Node};
-pub use limits::{Bounds, Fixed, Limit, LimitError, Limits, OWN, Unit, VARIABLES};
+pub use limits::{Bounds, Fixed, Limit, LimitError, Limits, OWN, Preset, Unit, VARIABLES};
 pub use raddle_sync::CacheCounts;
 
 pub use raddle_op::{Kernel, KernelError};
@@ -266,6 +266,11 @@ pub enum DeviceError {
         /// How to get it.
         remedy: &'static str,
     },
+    /// The driver is a parent's, from whom this process was forked.
+    Forked {
+        /// The number of the process that has initialised it.
+        owner: u32,
+    },
     /// The source of a kernel was refused: a bug of ours, or a compiler that is too old.
     Compile {
         /// The kernel.
@@ -300,6 +305,11 @@ impl fmt::Display for DeviceError {
             DeviceError::MissingLibrary { library, remedy } => {
                 write!(f, "{library} can't be loaded; {remedy}")
             }
+            DeviceError::Forked { owner } => write!(
+                f,
+                "the driver has been used by process {owner}, from which this one was forked; expected its first use \
+                 after the fork, or a child that is started anew"
+            ),
             DeviceError::Compile { kernel, log } => write!(f, "the kernel {kernel} doesn't compile: {log}"),
         }
     }

@@ -5,6 +5,7 @@
 //! [`Bounds`], which a device is made with and shows in [`Info`](crate::Info). A value that isn't one is an error when the
 //! device is opened, wherever it stands; it is never replaced by another.
 
+use Preset::{Device, Is, Unbounded};
 use raddle_sync::fault;
 use std::{ffi::OsString, fmt};
 
@@ -17,8 +18,29 @@ pub enum Unit {
     Bytes,
 }
 
-/// The default of limits that a device has of its own.
+/// What stands where nothing was asked for and the table has no number.
 pub const OWN: usize = usize::MAX;
+
+/// What holds unless something else is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Preset {
+    /// This.
+    Is(usize),
+    /// What the device has of its own.
+    Device,
+    /// There is no bound.
+    Unbounded,
+}
+
+impl Preset {
+    /// As [`Bounds`] have it.
+    pub const fn value(self) -> usize {
+        match self {
+            Preset::Is(value) => value,
+            Preset::Device | Preset::Unbounded => OWN,
+        }
+    }
+}
 
 /// A row of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,8 +55,8 @@ pub struct Limit {
     pub min: usize,
     /// The most that is taken.
     pub max: usize,
-    /// Unless something else is asked for; [`OWN`] where the device has one of its own.
-    pub default: usize,
+    /// Unless something else is asked for.
+    pub default: Preset,
     /// What it is, and what happens when it is reached.
     pub says: &'static str,
 }
@@ -84,7 +106,7 @@ macro_rules! limits {
         impl Default for Bounds {
             /// The defaults of the table; the environment isn't asked.
             fn default() -> Bounds {
-                Bounds { $($name: $default,)* }
+                Bounds { $($name: $default.value(),)* }
             }
         }
 
@@ -115,7 +137,7 @@ macro_rules! limits {
                         true => told.and_then(Result::ok),
                     };
                     let asked = asked.map(|value| limit.check(value)).transpose()?;
-                    Ok(asked.or(told).unwrap_or(limit.default))
+                    Ok(asked.or(told).unwrap_or(limit.default.value()))
                 };
                 Ok(Bounds { $($name: resolve(self.$name)?,)* })
             }
@@ -132,39 +154,44 @@ macro_rules! limits {
 
 limits! {
     /// Memory of a device that slabs take; beyond it an allocation is out of memory, after all caches were given back.
-    memory_bytes("RADDLE_MEMORY_BYTES", Bytes, 1 << 16, usize::MAX, OWN);
+    memory_bytes("RADDLE_MEMORY_BYTES", Bytes, 1 << 16, usize::MAX, Device);
     /// The high watermark: memory that slabs take at first, until the program sets another; as above.
-    memory_high_bytes("RADDLE_MEMORY_HIGH_BYTES", Bytes, 1 << 16, usize::MAX, OWN);
+    memory_high_bytes("RADDLE_MEMORY_HIGH_BYTES", Bytes, 1 << 16, usize::MAX, Unbounded);
     /// The low watermark, at most the high one: a slab past it is asked for only after unused ones were given back.
-    memory_low_bytes("RADDLE_MEMORY_LOW_BYTES", Bytes, 0, usize::MAX, OWN);
+    memory_low_bytes("RADDLE_MEMORY_LOW_BYTES", Bytes, 0, usize::MAX, Unbounded);
+    /// The most that a slab of large blocks takes, unless one block is larger: slabs are a 32nd of those that there are.
+    slab_bytes("RADDLE_SLAB_BYTES", Bytes, 1 << 16, usize::MAX, Is(32 << 20));
+    /// Free memory in flight at which the next use waits for some rather than that memory grows: of a class of small blocks as a
+    /// multiple of what a thread keeps, of large ones as a multiple of what is asked for.
+    pending_ratio("RADDLE_PENDING_RATIO", Count, 1, 1 << 10, Is(8));
     /// Launches in flight on a stream; who submits one more waits. A device may hold fewer.
-    in_flight_count("RADDLE_IN_FLIGHT", Count, 2, 1 << 20, OWN);
+    in_flight_count("RADDLE_IN_FLIGHT", Count, 2, 1 << 20, Device);
     /// Streams of each priority beside the default one; threads beyond share them.
-    stream_count("RADDLE_STREAMS", Count, 1, 32, 32);
+    stream_count("RADDLE_STREAMS", Count, 1, 32, Is(32));
     /// Threads of one kernel on the CPU, and threads that run queued work there; the default is the number of cores.
-    thread_count("RADDLE_NUM_THREADS", Count, 1, 4096, OWN);
+    thread_count("RADDLE_NUM_THREADS", Count, 1, 4096, Device);
     /// Versions of its clock that a stream remembers; a wait for older work is right, but teaches less.
-    history_count("RADDLE_HISTORY", Count, 1, 4096, 16);
+    history_count("RADDLE_HISTORY", Count, 1, 4096, Is(16));
     /// Failures of kernels that are remembered; what depends on an older one counts as clean.
-    failure_count("RADDLE_FAILURES", Count, 1, 1 << 20, 4096);
+    failure_count("RADDLE_FAILURES", Count, 1, 1 << 20, Is(4096));
     /// Instances of a captured graph; past it replays line up.
-    graph_instance_count("RADDLE_GRAPH_INSTANCES", Count, 1, 1024, 32);
+    graph_instance_count("RADDLE_GRAPH_INSTANCES", Count, 1, 1024, Is(32));
     /// Memory of a graph's instances up to which one more is made rather than another's operands replaced.
-    graph_bytes("RADDLE_GRAPH_BYTES", Bytes, 0, usize::MAX, 256 << 20);
+    graph_bytes("RADDLE_GRAPH_BYTES", Bytes, 0, usize::MAX, Is(256 << 20));
     /// Compiled kernels that stay loaded; beyond it the least recently used goes.
-    kernel_count("RADDLE_KERNELS", Count, 1, 1 << 20, 4096);
+    kernel_count("RADDLE_KERNELS", Count, 1, 1 << 20, Is(4096));
     /// Size of the compiled kernels that stay loaded; beyond it the least recently used goes.
-    kernel_bytes("RADDLE_KERNEL_BYTES", Bytes, 0, usize::MAX, 512 << 20);
+    kernel_bytes("RADDLE_KERNEL_BYTES", Bytes, 0, usize::MAX, Is(512 << 20));
     /// Shapes of matrix products whose algorithm is remembered; beyond it the least recently used goes.
-    algorithm_count("RADDLE_ALGORITHMS", Count, 1, 1 << 20, 4096);
+    algorithm_count("RADDLE_ALGORITHMS", Count, 1, 1 << 20, Is(4096));
     /// Files in the folder of compiled kernels; beyond it the oldest go.
-    disk_count("RADDLE_CACHE_FILES", Count, 1, 1 << 24, 8192);
+    disk_count("RADDLE_CACHE_FILES", Count, 1, 1 << 24, Is(8192));
     /// Size of the folder of compiled kernels; beyond it the oldest files go.
-    disk_bytes("RADDLE_CACHE_BYTES", Bytes, 0, usize::MAX, 1 << 30);
+    disk_bytes("RADDLE_CACHE_BYTES", Bytes, 0, usize::MAX, Is(1 << 30));
     /// Pinned memory of the host that copies go through; a copy that finds none isn't pinned, and slower.
-    pinned_bytes("RADDLE_PINNED_BYTES", Bytes, 1 << 20, usize::MAX, 512 << 20);
+    pinned_bytes("RADDLE_PINNED_BYTES", Bytes, 1 << 20, usize::MAX, Is(512 << 20));
     /// Spans of a trace, of the whole process; later ones are counted only. The device that is opened first decides.
-    trace_span_count("RADDLE_TRACE_SPANS", Count, 1, 1 << 28, 1 << 20);
+    trace_span_count("RADDLE_TRACE_SPANS", Count, 1, 1 << 28, Is(1 << 20));
 }
 
 impl Limit {
@@ -242,7 +269,7 @@ mod tests {
         assert_eq!(asked.resolve_with(environment).unwrap().kernel_count, 5);
         assert_eq!(Limits::default().resolve_with(environment).unwrap().kernel_count, 7);
         assert_eq!(Limits::default().resolve_with(|_| None), Ok(Bounds::default()));
-        assert!(Bounds::default().rows().all(|(limit, value)| limit.default == value));
+        assert!(Bounds::default().rows().all(|(limit, value)| limit.default.value() == value));
     }
 
     #[test]
@@ -286,11 +313,11 @@ mod tests {
     #[test]
     fn variables_and_names_are_told_apart() {
         for (index, limit) in Limits::TABLE.iter().enumerate() {
-            assert!(
-                limit.default == OWN || (limit.min..=limit.max).contains(&limit.default),
-                "{}",
-                limit.name
-            );
+            let is_fit = match limit.default {
+                Is(value) => (limit.min..=limit.max).contains(&value),
+                Device | Unbounded => limit.max == OWN || limit.unit == Unit::Count,
+            };
+            assert!(is_fit, "{}", limit.name);
             let same = |other: &Limit| other.variable == limit.variable || other.name == limit.name;
             assert_eq!(Limits::TABLE.iter().position(same), Some(index));
         }

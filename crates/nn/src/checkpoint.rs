@@ -30,7 +30,7 @@ use std::{
 compile_error!("raddle-nn: checkpoints are little-endian, and no host of another order has been tested");
 
 /// The largest header, as the format's own library has it.
-const HEADER_BYTES_MAX: u64 = 100_000_000;
+pub(crate) const HEADER_BYTES_MAX: u64 = 100_000_000;
 
 /// What a header says of one tensor: read as JSON it takes some twenty times as much (a guess: names aren't in it).
 const ENTRY_BYTES_MAX: usize = 4096;

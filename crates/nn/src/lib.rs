@@ -9,10 +9,12 @@ mod autoencoder;
 pub mod checkpoint;
 pub mod init;
 mod layers;
+mod limits;
 mod losses;
 #[cfg(feature = "text")]
 pub mod text;
 
 pub use autoencoder::{AutoencoderOptions, TopKAutoencoder};
 pub use layers::{Dropout, Embedding, Function, LayerNorm, Linear, Module, Sequential};
+pub use limits::FIXED;
 pub use losses::{LossReduction, bce_with_logits, cross_entropy, l1_loss, mse_loss, nll_loss};

@@ -53,9 +53,9 @@ pub use raddle_server::engine;
 pub use raddle_sim::{AddressSpace, Completion, OutOfMemory, SimOptions};
 pub use raddle_tensor::*;
 
-/// The bounds that can't be set, of the runtime and of the backends in this build. `docs/limits.md` lists all.
+/// The bounds that can't be set, of the runtime, of models, and of the backends in this build. `docs/limits.md` lists all.
 pub fn fixed_bounds() -> impl Iterator<Item = &'static raddle_hal::Fixed> {
-    let mut bounds = vec![runtime::FIXED];
+    let mut bounds = vec![runtime::FIXED, grad::FIXED, nn::FIXED];
     #[cfg(feature = "cpu")]
     bounds.push(raddle_cpu::FIXED);
     #[cfg(feature = "cuda")]

@@ -47,11 +47,8 @@ const SLAB_BYTES_MIN: usize = if cfg!(loom) { UNIT_BYTES } else { 1 << 16 }; // 
 /// Blocks that go from the centre to a magazine at once, and their bytes.
 const BATCH_COUNT_MAX: usize = 16; // guess
 const BATCH_BYTES_MAX: usize = 1 << 16; // guess
-/// Blocks of a class in the centre, as a multiple of what a magazine keeps, past which a wait for one in flight is better than
-/// growth.
-pub(crate) const PENDING_RATIO_MAX: usize = 8; // guess
 /// How often a thread that finds no memory looks again because some was on its way, before it is told that there is none.
-const LOOK_COUNT_MAX: usize = 16; // guess
+pub(crate) const LOOK_COUNT_MAX: usize = 16; // guess
 /// A magazine's counts are added to the device's once they come to so many bytes: `allocated` may lag by this for each
 /// thread, and threads don't meet at a counter.
 const COUNT_BYTES_MAX: i64 = 1 << 16;
@@ -122,7 +119,7 @@ impl Allocator {
     pub(crate) fn new(bounds: &Bounds) -> Allocator {
         Allocator {
             centre: (0..CLASS_COUNT).map(|_| Mutex::new(Rank::Centre, Shelf::default())).collect(),
-            large: Mutex::new(Rank::Slabs, Large::new(Grain::LARGE)),
+            large: Mutex::new(Rank::Slabs, Large::new(Grain::LARGE, bounds)),
             transit: Transit::new(),
             watch: Watch::new(),
             hooks: Hooks::new(),
@@ -286,8 +283,8 @@ impl DeviceInner {
         let mut on_the_way = Some(self.allocator.transit.begin());
         let (mut batch, is_full) = {
             let mut shelf = self.allocator.centre[class].lock();
-            let is_full =
-                shelf.blocks.len() > PENDING_RATIO_MAX * keep_count_max(class) && !fault!(growth_without_end);
+            let full_count = self.bounds().pending_ratio * keep_count_max(class);
+            let is_full = shelf.blocks.len() > full_count && !fault!(growth_without_end);
             let count = batch_count(class).min(shelf.blocks.len());
             (shelf.blocks.drain(..count).collect::<Vec<FreeBlock>>(), is_full)
         };

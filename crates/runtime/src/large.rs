@@ -17,7 +17,7 @@ use crate::{
     pool::PoolInner,
     tick::Tick,
 };
-use raddle_hal::{Address, Slab};
+use raddle_hal::{Address, Bounds, Slab};
 use raddle_sync::fault;
 use std::iter;
 
@@ -33,9 +33,10 @@ pub(crate) struct Grain {
 }
 
 impl Grain {
-    /// Of the device's large blocks.
+    /// Of the device's large blocks; but for `round_bytes` guesses. With 64 KiB the trace `inference` peaks at 26.7 MiB on a
+    /// device that completes at once and at 28.3 on one that completes when somebody waits; with 32, 16 or 4 at 25.6 and 26.5.
     pub(crate) const LARGE: Grain =
-        Grain { round_bytes: 1 << 16, split_bytes_min: 1 << 18, slab_bytes_min: 1 << 16 }; // guesses
+        Grain { round_bytes: 1 << 15, split_bytes_min: 1 << 18, slab_bytes_min: 1 << 16 };
     /// Of private pools, whose blocks may be small. 256: the alignment of any device.
     pub(crate) const PRIVATE: Grain =
         Grain { round_bytes: 256, split_bytes_min: 256, slab_bytes_min: 2 << 20 }; // guesses
@@ -56,15 +57,11 @@ impl Grain {
 }
 
 /// A slab has at least this part of what the list has, so that there are few of them, and little is left over. Peaks of
-/// the three traces in `benches` with 4, 8, 16, 32, in MiB: 401, 380, 338, 338; 25, 28, 24, 23; 141, 153, 127, 126.
+/// the three traces in `benches` with 4, 8, 16, 32, in MiB, whenever work is complete: 402, 381, 339, 339; 28, 31, 27, 26; 173, 148, 127, 126.
 const SLAB_PART: usize = 32;
-/// But not more than this, unless so much is asked for.
-const SLAB_BYTES_MAX: usize = 32 << 20; // guess
 
 /// Free pieces looked at before the list is tidied up, and all of them are.
 const LOOK_COUNT: usize = 16; // guess
-/// Free bytes in flight, as a multiple of what is asked, past which a wait is better than growth.
-pub(crate) const PENDING_RATIO_MAX: usize = 8; // guess
 /// Blocks without memory that are kept for the next pieces.
 pub(crate) const SPARE_COUNT_MAX: usize = 64; // guess
 
@@ -88,6 +85,9 @@ struct LargeSlab {
 
 pub(crate) struct Large {
     grain: Grain,
+    /// Of the limits.
+    slab_bytes_max: usize,
+    pending_ratio: usize,
     slabs: Vec<LargeSlab>,
     slab_bytes: usize,
     /// Blocks name their piece by its index.
@@ -99,9 +99,15 @@ pub(crate) struct Large {
 }
 
 impl Large {
-    pub(crate) fn new(grain: Grain) -> Large {
+    pub(crate) fn new(grain: Grain, bounds: &Bounds) -> Large {
+        Large::empty(grain, bounds.slab_bytes, bounds.pending_ratio)
+    }
+
+    fn empty(grain: Grain, slab_bytes_max: usize, pending_ratio: usize) -> Large {
         Large {
             grain,
+            slab_bytes_max,
+            pending_ratio,
             slabs: Vec::new(),
             slab_bytes: 0,
             pieces: Vec::new(),
@@ -114,7 +120,7 @@ impl Large {
     /// The size of the slab to ask for.
     pub(crate) fn slab_bytes(&self, wanted: usize) -> usize {
         let part = (self.slab_bytes / SLAB_PART).next_multiple_of(self.grain.round_bytes);
-        wanted.max(part.clamp(self.grain.slab_bytes_min, SLAB_BYTES_MAX))
+        wanted.max(part.max(self.grain.slab_bytes_min).min(self.slab_bytes_max))
     }
 
     /// A small one of the free pieces that fit and need no wait, of the first few.
@@ -144,7 +150,7 @@ impl Large {
         }
         let fits = || self.free.from(wanted).filter(|&index| self.piece(index).size_bytes >= wanted);
         let size_bytes = |index| self.piece(index).size_bytes;
-        let much = fits().map(size_bytes).sum::<usize>() / PENDING_RATIO_MAX >= wanted;
+        let much = fits().map(size_bytes).sum::<usize>() / self.pending_ratio >= wanted;
         let index = if anyway || much && !fault!(growth_without_end) {
             fits().min_by_key(|&index| size_bytes(index))?
         } else {
@@ -287,7 +293,7 @@ impl Large {
     pub(crate) fn take_slabs(&mut self) -> Vec<(Slab, Vec<Piece>)> {
         let slabs = self.slabs().map(|(slab, pieces)| (slab, pieces.copied().collect())).collect();
         self.destroy_spare();
-        *self = Large::new(self.grain);
+        *self = Large::empty(self.grain, self.slab_bytes_max, self.pending_ratio);
         slabs
     }
 

@@ -95,6 +95,11 @@ pub const FIXED: &[hal::Fixed] = &[
         says: "Default, pools, and those of other libraries; marks of buffers have a place for each.",
     },
     hal::Fixed {
+        name: "axes of a tensor",
+        value: raddle_base::MAX_RANK,
+        says: "One more is an error; shapes lie in arrays, without the heap.",
+    },
+    hal::Fixed {
         name: "devices open at once",
         value: device::DEVICE_COUNT_MAX,
         says: "One more is an error; a tick has 8 bits for them.",
@@ -120,19 +125,14 @@ pub const FIXED: &[hal::Fixed] = &[
         says: "As above.",
     },
     hal::Fixed {
-        name: "free blocks of a class in the centre, as a multiple of what a thread keeps",
-        value: alloc::PENDING_RATIO_MAX,
-        says: "Past it, if all that were looked at are in flight, the next use waits for one; memory doesn't grow.",
-    },
-    hal::Fixed {
-        name: "free bytes of large blocks in flight, as a multiple of what is asked for",
-        value: large::PENDING_RATIO_MAX,
-        says: "As above.",
-    },
-    hal::Fixed {
         name: "descriptions of large blocks without memory",
         value: large::SPARE_COUNT_MAX,
         says: "Kept for the next pieces of a device's slabs; one more, and all are freed.",
+    },
+    hal::Fixed {
+        name: "times that an allocation looks again",
+        value: alloc::LOOK_COUNT_MAX,
+        says: "When it has found no memory and some was on its way between threads; then hooks are asked.",
     },
     hal::Fixed {
         name: "times that hooks are asked for the memory of one allocation",
@@ -143,6 +143,11 @@ pub const FIXED: &[hal::Fixed] = &[
         name: "wrapped streams of a device",
         value: tick::SLOT_COUNT - stream::EXTERNAL_FIRST,
         says: "One more is an error; they are part of the streams above.",
+    },
+    hal::Fixed {
+        name: "records of launches that may fail",
+        value: taint::OPEN_COUNT,
+        says: "So many, or twice those in flight: one more, and those of launches that went well are forgotten.",
     },
     hal::Fixed {
         name: "callbacks that wait on a stream",

@@ -4,6 +4,9 @@
 //! the centre, and the whole is kept for the next new thread. So short-lived threads leave no trace, and the number of
 //! these is the most threads that were alive at once. No driver is called at thread exit (trap 16). Code that runs after
 //! the thread-locals are gone works without: stream 0 and the centre.
+//!
+//! What a thread has in flight stays where it is when the thread ends: nobody waits for it, and nothing of it is dropped.
+//! Others are ordered behind it as before.
 
 use crate::{
     Access, Buffer, Result, Stream, block::FreeBlock, dedicated, device::DeviceInner, fork,
@@ -108,6 +111,14 @@ fn give_back(local: &'static Local) {
     if fault!(exit_insists_on_idle) {
         let is_idle = |stream: &StreamInner| stream.is_complete(stream.latest().sequence());
         assert!(local.device.all_streams().all(is_idle), "a thread ends with work in flight");
+    }
+    if fault!(exit_waits_for_work) {
+        _ = local.device.synchronize_all();
+    }
+    if fault!(exit_drops_work)
+        && let Some(Current { stream, .. }) = local.current.get()
+    {
+        raddle_sync::raise(&stream.0.completed, stream.0.latest().sequence());
     }
     if !fault!(exit_keeps_stream) {
         local.unbind();

@@ -1,6 +1,7 @@
 //! What user code sees and does of memory, on the oracle: statistics, limits, hooks, pools, resources, pictures; each
 //! guarantee with the planted fault that its check must catch.
 
+mod bounds;
 mod pools;
 mod resources;
 

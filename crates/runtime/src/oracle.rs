@@ -52,6 +52,10 @@ struct Hal {
 
 /// A device in service whose hal is an oracle.
 pub(crate) fn open(in_flight_count_max: u64) -> (Device, Arc<Oracle>) {
+    open_within(in_flight_count_max, raddle_hal::Bounds::default())
+}
+
+pub(crate) fn open_within(in_flight_count_max: u64, bounds: raddle_hal::Bounds) -> (Device, Arc<Oracle>) {
     let oracle = Arc::new(Oracle { log: Mutex::default(), beat: AtomicU32::new(0) });
     let info = Info {
         name: "oracle".into(),
@@ -62,7 +66,7 @@ pub(crate) fn open(in_flight_count_max: u64) -> (Device, Arc<Oracle>) {
         poison: false,
         survives_fork: false,
         prepares: false,
-        bounds: raddle_hal::Bounds::default(),
+        bounds,
         source: raddle_hal::trace::Source::new(),
     };
     let hal = Box::new(Hal { oracle: oracle.clone(), info });

@@ -50,7 +50,7 @@ impl PoolInner {
             device,
             number: AtomicU64::new(0),
             users: AtomicU64::new(0),
-            large: Mutex::new(Rank::Slabs, Large::new(Grain::PRIVATE)),
+            large: Mutex::new(Rank::Slabs, Large::new(Grain::PRIVATE, device.bounds())),
         }))
     }
 

@@ -141,10 +141,16 @@ faults! {
     use_after_exit breaks "T6";
     /// A forked child uses a device that has stayed in its parent.
     child_is_not_refused breaks "T6";
+    /// A forked child uses a driver that its parent has initialised.
+    child_opens_driver breaks "T6";
     /// A thread that lets go of its stream goes on counting as one of its users.
     unbind_keeps_count breaks "T6";
     /// A thread that ends insists that nothing is in flight.
     exit_insists_on_idle breaks "T6";
+    /// A thread that ends waits for what is in flight.
+    exit_waits_for_work breaks "T6";
+    /// A thread that ends drops what it has in flight: nobody is ordered behind it any more.
+    exit_drops_work breaks "T6";
     /// A buffer that is dropped by a thread that hasn't used its device isn't given back.
     strangers_free_nothing breaks "T6";
     /// A device is closed before its callbacks have run.

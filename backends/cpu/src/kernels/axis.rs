@@ -643,8 +643,8 @@ thread_local! {
 }
 
 /// The most scratch that a thread keeps: buffers, and bytes in each (T9).
-const SCRATCH_COUNT_MAX: usize = 8;
-const SCRATCH_BYTES_MAX: usize = 16 << 20;
+pub const SCRATCH_COUNT_MAX: usize = 8;
+pub const SCRATCH_BYTES_MAX: usize = 16 << 20;
 
 pub fn kept_bytes() -> usize {
     SCRATCH.with_borrow(|free| free.iter().map(|memory| memory.len() * size_of::<u128>()).sum())

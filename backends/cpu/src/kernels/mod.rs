@@ -33,6 +33,10 @@ mod structured_tests;
 mod testing;
 mod view;
 
+pub use axis::{SCRATCH_BYTES_MAX, SCRATCH_COUNT_MAX};
+pub use pointwise::KEPT_BYTES_MAX;
+pub use sort::KEPT_COUNT_MAX;
+
 use crate::threads::Threads;
 use raddle_hal::{Kernel, KernelError, Operand};
 

@@ -33,7 +33,7 @@ const SHORT_ROW: usize = 128;
 /// Elements of a part that a thread takes; less isn't worth waking one (guess).
 const PART_COUNT: usize = 1 << 16;
 /// What a thread keeps for its next launch at most.
-const KEPT_BYTES_MAX: usize = 1 << 20;
+pub const KEPT_BYTES_MAX: usize = 1 << 20;
 
 /// Runs a pointwise kernel.
 ///

@@ -76,7 +76,7 @@ impl<K: Key> Default for Buffers<K> {
 const NARROW_COUNT_MAX: usize = if cfg!(test) { 1000 } else { u32::MAX as usize };
 
 /// More elements than this are not kept for the next launch (T9).
-const KEPT_COUNT_MAX: usize = 1 << 20;
+pub const KEPT_COUNT_MAX: usize = 1 << 20;
 
 impl<K: Key> Buffers<K> {
     fn size_bytes(&self) -> usize {

@@ -187,6 +187,29 @@ fn shipped_traces_are_small_and_whole() {
     }
 }
 
+/// To reach: a peak no higher than the others', whenever work is complete. Of each trace by the policy with the lower one.
+#[test]
+fn our_peaks_are_no_higher() {
+    fn peak(policy: &impl Policy, script: &Script) -> u64 {
+        play(policy, script, Pace::InStep).unwrap();
+        policy.counts().reserved_peak_bytes
+    }
+    for (name, rmm_is_lower) in [("training", false), ("inference", true), ("pipeline", false)] {
+        let path = format!("{}/../../benches/traces/{name}.trace.gz", env!("CARGO_MANIFEST_DIR"));
+        let script = Script::new(&file::read(path.as_ref()).unwrap(), true);
+        let lower = match rmm_is_lower {
+            true => peak(&Rmm::new(Slabs::default()), &script),
+            false => peak(&pytorch(Completion::AtOnce), &script),
+        };
+        for completion in [Completion::AtOnce, Completion::AtSync] {
+            let policy = Ours::new(script.stream_count, completion).unwrap();
+            let ours = peak(&policy, &script);
+            policy.close().unwrap();
+            assert!(ours <= lower, "{name}, {completion:?}: {ours}, theirs {lower}");
+        }
+    }
+}
+
 #[test]
 fn too_many_streams_are_refused() {
     let error = Ours::new(70, Completion::AtOnce).err().unwrap().to_string();

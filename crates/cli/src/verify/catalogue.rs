@@ -428,8 +428,9 @@ rows! {
     [test("raddle_runtime::ends::d_17_a_forked_child_goes_on_and_the_parent_too"),
      test("raddle_cpu::fork::a_forked_child_goes_on_serially"), stress("raddle_conformance::lives::cpu::children_*"),
      sim("raddle_conformance::lives::sim:1::a_child_is_refused"),
+     test("raddle_cuda::process::tests::a_child_of_a_process_with_a_driver_is_refused"),
      device("raddle_conformance::lives::cuda:0::a_child_is_refused")]
-    [child_is_not_refused]
+    [child_is_not_refused, child_opens_driver]
 "T6.3" "Buffers may outlive every handle of their device and be dropped by any thread."
     "raddle_runtime::block::Buffer"
     [conformance("raddle_conformance::sim::sim::reports::d_16_buffers_may_outlive_handles_and_die_anywhere"),
@@ -463,14 +464,16 @@ rows! {
      stress("raddle_conformance::lives::cpu::statics_outlive_all"), sim("raddle_conformance::lives::sim:1::locals_*"),
      device("raddle_conformance::lives::cuda:0::exit_handlers")]
     [use_after_exit]
-"T6.9" "A process ends cleanly and soon from any thread, with work in flight."
+"T6.9" "A thread or a process ends cleanly with work in flight, and soon: it waits for no stream."
     "raddle_runtime::local::give_back"
-    [stress("raddle_conformance::lives::cpu::main_returns"),
+    [sim("raddle_runtime::exits::a_thread_ends_beside_a_stream_that_stands_still"),
+     sim("raddle_runtime::exits::a_process_ends_beside_a_stream_that_stands_still"),
+     stress("raddle_conformance::lives::cpu::main_returns"),
      stress("raddle_conformance::lives::cpu::another_thread_exits"),
      stress("raddle_conformance::lives::cpu::main_panics"),
      sim("raddle_conformance::lives::sim:1::another_thread_exits"),
      device("raddle_conformance::lives::cuda:0::another_thread_exits")]
-    [exit_insists_on_idle]
+    [exit_insists_on_idle, exit_waits_for_work]
 "T6.10" "A dedicated stream comes back however its thread ends."
     "raddle_runtime::local::give_back"
     [sim("raddle_runtime::tests::streams::a_dedicated_stream_comes_back_however_its_thread_ends")]
@@ -511,6 +514,10 @@ rows! {
     "raddle_cli::serve::run"
     [test("raddle_cli::serve::what_was_given_up_is_told")]
     [batch_never_ends]
+"T6.18" "What a thread has put on its stream is done though the thread ends, and others are ordered behind it."
+    "raddle_runtime::local::give_back"
+    [sim("raddle_runtime::exits::work_outlives_its_thread")]
+    [exit_drops_work]
 
 "T7.1" "A kernel writes every element of its output view."
     "raddle_cpu::kernels::pointwise"
@@ -648,7 +655,9 @@ rows! {
 "T9.15" "Limits hold on open devices, and a bad one is told with its place."
     "raddle_hal::limits"
     [test("raddle_conformance::observe::limits_hold"),
-     test("raddle_conformance::observe::a_variable_that_is_no_value_is_an_error_at_open")]
+     test("raddle_conformance::observe::a_variable_that_is_no_value_is_an_error_at_open"),
+     sim("raddle_runtime::memory_tests::bounds::slabs_are_no_larger_than_asked_for"),
+     sim("raddle_runtime::memory_tests::bounds::so_much_is_in_flight_as_asked_for")]
     [bad_limit_is_none, streams_unlimited]
 "T9.16" "Slots of wrapped streams are counted and used again."
     "raddle_runtime::external::open"

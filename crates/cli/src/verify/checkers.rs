@@ -54,6 +54,8 @@ pub struct Ran {
     pub seconds: f64,
     /// What it said, if it fails.
     pub said: String,
+    /// The steps of a counterexample that it has told: one that a broken variant must have.
+    pub story: Vec<String>,
 }
 
 /// What a check counts.
@@ -66,16 +68,20 @@ pub enum Unit {
     Executions,
     /// Of an explicit model.
     States,
-    /// Tests.
-    Cases,
+    /// Of checks that count nothing else.
+    Tests,
 }
 
 impl Unit {
-    const COUNTED: [(&str, Unit); 3] =
-        [("schedules", Unit::Schedules), ("executions", Unit::Executions), ("states", Unit::States)];
+    pub const ALL: [Unit; 4] = [Unit::Schedules, Unit::Executions, Unit::States, Unit::Tests];
 
     pub fn name(self) -> &'static str {
-        Unit::COUNTED.iter().find(|(_, unit)| *unit == self).map_or("cases", |(name, _)| name)
+        match self {
+            Unit::Schedules => "schedules",
+            Unit::Executions => "executions",
+            Unit::States => "states",
+            Unit::Tests => "tests",
+        }
     }
 }
 
@@ -197,7 +203,7 @@ impl Checkers {
         };
         let said = if verdict == Verdict::Fails { text.clone() } else { String::new() };
         let seconds = start.elapsed().as_secs_f64();
-        (Ran { verdict, count: 1, unit: Unit::Cases, seconds, said }, text)
+        (Ran { verdict, count: 1, unit: Unit::Tests, seconds, said, story: Vec::new() }, text)
     }
 }
 
@@ -210,7 +216,8 @@ impl Drop for Checkers {
 
 impl Ran {
     fn failed(said: String) -> Ran {
-        Ran { verdict: Verdict::Fails, count: 0, unit: Unit::Cases, seconds: 0.0, said }
+        let (verdict, unit, story) = (Verdict::Fails, Unit::Tests, Vec::new());
+        Ran { verdict, count: 0, unit, seconds: 0.0, said, story }
     }
 }
 
@@ -232,13 +239,26 @@ fn read_test((ran, text): (Ran, String)) -> Ran {
         Verdict::Holds if passed == 0 => Verdict::Skipped,
         verdict => verdict,
     };
-    for (name, unit) in Unit::COUNTED {
-        let count: u64 = text.lines().filter_map(|line| number_before(line, name)).sum();
+    let ran = Ran { verdict, story: story(&text), ..ran };
+    // Of tests it says how many are run, not how many passed.
+    for unit in Unit::ALL.into_iter().filter(|unit| *unit != Unit::Tests) {
+        let count: u64 = text.lines().filter_map(|line| number_before(line, unit.name())).sum();
         if count > 0 {
-            return Ran { verdict, count, unit, ..ran };
+            return Ran { count, unit, ..ran };
         }
     }
-    Ran { verdict, count: passed, ..ran }
+    Ran { count: passed, unit: Unit::Tests, ..ran }
+}
+
+/// The steps of a story that a test tells: lines numbered from 1 on.
+fn story(text: &str) -> Vec<String> {
+    let mut steps = Vec::new();
+    for line in text.lines() {
+        if let Some(step) = line.strip_prefix(&format!("{}. ", steps.len() + 1)) {
+            steps.push(step.to_string());
+        }
+    }
+    steps
 }
 
 /// The number that stands before the first such word.
@@ -257,22 +277,33 @@ fn number_before(text: &str, word: &str) -> Option<u64> {
 mod tests {
     use super::*;
 
+    fn ran(text: &str) -> Ran {
+        let (verdict, unit) = (Verdict::Holds, Unit::Tests);
+        let ran = Ran { verdict, count: 1, unit, seconds: 0.0, said: String::new(), story: Vec::new() };
+        read_test((ran, text.to_string()))
+    }
+
     fn read(text: &str) -> (Verdict, u64, Unit) {
-        let ran =
-            Ran { verdict: Verdict::Holds, count: 1, unit: Unit::Cases, seconds: 0.0, said: String::new() };
-        let ran = read_test((ran, text.to_string()));
-        (ran.verdict, ran.count, ran.unit)
+        let Ran { verdict, count, unit, .. } = ran(text);
+        (verdict, count, unit)
     }
 
     #[test]
     fn counts_are_read() {
-        let end = "test result: ok. 3 passed; 0 failed; 0 ignored";
-        assert_eq!(read(end), (Verdict::Holds, 3, Unit::Cases));
+        let end = "running 1 test\ntest result: ok. 3 passed; 0 failed; 0 ignored";
+        assert_eq!(read(end), (Verdict::Holds, 3, Unit::Tests));
         let model = format!("two readers, no fault: 5943 executions, 3 preemptions: holds\n{end}");
         assert_eq!(read(&model), (Verdict::Holds, 5943, Unit::Executions));
-        let story = format!("caught after 17 schedules\n{end}");
-        assert_eq!(read(&story), (Verdict::Holds, 17, Unit::Schedules));
-        let skipped = "test result: ok. 0 passed; 0 failed; 1 ignored";
-        assert_eq!(read(skipped), (Verdict::Skipped, 0, Unit::Cases));
+        let caught = format!("caught after 17 schedules\n{end}");
+        assert_eq!(read(&caught), (Verdict::Holds, 17, Unit::Schedules));
+        let skipped = "running 3 tests\ntest result: ok. 0 passed; 0 failed; 1 ignored";
+        assert_eq!(read(skipped), (Verdict::Skipped, 0, Unit::Tests));
+    }
+
+    #[test]
+    fn stories_are_read() {
+        let text = "running 1 test\n30 states\n1. create\n2. the end\ntest a ... ok\n\n3 more\n1. again\n";
+        assert_eq!(ran(text).story, ["create", "the end"]);
+        assert!(ran("2. no beginning\n").story.is_empty());
     }
 }

@@ -7,7 +7,7 @@ use super::{
 use crate::output::{Outcome, say};
 use raddle_sync::faults::Fault;
 use serde::Serialize;
-use std::fmt::Write;
+use std::{collections::BTreeMap, fmt::Write};
 
 /// A test that planted a fault.
 pub struct Caught {
@@ -31,9 +31,9 @@ pub struct Report {
     checks: Vec<CheckReport>,
     faults_planted: usize,
     faults_caught: usize,
-    /// Programs × seeds, each once.
+    /// Programs × seeds, each once. Where only faults are planted, those that it took to catch them.
     schedules: u64,
-    /// Of loom's models.
+    /// Of loom's models; as above.
     executions: u64,
     seconds: f64,
     holds: bool,
@@ -45,9 +45,17 @@ struct PropertyReport {
     says: &'static str,
     anchor: &'static str,
     check: String,
+    /// Of all units.
     cases: u64,
+    /// Of which units: `schedules`, or `schedules + tests`.
+    unit: String,
+    /// How many of each.
+    counts: BTreeMap<&'static str, u64>,
     seconds: f64,
     faults: Vec<FaultReport>,
+    /// The counterexample that a broken variant must have, step by step.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    story: Vec<String>,
     holds: bool,
 }
 
@@ -56,7 +64,7 @@ struct FaultReport {
     name: &'static str,
     /// None if it survives.
     caught_by: Option<String>,
-    /// So many schedules, executions or cases of that check.
+    /// So many of these in that check.
     after: u64,
     unit: Unit,
 }
@@ -122,8 +130,22 @@ impl Results {
         rows.iter().filter(|row| !self.holds(row)).count()
     }
 
+    /// What the checks of a row count, by unit.
+    fn counts(&self, row: &Property) -> Vec<(Unit, u64)> {
+        let of = |unit| self.of(row).filter(|ran| ran.unit == unit).map(|ran| ran.count).sum();
+        Unit::ALL.into_iter().map(|unit| (unit, of(unit))).filter(|(_, count)| *count > 0).collect()
+    }
+
+    fn story(&self, row: &Property) -> Vec<String> {
+        self.of(row).flat_map(|ran| ran.story.iter().cloned()).collect()
+    }
+
+    /// Of the checks; where there are none, of the tests that plant.
     fn counted(&self, unit: Unit) -> u64 {
-        self.checks.iter().filter(|(_, ran)| ran.unit == unit).map(|(_, ran)| ran.count).sum()
+        let planted = self.caught.iter().flat_map(|(_, tests)| tests).map(|test| &test.ran);
+        let planted = planted.filter(|_| self.checks.is_empty());
+        let ran = self.checks.iter().map(|(_, ran)| ran).chain(planted);
+        ran.filter(|ran| ran.unit == unit).map(|ran| ran.count).sum()
     }
 
     fn caught_count(&self) -> usize {
@@ -139,7 +161,7 @@ pub fn json(rows: &[&Property], results: &Results) -> Report {
             name: fault.name(),
             caught_by: caught.map(|caught| caught.by.clone()),
             after: caught.map_or(0, |caught| caught.ran.count),
-            unit: caught.map_or(Unit::Cases, |caught| caught.ran.unit),
+            unit: caught.map_or(Unit::Tests, |caught| caught.ran.unit),
         }
     };
     let property = |row: &&Property| PropertyReport {
@@ -148,8 +170,11 @@ pub fn json(rows: &[&Property], results: &Results) -> Report {
         anchor: row.anchor,
         check: checks(row, ", "),
         cases: results.of(row).map(|ran| ran.count).sum(),
+        unit: units(&results.counts(row)),
+        counts: results.counts(row).into_iter().map(|(unit, count)| (unit.name(), count)).collect(),
         seconds: results.of(row).map(|ran| ran.seconds).sum(),
         faults: row.faults.iter().map(fault).collect(),
+        story: results.story(row),
         holds: results.holds(row),
     };
     let check = |(check, ran): &(Check, Ran)| CheckReport {
@@ -175,6 +200,10 @@ fn checks(row: &Property, between: &str) -> String {
     row.checks.iter().map(Check::to_string).collect::<Vec<_>>().join(between)
 }
 
+fn units(counts: &[(Unit, u64)]) -> String {
+    counts.iter().map(|(unit, _)| unit.name()).collect::<Vec<_>>().join(" + ")
+}
+
 /// One table for people: of the properties, or of the faults where only those were planted.
 pub fn show(rows: &[&Property], results: &Results) -> Outcome {
     if results.checks.is_empty() {
@@ -194,31 +223,31 @@ pub fn show(rows: &[&Property], results: &Results) -> Outcome {
             }
         }
     } else {
-        say(format_args!("{:<6} {:<7} {:>9} {:<7} property", "", "", "cases", "faults"))?;
+        say(format_args!("{:<6} {:<7} {:<7} property", "", "", "faults"))?;
         for row in rows {
             let caught = row.faults.iter().filter(|fault| results.caught(**fault).is_some()).count();
-            let (cases, result) = (
-                results.of(row).map(|ran| ran.count).sum::<u64>(),
-                if results.holds(row) { "holds" } else { "FAILS" },
-            );
+            let result = if results.holds(row) { "holds" } else { "FAILS" };
             let faults = format!("{caught}/{}", row.faults.len());
-            say(format_args!("{:<6} {result:<7} {cases:>9} {faults:<7} {}", row.id, row.says))?;
-            say(format_args!("{:<32} {}; {}", "", row.anchor, checks(row, ", ")))?;
+            say(format_args!("{:<6} {result:<7} {faults:<7} {}", row.id, row.says))?;
+            say(format_args!("{:<22} {}; {}", "", row.anchor, checks(row, ", ")))?;
+            let counts: Vec<String> =
+                results.counts(row).iter().map(|(unit, count)| format!("{count} {}", unit.name())).collect();
+            say(format_args!("{:<22} {}", "", counts.join(", ")))?;
+            for (index, step) in results.story(row).iter().enumerate() {
+                say(format_args!("{:<22} {}. {step}", "", index + 1))?;
+            }
         }
     }
     results.lost_anchors.iter().try_for_each(|lost| say(format_args!("anchor {lost}")).map(drop))?;
     say("")?;
     let mut last = String::new();
     if !results.checks.is_empty() {
-        let (holding, schedules) = (rows.len() - results.broken(rows), results.counted(Unit::Schedules));
-        let executions = results.counted(Unit::Executions);
-        last = format!(
-            "{holding} of {} properties hold; {schedules} schedules, {executions} executions of models, ",
-            rows.len()
-        );
+        let holding = rows.len() - results.broken(rows);
+        last = format!("{holding} of {} properties hold; ", rows.len());
     }
+    let [schedules, executions] = [Unit::Schedules, Unit::Executions].map(|unit| results.counted(unit));
     say(format_args!(
-        "{last}{} of {} faults caught, {:.0} s",
+        "{last}{schedules} schedules, {executions} executions of models, {} of {} faults caught, {:.0} s",
         results.caught_count(),
         results.caught.len(),
         results.seconds
@@ -234,6 +263,10 @@ pub fn docs() -> String {
          `raddle verify` runs this catalogue from a checkout: every check on the code that ships, and every planted fault\n\
          of `crates/sync/src/faults.rs`, which something has to catch. T1 to T10 are the invariants of the design; the\n\
          anchors are places in the code, checked to exist.\n\n\
+         What a check has counted is shown with its unit: schedules (a random program with a seed), executions (of a model, by\n\
+         loom), states (of an explicit model), or else tests. A planted fault is caught after so many of them. A counterexample\n\
+         that a broken variant must have, such as the five steps in which a borrowed `bias` dies (T3.2), is printed below its\n\
+         row as the check has found it; in the report of `--json` it is the row's `story`.\n\n\
          | check | what it is |\n|---|---|\n",
     );
     for kind in Kind::ALL {
@@ -270,14 +303,19 @@ pub fn docs() -> String {
 mod tests {
     use super::*;
 
+    const CHECKS: &[Check] =
+        &[Check { kind: Kind::Test, name: "a" }, Check { kind: Kind::Device, name: "b" }];
+    const ROW: Property =
+        Property { id: "T1.1", says: "", anchor: "", checks: CHECKS, faults: &[Fault::forget_marks] };
+
+    fn ran(verdict: Verdict, count: u64, unit: Unit) -> Ran {
+        Ran { verdict, count, unit, seconds: 0.0, said: String::new(), story: Vec::new() }
+    }
+
     /// A row with a test and a device's test, and no fault.
     fn holds(test: Verdict, device: Verdict) -> bool {
-        const CHECKS: &[Check] =
-            &[Check { kind: Kind::Test, name: "a" }, Check { kind: Kind::Device, name: "b" }];
-        let row = Property { id: "T1.1", says: "", anchor: "", checks: CHECKS, faults: &[] };
-        let ran = |verdict| Ran { verdict, count: 1, unit: Unit::Cases, seconds: 0.0, said: String::new() };
-        let checks = CHECKS.iter().copied().zip([ran(test), ran(device)]).collect();
-        Results { checks, ..Results::default() }.holds(&row)
+        let checks = CHECKS.iter().copied().zip([test, device].map(|verdict| ran(verdict, 1, Unit::Tests)));
+        Results { checks: checks.collect(), ..Results::default() }.holds(&Property { faults: &[], ..ROW })
     }
 
     #[test]
@@ -287,5 +325,30 @@ mod tests {
         for (test, device) in [(Skipped, Holds), (Skipped, Skipped), (Fails, Holds), (Holds, Fails)] {
             assert!(!holds(test, device), "{test:?} {device:?}");
         }
+    }
+
+    #[test]
+    fn counts_have_units_and_stories_are_told() {
+        let told = Ran {
+            story: vec!["create".into(), "the end".into()],
+            ..ran(Verdict::Holds, 30, Unit::Schedules)
+        };
+        let checks = CHECKS.iter().copied().zip([told, ran(Verdict::Holds, 2, Unit::Tests)]).collect();
+        let caught = |count| Caught { by: "c".into(), ran: ran(Verdict::Holds, count, Unit::Schedules) };
+        let caught = vec![(Fault::forget_marks, vec![caught(4), caught(3)])];
+        let mut results = Results { checks, caught, ..Results::default() };
+        let value = |results: &Results| serde_json::to_value(json(&[&ROW], results)).unwrap();
+        let report = value(&results);
+        let row = &report["properties"][0];
+        assert_eq!(row["cases"], 32);
+        assert_eq!(row["unit"], "schedules + tests");
+        assert_eq!(row["counts"], serde_json::json!({ "schedules": 30, "tests": 2 }));
+        assert_eq!(row["story"], serde_json::json!(["create", "the end"]));
+        assert_eq!((&report["schedules"], &report["executions"]), (&30.into(), &0.into()));
+        // Where only faults are planted, the schedules are those.
+        results.checks.clear();
+        let report = value(&results);
+        assert_eq!(report["schedules"], 7);
+        assert!(report["properties"][0].get("story").is_none());
     }
 }

@@ -3,7 +3,7 @@
 mod attention;
 mod place;
 mod product;
-mod program;
+pub(crate) mod program;
 mod reduce;
 
 use crate::{

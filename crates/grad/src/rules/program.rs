@@ -164,7 +164,7 @@ fn needs(program: &Program, skipped: usize) -> u64 {
 }
 
 /// How many derived programs a thread remembers (guess); at more it begins anew.
-const REMEMBERED_MAX: usize = 256;
+pub(crate) const REMEMBERED_MAX: usize = 256;
 
 /// The gradients by each set of inputs that was asked for.
 type BySet = Vec<(SmallVec<[usize; 4]>, Arc<Program>)>;

@@ -17,10 +17,10 @@ use raddle_sync::{Cache, Mutex, Rank, thread};
 use raddle_tensor::{DType, Device, Graph, Result, Tensor, capture};
 
 /// Of all graphs (guess: a hundredth of a large GPU's memory).
-const BYTES_MAX: usize = 1 << 30;
+pub const BYTES_MAX: usize = 1 << 30;
 /// Of one graph at once: threads that ask for more line up on the device (guess).
-const REPLAYS_MAX: usize = 8;
-const GRAPHS_MAX: usize = 256;
+pub const REPLAYS_MAX: usize = 8;
+pub const GRAPHS_MAX: usize = 256;
 /// Tokens that padding to the longest text may add, as a part of those that are there without (guess: what a launch costs
 /// less is worth more).
 const PADDING_PART: usize = 2;

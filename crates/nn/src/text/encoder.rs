@@ -31,7 +31,7 @@ impl Default for ModelOptions {
 }
 
 /// Tokens of a pass: more of them would only take more memory, about 30 KB a token of MiniLM's. (A guess.)
-const PASS_TOKENS_MAX: usize = 4096;
+pub const PASS_TOKENS_MAX: usize = 4096;
 
 /// A tokenizer and an encoder, and how texts go through them: what sentence encoders and rerankers have in common.
 pub(super) struct Reader {

@@ -14,7 +14,7 @@ use std::{
 };
 
 /// Larger files are no settings (a guess: names of 20,000 labels have half a megabyte).
-const FILE_BYTES_MAX: u64 = 4 << 20;
+pub const FILE_BYTES_MAX: u64 = 4 << 20;
 
 /// A JSON file, or a part of it.
 pub struct Settings<'a> {

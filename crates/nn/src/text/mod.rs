@@ -42,6 +42,11 @@ mod spell;
 mod tokenizer_file;
 mod tokens;
 
+pub(crate) use captured::{BYTES_MAX as GRAPH_BYTES_MAX, GRAPHS_MAX, REPLAYS_MAX};
+pub(crate) use encoder::PASS_TOKENS_MAX;
+pub(crate) use folder::FILE_BYTES_MAX as SETTINGS_BYTES_MAX;
+pub(crate) use tokenizer_file::FILE_BYTES_MAX as TOKENIZER_BYTES_MAX;
+
 pub use bert::BertConfig;
 pub use encoder::{ModelOptions, SentenceEncoder};
 pub use family::Family;

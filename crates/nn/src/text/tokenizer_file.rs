@@ -12,7 +12,7 @@ use serde_json::Value;
 use std::path::PathBuf;
 
 /// Larger files are no tokenizers (a guess: one of 250,000 tokens has 17 MB).
-const FILE_BYTES_MAX: u64 = 128 << 20;
+pub const FILE_BYTES_MAX: u64 = 128 << 20;
 /// Each word is tried against the vocabulary from each of its characters to each (a guess: BERT has 100).
 const WORD_CHARS_MAX: usize = 200;
 /// Of what stands before the pieces of a word; it is copied for each try.
