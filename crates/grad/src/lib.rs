@@ -26,8 +26,10 @@
 //! - **Any depth.** Running and dropping a graph takes no stack.
 //! - **Layout kept.** The gradient of a leaf has the leaf's strides (if it is dense).
 //!
-//! A pass isn't recorded: there are no gradients of gradients. A view that was made before anything required grad isn't
-//! told when its base gets a place in a graph by a later change in place; make views after that.
+//! A pass isn't recorded: there are no gradients of gradients. A view sees what becomes of its base: when one of the two, or
+//! another view, is changed in place, whatever was made before follows. Only [`Autograd::requires_grad_`] doesn't reach
+//! views that were made before it. A tensor that is overwritten with constants (`fill_`, `copy_` from one that requires no
+//! grad) leaves the graph: it requires no grad any more, where PyTorch goes on with gradients of 0.
 #![forbid(unsafe_code)]
 
 mod autograd;
