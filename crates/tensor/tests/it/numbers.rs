@@ -1,7 +1,7 @@
 //! Numbers at which a shorter way of computing would go wrong.
 
 use crate::{device, tensor, values};
-use raddle_tensor::{DType, INFER, Tensor};
+use raddle_tensor::{DType, INFER, Tensor, fused};
 
 #[test]
 fn means_of_equal_elements_are_these() {
@@ -150,4 +150,21 @@ fn a_tensor_without_axes_has_an_imagined_one() {
         assert_eq!(view.unwrap().rank(), 0);
     }
     assert!(one.squeeze(1).is_err() && one.transpose(0, 1).is_err());
+}
+
+#[test]
+fn literals_of_closures_are_the_numbers_that_they_are() {
+    let bytes = tensor(&[0u8, 200, 255], &[3]);
+    let of = |closure: raddle_tensor::Fused| closure.call(&[&bytes]).unwrap().to_vec::<u8>().unwrap();
+    assert_eq!(of(fused(|[x]| x + 300.0)), [44, 244, 43]);
+    assert_eq!(of(fused(|[x]| x.eq(300.0).select(1.0, 0.0))), [0, 0, 0]);
+    assert_eq!(of(fused(|[x]| x.gt(-1.0).select(1.0, 0.0))), [1, 1, 1]);
+    assert_eq!(of(fused(|[x]| x.clamp(-1.0, 400.0))), [0, 200, 255]);
+    assert_eq!(of(fused(|[x]| x.sign())), [0, 1, 1]);
+    let out = tensor(&[0u8; 3], &[3]);
+    fused(|[x]| x * 257.0 + 1.0).call_out(&[&bytes], &out).unwrap();
+    assert_eq!(out.to_vec::<u8>().unwrap(), [1, 201, 0]);
+    let integers = tensor(&[i32::MIN, 0, i32::MAX], &[3]);
+    let below = fused(|[x]| x.lt(1e12).select(1.0, 0.0)).call(&[&integers]).unwrap();
+    assert_eq!(below.to_vec::<i32>().unwrap(), [1, 1, 1]);
 }
