@@ -24,7 +24,7 @@ macro_rules! for_each_pointwise {
 
         /// `x + y`. Of bools: or.
         add(x, y;) { types: All, result: Same, ulp: 0.5, domain: -100.0..100.0, derivative: derived, body: x + y }
-        /// `x - y`.
+        /// `x - y`. A bool beside a number counts as 0 or 1; PyTorch refuses it.
         sub(x, y;) { types: Number, result: Same, ulp: 0.5, domain: -100.0..100.0, derivative: derived, body: x - y }
         /// `x * y`. Of bools: and.
         mul(x, y;) { types: All, result: Same, ulp: 0.5, domain: -100.0..100.0, derivative: derived, body: x * y }
@@ -180,7 +180,7 @@ macro_rules! for_each_pointwise {
         /// The larger; NaN if one is. At a tie each has half of the gradient.
         maximum(x, y;) { types: All, result: Same, ulp: 0.0, domain: -100.0..100.0, derivative: derived, body: x.binary(Max, y) }
         /// `minimum(maximum(x, min), max)`: `max` where `min > max`, NaN if one is. The derivative by `x` is 1 from bound to
-        /// bound, both included; outside of them a bound has it.
+        /// bound, both included; outside of them a bound has it. (At a bound itself PyTorch's versions differ: 1, 0 or half.)
         clamp(x, min, max;) { types: Number, result: Same, ulp: 0.0, domain: -100.0..100.0, derivative: [g =>
             (x.ge(min) & x.le(max)).select(g, 0.0),
             (x.lt(min) & min.lt(max)).select(g, 0.0),

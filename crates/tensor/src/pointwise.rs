@@ -402,7 +402,7 @@ macro_rules! methods {
             }
 
             #[doc = concat!("[`", stringify!($name), "`](Tensor::", stringify!($name), ") into `out`, which has the shape of the result ")]
-            /// and any strides.
+            /// and any strides. Of 16-bit floats it isn't rounded to them on its way into a wider `out`.
             pub fn [<$name _out>]<'a>(&self $(, $input: impl Into<Arg<'a>>)* $(, $param: impl Into<Scalar>)*, out: &Tensor) -> Result<()> {
                 let args = [Arg::Tensor(self) $(, $input.into())*];
                 pointwise_into(Pointwise::$name, &args, &[$($param.into()),*], out, Mode::Out)

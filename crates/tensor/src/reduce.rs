@@ -172,11 +172,13 @@ reductions! {
     mean mean_out = Mean;
     /// Π x. Of integers and bools in `i64`; over no elements 1.
     prod prod_out = Prod;
-    /// The largest element, NaN if there is one; with `..` PyTorch's `max()`. The gradient is shared evenly by equal ones.
+    /// The largest element, NaN if there is one; with `..` PyTorch's `max()`. Elements that equal it share the gradient evenly;
+    /// of NaN the NaN do, and others get 0.
     ///
     /// Errors: a reduced axis is empty.
     amax amax_out = AMax;
-    /// The smallest element, NaN if there is one; with `..` PyTorch's `min()`. The gradient is shared evenly by equal ones.
+    /// The smallest element, NaN if there is one; with `..` PyTorch's `min()`. Elements that equal it share the gradient evenly;
+    /// of NaN the NaN do, and others get 0.
     ///
     /// Errors: a reduced axis is empty.
     amin amin_out = AMin;
@@ -289,11 +291,13 @@ impl Tensor {
 
     // ------------------------------------------------------------ with indices
 
-    /// The largest elements along an axis, and where they stand (i64): the first NaN, else the first of equals.
+    /// The largest elements along an axis, and where they stand (i64): the first NaN, else the first of equals. That element has
+    /// the whole gradient, unlike [`amax`](Tensor::amax)'s.
     pub fn max(&self, axis: isize, keepdim: bool) -> Result<(Tensor, Tensor)> {
         self.max_min("max", true, axis, keepdim)
     }
-    /// The smallest elements along an axis, and where they stand (i64): the first NaN, else the first of equals.
+    /// The smallest elements along an axis, and where they stand (i64): the first NaN, else the first of equals. That element has
+    /// the whole gradient, unlike [`amin`](Tensor::amin)'s.
     pub fn min(&self, axis: isize, keepdim: bool) -> Result<(Tensor, Tensor)> {
         self.max_min("min", false, axis, keepdim)
     }
@@ -306,11 +310,13 @@ impl Tensor {
         self.max_min_out("min", false, axis, keepdim, out)
     }
 
-    /// Where the largest element stands (i64) along an axis; with `..`, in the row-major order of all elements.
+    /// Where the largest element stands (i64) along an axis; with `..`, in the row-major order of all elements. The first NaN,
+    /// else the first of equals.
     pub fn argmax(&self, axes: impl Axes, keepdim: bool) -> Result<Tensor> {
         self.arg_reduce("argmax", true, axes, keepdim)
     }
-    /// Where the smallest element stands (i64) along an axis; with `..`, in the row-major order of all elements.
+    /// Where the smallest element stands (i64) along an axis; with `..`, in the row-major order of all elements. The first NaN,
+    /// else the first of equals.
     pub fn argmin(&self, axes: impl Axes, keepdim: bool) -> Result<Tensor> {
         self.arg_reduce("argmin", false, axes, keepdim)
     }
