@@ -56,12 +56,11 @@ pub trait Autograd: sealed::Sealed {
 
 impl Autograd for Tensor {
     fn requires_grad(&self) -> bool {
-        // A view whose place can't be found any more was part of a graph.
-        record::edge_of(self).map_or(true, |edge| edge.is_some())
+        record::edge_of(self).is_some()
     }
 
     fn requires_grad_(&self, required: bool) -> Result<&Tensor> {
-        match record::edge_of(self)? {
+        match record::edge_of(self) {
             Some(Edge::Node(node, _)) => Err(Error::NotLeaf { op: node.rule.name() }),
             Some(Edge::Leaf(_)) if !required => {
                 drop(self.set_slot(None));
@@ -77,19 +76,19 @@ impl Autograd for Tensor {
     }
 
     fn is_leaf(&self) -> bool {
-        !matches!(record::edge_of(self), Ok(Some(Edge::Node(..))) | Err(_))
+        !matches!(record::edge_of(self), Some(Edge::Node(..)))
     }
 
     fn grad(&self) -> Option<Tensor> {
         match record::edge_of(self) {
-            Ok(Some(Edge::Leaf(leaf))) => leaf.grad(),
+            Some(Edge::Leaf(leaf)) => leaf.grad(),
             _ => None,
         }
     }
 
     fn set_grad(&self, grad: Option<Tensor>) -> Result<()> {
         let op = "set_grad";
-        let Ok(Some(Edge::Leaf(leaf))) = record::edge_of(self) else { return Err(Error::NoLeaf { op }) };
+        let Some(Edge::Leaf(leaf)) = record::edge_of(self) else { return Err(Error::NoLeaf { op }) };
         if let Some(grad) = &grad {
             check_fits(op, self, grad)?;
         }
@@ -98,7 +97,7 @@ impl Autograd for Tensor {
     }
 
     fn zero_grad(&self) {
-        if let Ok(Some(Edge::Leaf(leaf))) = record::edge_of(self) {
+        if let Some(Edge::Leaf(leaf)) = record::edge_of(self) {
             leaf.set_grad(None);
         }
     }
@@ -131,7 +130,7 @@ pub fn grad(
     inputs: &[&Tensor],
     retain: bool,
 ) -> Result<Vec<Option<Tensor>>> {
-    let place = |input: &&Tensor| record::edge_of(input)?.ok_or(Error::NoGraph { op: "grad" });
+    let place = |input: &&Tensor| record::edge_of(input).ok_or(Error::NoGraph { op: "grad" });
     let places: Vec<Edge> = inputs.iter().map(place).collect::<Result<_>>()?;
     if places.is_empty() {
         return Ok(Vec::new());
@@ -161,7 +160,7 @@ fn roots(outputs: &[&Tensor], gradients: &[Option<&Tensor>]) -> Result<Vec<(Edge
     }
     let mut roots = Vec::with_capacity(outputs.len());
     for (output, gradient) in outputs.iter().zip(gradients) {
-        let edge = record::edge_of(output)?.ok_or(Error::NoGraph { op: "backward" })?;
+        let edge = record::edge_of(output).ok_or(Error::NoGraph { op: "backward" })?;
         let gradient = match gradient {
             Some(given) => {
                 check_fits("backward", output, given)?;

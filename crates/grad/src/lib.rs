@@ -17,7 +17,8 @@
 //! Guarantees:
 //! - **Every op.** Each recorded [`Call`](raddle_tensor::Call) has a rule; pointwise ops and fused closures use the programs
 //!   that `raddle-op` derives, one kernel for all their inputs. At ties and singular points gradients are PyTorch's, except
-//!   that an overwriting `scatter` that names an element twice gives the gradient to the value that stands.
+//!   that an overwriting `scatter` that names an element twice gives the gradient to the value that stands, that `clamp` at a
+//!   bound has the derivative 1, and that of a NaN `amax` and `amin` give the gradient to the NaN alone.
 //! - **No stale values.** A tensor that backward needs and that was changed in place since is an error that names the op and
 //!   both versions, never a wrong number.
 //! - **Any thread.** Passes may run at once on several threads, over shared leaves and graphs; the only state outside of
@@ -26,8 +27,10 @@
 //! - **Any depth.** Running and dropping a graph takes no stack.
 //! - **Layout kept.** The gradient of a leaf has the leaf's strides (if it is dense).
 //!
-//! A pass isn't recorded: there are no gradients of gradients. A view that was made before anything required grad isn't
-//! told when its base gets a place in a graph by a later change in place; make views after that.
+//! A pass isn't recorded: there are no gradients of gradients. A view sees what becomes of its base: when one of the two, or
+//! another view, is changed in place, whatever was made before follows. Only [`Autograd::requires_grad_`] doesn't reach
+//! views that were made before it. A tensor that is overwritten with constants (`fill_`, `copy_` from one that requires no
+//! grad) leaves the graph: it requires no grad any more, where PyTorch goes on with gradients of 0.
 #![forbid(unsafe_code)]
 
 mod autograd;

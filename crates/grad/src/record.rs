@@ -13,7 +13,7 @@ use crate::{
 use raddle_sync::Arc;
 use raddle_tensor::{
     Call, Overlap, Pointwise, Result, Tensor, View,
-    record::{BASE_IS_GONE, Mode, Record, Recorder, refuse},
+    record::{Mode, Record, Recorder, refuse},
 };
 use smallvec::SmallVec;
 use std::{any::Any, cell::RefCell};
@@ -36,26 +36,24 @@ fn take_old_value() -> Option<Tensor> {
 }
 
 /// The tensor's place in a graph, if it requires grad.
-pub(crate) fn edge_of(tensor: &Tensor) -> Result<Option<Edge>> {
+pub(crate) fn edge_of(tensor: &Tensor) -> Option<Edge> {
     let Some(slot) = tensor.slot() else {
-        return if tensor.may_have_joined() { view_edge(tensor) } else { Ok(None) };
+        return if tensor.may_have_joined() { view_edge(tensor) } else { None };
     };
     let any: &dyn Any = &*slot;
-    let Some(variable) = any.downcast_ref::<Variable>() else { return Ok(None) };
+    let variable = any.downcast_ref::<Variable>()?;
     match variable.noted_at {
         Some(version) if version != tensor.version() => view_edge(tensor),
-        _ => Ok(Some(variable.edge.clone())),
+        _ => Some(variable.edge.clone()),
     }
 }
 
-/// The place of a view whose storage was changed since its place was noted.
-fn view_edge(tensor: &Tensor) -> Result<Option<Edge>> {
-    let Some(base) = tensor.view_base() else {
-        return Err(refuse("view", BASE_IS_GONE));
-    };
-    let edge = edge_of(&base)?.map(|edge| view_of_base(edge, &base, tensor));
+/// The place of a view whose storage was changed since its place was noted, or the view made.
+fn view_edge(tensor: &Tensor) -> Option<Edge> {
+    let base = tensor.view_base()?;
+    let edge = edge_of(base).map(|edge| view_of_base(edge, base, tensor));
     place(tensor, edge.clone());
-    Ok(edge)
+    edge
 }
 
 fn view_of_base(edge: Edge, base: &Tensor, view: &Tensor) -> Edge {
@@ -98,11 +96,11 @@ impl Recorder for Variable {
         let _guard = ModeGuard::new(false);
         drop(take_old_value());
         let op = rules::call_name(record.call);
-        let edges = edges(record)?;
+        let edges = edges(record);
         if !is_in_place(record) {
             for output in record.outputs {
                 let gets_gradient = output.dtype().is_float() && edges.iter().any(Option::is_some);
-                if gets_gradient || edge_of(output)?.is_some() {
+                if gets_gradient || edge_of(output).is_some() {
                     return Err(refuse(
                         op,
                         "a given output has no gradient, expected none of the tensors to require grad",
@@ -112,16 +110,15 @@ impl Recorder for Variable {
             return Ok(());
         }
         let out = record.outputs[0];
-        let base = if out.is_view() { out.view_base() } else { None };
         for (tensor, reason) in [
             (Some(out), "a leaf that requires grad can't be changed in place, use no_grad or detach()"),
             (
-                base.as_ref(),
+                out.view_base(),
                 "a view of a leaf that requires grad can't be changed in place, use no_grad or detach()",
             ),
         ] {
             let Some(tensor) = tensor else { continue };
-            if let Some(Edge::Leaf(_)) = edge_of(tensor)? {
+            if let Some(Edge::Leaf(_)) = edge_of(tensor) {
                 return Err(refuse(op, reason));
             }
         }
@@ -140,7 +137,7 @@ impl Recorder for Variable {
     fn record(&self, record: &Record<'_>) -> Result<()> {
         let _guard = ModeGuard::new(false);
         let old_value = take_old_value();
-        let edges = edges(record)?;
+        let edges = edges(record);
         let in_place = is_in_place(record);
         if matches!(record.call, Call::Constant) || (record.mode != Mode::Fresh && !in_place) {
             return Ok(());
@@ -169,7 +166,8 @@ impl Recorder for Variable {
             None
         };
         if in_place {
-            return replace(record.outputs[0], node.map(|node| Edge::Node(node, 0)));
+            replace(record.outputs[0], node.map(|node| Edge::Node(node, 0)));
+            return Ok(());
         }
         if let Some(node) = node {
             for (index, output) in record.outputs.iter().enumerate() {
@@ -183,10 +181,10 @@ impl Recorder for Variable {
 }
 
 /// The places of the inputs by which the op has a gradient.
-fn edges(record: &Record<'_>) -> Result<SmallVec<[Option<Edge>; 4]>> {
+fn edges(record: &Record<'_>) -> SmallVec<[Option<Edge>; 4]> {
     let edge = |index: usize| match record.inputs[index].dtype().is_float() {
         true if rules::is_differentiable(record.call, index) => edge_of(record.inputs[index]),
-        _ => Ok(None),
+        _ => None,
     };
     (0..record.inputs.len()).map(edge).collect()
 }
@@ -197,29 +195,26 @@ fn is_overwritten(input: &Tensor, out: &Tensor) -> bool {
 }
 
 /// The tensor has got a new value in place, which was made at `edge` if it has a gradient.
-fn replace(tensor: &Tensor, edge: Option<Edge>) -> Result<()> {
-    let base = if tensor.is_view() { tensor.view_base() } else { None };
-    let Some(base) = base else {
-        place(tensor, edge);
-        return Ok(());
+fn replace(tensor: &Tensor, edge: Option<Edge>) {
+    let Some(base) = tensor.view_base() else {
+        if edge.is_some() {
+            tensor.note_joined();
+        }
+        return place(tensor, edge);
     };
-    let before = edge_of(&base)?;
+    let before = edge_of(base);
     if edge.is_none() && before.is_none() {
-        place(tensor, None);
-        return Ok(());
+        return place(tensor, None);
     }
-    if before.is_none() {
-        base.note_joined();
-    }
+    base.note_joined();
     let node = Node::new(
         Rule::Assign,
         SmallVec::from_iter([before, edge]),
-        SmallVec::from_iter([Meta::of(&base), Meta::of(tensor)]),
-        SmallVec::from_iter([Meta::of(&base)]),
+        SmallVec::from_iter([Meta::of(base), Meta::of(tensor)]),
+        SmallVec::from_iter([Meta::of(base)]),
         Kept::default(),
     );
     let edge = Edge::Node(node, 0);
-    place(&base, Some(edge.clone()));
-    place(tensor, Some(view_of_base(edge, &base, tensor)));
-    Ok(())
+    place(base, Some(edge.clone()));
+    place(tensor, Some(view_of_base(edge, base, tensor)));
 }

@@ -58,7 +58,8 @@ pub fn bce_with_logits(input: &Tensor, target: &Tensor, reduction: LossReduction
     })
 }
 
-/// `−input[i, target[i]]` of log-probabilities `[n, classes]` and classes `[n]` (i64).
+/// `−input[i, target[i]]` of log-probabilities `[n, classes]` and classes `[n]` (i64). No class is left out: PyTorch's
+/// `ignore_index` of -100 is out of range here.
 pub fn nll_loss(input: &Tensor, target: &Tensor, reduction: LossReduction) -> Result<Tensor> {
     let op = "nll_loss";
     if input.rank() != 2 {
@@ -72,7 +73,7 @@ pub fn nll_loss(input: &Tensor, target: &Tensor, reduction: LossReduction) -> Re
     reduction.apply(picked.neg()?)
 }
 
-/// `−ln softmax(input)[i, target[i]]` of logits `[n, classes]` and classes `[n]` (i64).
+/// `−ln softmax(input)[i, target[i]]` of logits `[n, classes]` and classes `[n]` (i64), none of which is left out.
 pub fn cross_entropy(input: &Tensor, target: &Tensor, reduction: LossReduction) -> Result<Tensor> {
     if input.rank() != 2 {
         let (op, found) = ("cross_entropy", input.rank());

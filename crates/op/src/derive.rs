@@ -92,7 +92,11 @@ fn pull_back<'r>(inst: Inst, y: Expr<'r>, g: Expr<'r>) -> [Option<Expr<'r>>; 2] 
                 Unary::Sin => g * x.cos(),
                 Unary::Cos => -(g * x.sin()),
                 Unary::Tan => g * (1.0 + y * y),
-                Unary::Tanh => g * (1.0 - y * y),
+                // Not 1 - y², which has no digits where y is near 1.
+                Unary::Tanh => {
+                    let e = (-2.0 * x.abs()).exp();
+                    g * (4.0 * e / ((1.0 + e) * (1.0 + e)))
+                }
                 Unary::Asin => g / ((1.0 - x) * (1.0 + x)).sqrt(),
                 Unary::Acos => -(g / ((1.0 - x) * (1.0 + x)).sqrt()),
                 Unary::Atan => g / (1.0 + x * x),
@@ -111,15 +115,21 @@ fn pull_back<'r>(inst: Inst, y: Expr<'r>, g: Expr<'r>) -> [Option<Expr<'r>>; 2] 
                 Binary::Sub => (g, -g),
                 Binary::Mul => (g * b, g * a),
                 Binary::Div => (g / b, -(g * (y / b))),
-                Binary::Rem => (g, -(g * (a / b).trunc())),
+                // The multiple of b that was taken away; a / b may be rounded up to the next.
+                Binary::Rem => (g, -(g * ((a - y) / b).round())),
                 // x⁰ is 1 everywhere, and 0ʸ is 0 for positive y and 1 at y = 0, which counts as flat.
                 Binary::Pow => (
                     b.eq(0.0).select(0.0, g * (b * a.pow(b - 1.0))),
                     (a.eq(0.0) & b.ge(0.0)).select(0.0, g * (y * a.log())),
                 ),
+                // In units of the larger, so that the squares neither overflow nor vanish. The origin has no angle, and
+                // counts as flat.
                 Binary::Atan2 => {
-                    let r = a * a + b * b;
-                    (g * (b / r), -(g * (a / r)))
+                    let size = a.abs().maximum(b.abs());
+                    let unit = (size.gt(0.0) & size.lt(f64::INFINITY)).select(size, 1.0);
+                    let (a, b) = (a / unit, b / unit);
+                    let by = |x: Expr<'r>| size.eq(0.0).select(0.0, g * (x / (a * a + b * b) / unit));
+                    (by(b), by(-a))
                 }
                 Binary::Min => (nearer(a, b), nearer(b, a)),
                 Binary::Max => (nearer(-a, -b), nearer(-b, -a)),

@@ -24,7 +24,7 @@ macro_rules! for_each_pointwise {
 
         /// `x + y`. Of bools: or.
         add(x, y;) { types: All, result: Same, ulp: 0.5, domain: -100.0..100.0, derivative: derived, body: x + y }
-        /// `x - y`.
+        /// `x - y`. A bool beside a number counts as 0 or 1; PyTorch refuses it.
         sub(x, y;) { types: Number, result: Same, ulp: 0.5, domain: -100.0..100.0, derivative: derived, body: x - y }
         /// `x * y`. Of bools: and.
         mul(x, y;) { types: All, result: Same, ulp: 0.5, domain: -100.0..100.0, derivative: derived, body: x * y }
@@ -102,10 +102,10 @@ macro_rules! for_each_pointwise {
         acos(x;) { types: Float, result: Same, ulp: 2.0, domain: -0.99..0.99, derivative: derived, body: x.unary(Acos) }
         /// Arc tangent.
         atan(x;) { types: Float, result: Same, ulp: 2.0, domain: -100.0..100.0, derivative: derived, body: x.unary(Atan) }
-        /// Angle of the point (`y`, `x`): the arc tangent of `x / y` in the right quadrant.
+        /// Angle of the point (`y`, `x`): the arc tangent of `x / y` in the right quadrant. The derivative at the origin is 0.
         atan2(x, y;) { types: Float, result: Same, ulp: 2.0, domain: -100.0..100.0, derivative: derived, body: x.binary(Atan2, y) }
         /// Hyperbolic sine, exact near 0; infinite only where the result is.
-        sinh(x;) { types: Float, result: Same, ulp: 6.0, domain: -88.0..88.0, derivative: derived, body: {
+        sinh(x;) { types: Float, result: Same, ulp: 6.0, domain: -88.0..88.0, derivative: [g => g * x.cosh()], body: {
             let a = x.abs();
             let e = a.expm1();
             let h = (a * 0.5).exp();
@@ -113,7 +113,7 @@ macro_rules! for_each_pointwise {
             x.gt(0.0).select(y, x.lt(0.0).select(-y, x))
         } }
         /// Hyperbolic cosine; infinite only where the result is.
-        cosh(x;) { types: Float, result: Same, ulp: 6.0, domain: -88.0..88.0, derivative: derived, body: {
+        cosh(x;) { types: Float, result: Same, ulp: 6.0, domain: -88.0..88.0, derivative: [g => g * x.sinh()], body: {
             let a = x.abs();
             let e = a.exp();
             let h = (a * 0.5).exp();
@@ -155,7 +155,9 @@ macro_rules! for_each_pointwise {
         /// `ln(1 + e^(beta · x)) / beta`; `x` itself where `beta · x > threshold`.
         softplus(x; beta, threshold) { types: Float, result: Same, ulp: 4.0, domain: 0.1..10.0, derivative: derived, body: {
             let z = x * beta;
-            z.gt(threshold).select(x, z.exp().log1p() / beta)
+            // The part that grows apart, so that no exponential overflows below a large threshold.
+            let (most, rest) = (z.lt(0.0).select(0.0, z), z.lt(0.0).select(z, -z));
+            z.gt(threshold).select(x, (most + rest.exp().log1p()) / beta)
         } }
 
         // Rounding; integers stay
@@ -178,7 +180,7 @@ macro_rules! for_each_pointwise {
         /// The larger; NaN if one is. At a tie each has half of the gradient.
         maximum(x, y;) { types: All, result: Same, ulp: 0.0, domain: -100.0..100.0, derivative: derived, body: x.binary(Max, y) }
         /// `minimum(maximum(x, min), max)`: `max` where `min > max`, NaN if one is. The derivative by `x` is 1 from bound to
-        /// bound, both included; outside of them a bound has it.
+        /// bound, both included; outside of them a bound has it. (At a bound itself PyTorch's versions differ: 1, 0 or half.)
         clamp(x, min, max;) { types: Number, result: Same, ulp: 0.0, domain: -100.0..100.0, derivative: [g =>
             (x.ge(min) & x.le(max)).select(g, 0.0),
             (x.lt(min) & min.lt(max)).select(g, 0.0),

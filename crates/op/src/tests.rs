@@ -198,8 +198,24 @@ fn gradients_at_ties_and_singular_points_are_as_the_rows_say() {
         (Pointwise::gelu, &[-1000.0], &[], &[0.0]),
         (Pointwise::gelu_tanh, &[-1000.0], &[], &[0.0]),
         (Pointwise::softplus, &[1000.0], &[1.0, 20.0], &[1.0]),
+        (Pointwise::softplus, &[1000.0], &[1.0, 2000.0], &[1.0]),
+        (Pointwise::softplus, &[0.0], &[1.0, 20.0], &[0.5]),
+        (Pointwise::softplus, &[-1000.0], &[1.0, 20.0], &[0.0]),
         (Pointwise::sinh, &[0.0], &[], &[1.0]),
         (Pointwise::cosh, &[0.0], &[], &[0.0]),
+        (Pointwise::cosh, &[1e-9], &[], &[1e-9]),
+        (Pointwise::sinh, &[-INF], &[], &[INF]),
+        (Pointwise::tanh, &[0.0], &[], &[1.0]),
+        (Pointwise::tanh, &[-INF], &[], &[0.0]),
+        (Pointwise::atan2, &[0.0, -0.0], &[], &[0.0, 0.0]),
+        (Pointwise::atan2, &[1e-200, 0.0], &[], &[0.0, -1e200]),
+        (Pointwise::atan2, &[0.0, -1e200], &[], &[-1e-200, 0.0]),
+        // 1 / 0.1 is rounded to 10, and yet 0.1 goes into 1 nine times.
+        (Pointwise::rem, &[1.0, 0.1], &[], &[1.0, -9.0]),
+        (Pointwise::rem, &[-1.0, 0.1], &[], &[1.0, 10.0]),
+        (Pointwise::rem, &[-1.0, INF], &[], &[1.0, 1.0]),
+        (Pointwise::fmod, &[-1.0, 0.1], &[], &[1.0, 9.0]),
+        (Pointwise::fmod, &[1.0, INF], &[], &[1.0, 0.0]),
         (Pointwise::where_, &[1.0, 5.0, f64::NAN], &[], &[1.0, 0.0]),
         (Pointwise::masked_fill, &[f64::NAN, 1.0], &[7.0], &[0.0]),
     ];
@@ -208,6 +224,24 @@ fn gradients_at_ties_and_singular_points_are_as_the_rows_say() {
         let program = op.gradient_program(&wrt).expect("it is differentiable by these");
         let inputs: Vec<f64> = std::iter::once(1.0).chain(inputs.iter().copied()).collect();
         assert_eq!(eval_f64(program, &inputs, params), expected, "{} at {inputs:?}", op.name());
+    }
+}
+
+#[test]
+fn gradients_keep_their_digits_where_the_result_has_lost_them() {
+    // 1 - tanh² and (eˣ - e⁻ˣ) / 2 of the result's own digits would have none left here.
+    for (op, x, expected) in [
+        (Pointwise::tanh, 18.0, 4.0 * (-36f64).exp()),
+        (Pointwise::tanh, -9.0, 4.0 * (-18f64).exp() / (1.0 + (-18f64).exp()).powi(2)),
+        (Pointwise::cosh, 1e-7, 1e-7f64.sinh()),
+        (Pointwise::cosh, -3e-5, -3e-5f64.sinh()),
+    ] {
+        let gradient = op.gradient_program(&[0]).expect("it has one");
+        let found = eval_f64(gradient, &[1.0, x], &[])[0];
+        assert!((found - expected).abs() <= 1e-14 * expected.abs(), "{} at {x}: {found}", op.name());
+    }
+    for op in [Pointwise::sinh, Pointwise::cosh, Pointwise::tanh] {
+        assert!(eval_f64(op.gradient_program(&[0]).expect("it has one"), &[1.0, f64::NAN], &[])[0].is_nan());
     }
 }
 
@@ -272,6 +306,9 @@ fn values_at_the_edges_are_pytorchs() {
         (Pointwise::cosh, &[INF], &[], INF),
         (Pointwise::sinh, &[710.0], &[], 1.1169973830808557e308),
         (Pointwise::lerp, &[1e30, 3.0, 1.0], &[], 3.0),
+        (Pointwise::softplus, &[1000.0], &[1.0, 2000.0], 1000.0),
+        (Pointwise::softplus, &[NAN], &[1.0, 20.0], NAN),
+        (Pointwise::softplus, &[-INF], &[1.0, 20.0], 0.0),
         (Pointwise::logical_and, &[NAN, -0.5], &[], 1.0),
         (Pointwise::logical_not, &[-0.0], &[], 1.0),
         (Pointwise::ne, &[NAN, NAN], &[], 1.0),

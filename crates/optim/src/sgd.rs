@@ -7,7 +7,7 @@ use crate::{
 };
 use raddle_op::Program;
 use raddle_tensor::{Scalar, Tensor};
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 
 /// The numbers of [`Sgd`], for one group.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -51,18 +51,48 @@ pub struct Sgd {
 
 optimizer!(Sgd, SgdOptions);
 
-/// Inputs p, g, b; parameters lr, decay, momentum, what of g goes into b, and how much of g and of b moves p.
-static PROGRAM: LazyLock<Arc<Program>> = LazyLock::new(|| {
-    Arc::new(Program::record_many(|[p, g, b], [lr, decay, momentum, taken, of_g, of_b]| {
-        let g = g + decay * p;
-        let b = momentum * b + taken * g;
-        [p - lr * (of_g * g + of_b * b), b]
-    }))
-});
+/// The update, in its forms. What has no part in one isn't in its program: 0 times an infinity is NaN.
+#[derive(Clone, Copy)]
+struct Form {
+    /// The weight goes into the gradient.
+    decays: bool,
+    /// The first step of a dampened momentum, which is the gradient then. Without dampening that follows from its being zero,
+    /// and the step is like all others, so that it may be captured.
+    is_first: bool,
+    nesterov: bool,
+}
 
-/// Inputs p, g; parameters lr, decay.
-static PLAIN: LazyLock<Arc<Program>> =
-    LazyLock::new(|| Arc::new(Program::record_many(|[p, g], [lr, decay]| [p - lr * (g + decay * p)])));
+impl Form {
+    const COUNT: usize = 8;
+
+    fn index(self) -> usize {
+        [self.decays, self.is_first, self.nesterov]
+            .into_iter()
+            .fold(0, |index, is_set| 2 * index + usize::from(is_set))
+    }
+}
+
+/// Inputs p, g, b; parameters lr, decay, momentum, what of g goes into b.
+fn program(form: Form) -> &'static Arc<Program> {
+    static PROGRAMS: [OnceLock<Arc<Program>>; Form::COUNT] = [const { OnceLock::new() }; Form::COUNT];
+    PROGRAMS[form.index()].get_or_init(|| {
+        Arc::new(Program::record_many(|[p, g, b], [lr, decay, momentum, taken]| {
+            let Form { decays, is_first, nesterov } = form;
+            let g = if decays { g + decay * p } else { g };
+            let b = if is_first { g } else { momentum * b + taken * g };
+            [p - lr * if nesterov { g + momentum * b } else { b }, b]
+        }))
+    })
+}
+
+/// Without momentum: inputs p, g; parameters lr and, if there is one, the decay.
+fn plain(decays: bool) -> &'static Arc<Program> {
+    static PLAIN: LazyLock<Arc<Program>> =
+        LazyLock::new(|| Arc::new(Program::record_many(|[p, g], [lr]| [p - lr * g])));
+    static DECAYING: LazyLock<Arc<Program>> =
+        LazyLock::new(|| Arc::new(Program::record_many(|[p, g], [lr, decay]| [p - lr * (g + decay * p)])));
+    if decays { &DECAYING } else { &PLAIN }
+}
 
 impl Sgd {
     /// One group. Errors: an option out of range, Nesterov without momentum or with dampening, a parameter named twice.
@@ -97,14 +127,17 @@ impl Sgd {
     pub fn step(&mut self) -> Result<()> {
         let launch = |options: &SgdOptions, step: u64| {
             let SgdOptions { lr, momentum, dampening, weight_decay, nesterov } = *options;
+            let decays = weight_decay != 0.0;
             if momentum == 0.0 {
-                return Launch { program: &PLAIN, params: [lr, weight_decay].map(Scalar::Float).to_vec() };
+                let params = [lr, weight_decay];
+                let params = &params[..if decays { 2 } else { 1 }];
+                let params = params.iter().copied().map(Scalar::Float).collect();
+                return Launch { program: plain(decays), params };
             }
-            // The momentum starts as the gradient: it is zero then, and nothing is dampened.
-            let taken = if step == 1 { 1.0 } else { 1.0 - dampening };
-            let (of_g, of_b) = if nesterov { (1.0, momentum) } else { (0.0, 1.0) };
-            let params = [lr, weight_decay, momentum, taken, of_g, of_b];
-            Launch { program: &PROGRAM, params: params.map(Scalar::Float).to_vec() }
+            let is_first = step == 1 && dampening != 0.0;
+            let form = Form { decays, is_first, nesterov };
+            let params = [lr, weight_decay, momentum, 1.0 - dampening];
+            Launch { program: program(form), params: params.map(Scalar::Float).to_vec() }
         };
         self.groups.iter_mut().try_for_each(|group| {
             let SgdOptions { momentum, dampening, .. } = group.options;

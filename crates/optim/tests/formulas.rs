@@ -145,6 +145,41 @@ fn without_decay_the_weight_is_not_looked_at() {
     }
 }
 
+/// What has no part in a step doesn't reach it as 0 times an infinity.
+#[test]
+fn infinities_stay_where_the_formula_has_them() {
+    const INF: f64 = f64::INFINITY;
+    let options = SgdOptions { lr: 0.5, ..SgdOptions::default() };
+    let with = |momentum, dampening, weight_decay, nesterov| SgdOptions {
+        momentum,
+        dampening,
+        weight_decay,
+        nesterov,
+        ..options
+    };
+    // The parameter, its gradients step by step, and what becomes of it.
+    let cases: &[(SgdOptions, f64, &[f64], f64)] = &[
+        (options, INF, &[1.0], INF),
+        (with(0.9, 0.0, 0.0, false), INF, &[1.0, 2.0], INF),
+        (with(0.9, 0.0, 0.0, true), INF, &[1.0], INF),
+        (with(0.9, 0.0, 0.0, false), 1.0, &[INF], -INF),
+        (with(0.9, 0.0, 0.1, false), 1.0, &[0.0, -INF], INF),
+        (with(0.9, 1.0, 0.0, false), INF, &[2.0, 1.0], INF),
+        (with(0.9, 0.3, 0.0, false), 1.0, &[INF], -INF),
+    ];
+    for &(options, start, gradients, expected) in cases {
+        let leaf = Tensor::from_slice(&[start], [1], device()).unwrap();
+        leaf.requires_grad_(true).unwrap();
+        let mut sgd = Sgd::new(vec![leaf.clone()], options).unwrap();
+        for &gradient in gradients {
+            leaf.set_grad(Some(Tensor::from_slice(&[gradient], [1], device()).unwrap())).unwrap();
+            sgd.step().unwrap();
+        }
+        let found: f64 = leaf.detach().to_vec().unwrap()[0];
+        assert!(found == expected || (found - expected).abs() < 1e-12, "{options:?}: {found}");
+    }
+}
+
 #[test]
 fn groups_skips_and_saved_state() {
     let (a, _) = transposed(DType::F32);

@@ -15,6 +15,11 @@ pub enum Arg<'a> {
     /// A tensor, broadcast as needed.
     Tensor(&'a Tensor),
     /// A number; in promotion it counts by its kind only.
+    ///
+    /// Beside integers it must be one of theirs, -255 to 255 beside `u8`, where negative ones wrap. Two kinds of op take any:
+    /// comparisons and logic, which take it as it is (PyTorch wraps it), and bounds (`clamp` and its like, `minimum`,
+    /// `maximum`), of which those that all integers of the dtype keep are none. Beside 16-bit floats a number is rounded to
+    /// `f32`, in comparisons to the tensor's dtype.
     Scalar(Scalar),
 }
 

@@ -120,7 +120,8 @@ impl Tensor {
         Tensor::iota(op, count, start, step, dtype, device)
     }
 
-    /// `count` numbers from `start` to `end`, both included, evenly spaced; computed in `f64`. One number is `start`.
+    /// `count` numbers from `start` to `end`, both included, evenly spaced; computed in `f64`. One number is `start`. Of
+    /// integers each is the one that truncation leaves.
     pub fn linspace(
         start: impl Into<Scalar>,
         end: impl Into<Scalar>,
@@ -129,7 +130,15 @@ impl Tensor {
         device: &Device,
     ) -> Result<Tensor> {
         let (start, end) = (start.into().to_f64(), end.into().to_f64());
-        let step = if count > 1 { (end - start) / (count - 1) as f64 } else { 0.0 };
+        let (span, steps) = (end - start, count.saturating_sub(1).max(1) as f64);
+        if !dtype.is_float() {
+            // Whole multiples are divided last: a multiple of the rounded step may be a little less than an integer.
+            let (first, by) = (Scalar::Float(start * steps), Scalar::Float(span));
+            return Tensor::iota("linspace", count, first, by, DType::F64, device)?
+                .div(steps)?
+                .to_dtype(dtype);
+        }
+        let step = if span.is_finite() { span / steps } else { end / steps - start / steps };
         let out = Tensor::iota("linspace", count, Scalar::Float(start), Scalar::Float(step), dtype, device)?;
         // A multiple of the rounded step may miss it.
         if count > 1 {

@@ -20,12 +20,15 @@ pub struct Fused {
     program: Arc<Program>,
     /// Integers are converted to `f32` first, since it uses what they don't have.
     needs_float: bool,
+    /// The least and the largest of its literals; 0 if there is none.
+    literals: [f64; 2],
 }
 
 /// Builds one kernel from a closure over expressions.
 ///
 /// Inputs are broadcast together and promoted; the result has the promoted dtype. Integers and bools are converted to
-/// `f32` if the closure divides, uses a function such as `exp`, or a literal with a fraction.
+/// `f32` if the closure divides, uses a function such as `exp`, or a literal with a fraction. A literal that integers of the
+/// promoted dtype lack is computed with in `i64`, and the result wraps.
 ///
 /// ```
 /// let softsign = raddle_tensor::fused(|[x]| x / (1.0 + x.abs()));
@@ -51,7 +54,11 @@ impl Fused {
             Inst::Literal(bits) => f64::from_bits(bits).fract() != 0.0,
             _ => false,
         });
-        Fused { program: Arc::new(program), needs_float }
+        let literals = program.insts().iter().fold([0.0, 0.0f64], |[least, most], inst| match *inst {
+            Inst::Literal(bits) => [f64::from_bits(bits).min(least), f64::from_bits(bits).max(most)],
+            _ => [least, most],
+        });
+        Fused { program: Arc::new(program), needs_float, literals }
     }
 
     /// What it computes.
@@ -81,7 +88,7 @@ impl Fused {
         let outputs: SmallVec<[Tensor; 2]> =
             (0..self.program.outputs().len()).map(allocate).collect::<Result<_>>()?;
         let refs: TensorRefs<'_> = outputs.iter().collect();
-        let compute = promoted.compute();
+        let compute = self.compute(promoted);
         self.launch(compute, inputs, &refs)?;
         record::fresh(inputs, &refs, || self.as_call(compute))?;
         drop(refs);
@@ -103,7 +110,7 @@ impl Fused {
         }
         check_out(op, out, &shape, &device)?;
         check_overlap(op, out, inputs)?;
-        let compute = promoted.compute();
+        let compute = self.compute(promoted);
         let mode = if inputs.iter().any(|input| input.is(out)) { Mode::InPlace } else { Mode::Out };
         record::written(
             mode,
@@ -130,6 +137,17 @@ impl Fused {
         let promoted = result_type(&args);
         let promoted = if self.needs_float && !promoted.is_float() { DType::F32 } else { promoted };
         Ok((shape, promoted, device))
+    }
+
+    /// The dtype to compute in. All literals are numbers of it.
+    fn compute(&self, promoted: DType) -> DType {
+        let [least, most] = match promoted {
+            DType::Bool => [0.0, 1.0],
+            DType::U8 => [0.0, 255.0],
+            DType::I32 => [f64::from(i32::MIN), f64::from(i32::MAX)],
+            _ => return promoted.compute(),
+        };
+        if self.literals[0] < least || self.literals[1] > most { DType::I64 } else { promoted }
     }
 
     fn output_dtype(&self, index: usize, promoted: DType) -> DType {

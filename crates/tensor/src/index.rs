@@ -8,6 +8,7 @@ use crate::{
     create::check_dtype,
     error::shape_error,
     pointwise::{check_device, check_disjoint, check_out, check_overlap},
+    promote::whole,
     record::{self, Mode, Silence},
 };
 use raddle_base::Scalar;
@@ -269,7 +270,7 @@ impl Tensor {
         let (fits, expected) = match self.dtype() {
             dtype if dtype.is_float() => (true, ""),
             DType::Bool => (alpha == 0.0 || alpha == 1.0, "0 or 1, as the tensors are bools"),
-            _ => (alpha.fract() == 0.0, "an integer, as the tensors are"),
+            _ => (whole(alpha).is_some(), "an integer, as the tensors are"),
         };
         if !fits {
             let found = Scalar::Float(alpha);
@@ -292,7 +293,7 @@ impl Tensor {
             (1.0, _) => source,
             (_, DType::Bool) => Tensor::zeros(*source.shape(), DType::Bool, &self.device())?,
             (_, dtype) if dtype.is_float() => source.mul(alpha)?,
-            _ => source.mul(alpha as i64)?,
+            _ => source.mul(whole(alpha).expect("it has been checked"))?,
         };
         let index = if self.rank() == 0 {
             index.detach().reshape([0usize; 0])?

@@ -8,6 +8,7 @@ use crate::{
     create::check_dtype,
     error::shape_error,
     pointwise::{check_device, check_disjoint, check_float, check_out},
+    promote::whole,
     record::{self, Mode, Silence, TensorRefs},
 };
 use raddle_base::Scalar;
@@ -112,8 +113,8 @@ fn launch_integers(
     addend: Option<(f64, &Tensor)>,
 ) -> Result<()> {
     const PRODUCT_COUNT_MAX: usize = 1 << 22; // guess: some tens of MiB of products
-    let integer = |what: &'static str, factor: f64| match factor.fract() {
-        0.0 => Ok(factor as i64),
+    let integer = |what: &'static str, factor: f64| match whole(factor) {
+        Some(factor) => Ok(factor),
         _ => Err(Error::Argument {
             op,
             what,

@@ -9,8 +9,11 @@ use crate::{
     promote,
     record::{self, Mode, TensorRefs},
 };
-use raddle_base::{Kind, MAX_RANK, Scalar, ViewError};
-use raddle_op::{Kernel, PARAM_COUNT_MAX, Pointwise, ProgramRef, for_each_pointwise, pointwise::Types};
+use raddle_base::{Element, Kind, MAX_RANK, Scalar, ViewError, bf16, f16};
+use raddle_op::{
+    Kernel, PARAM_COUNT_MAX, Pointwise, ProgramRef, for_each_pointwise,
+    pointwise::{ResultType, Types},
+};
 use raddle_runtime::Operand;
 use raddle_sync::fault;
 use smallvec::SmallVec;
@@ -133,11 +136,33 @@ impl<'a> Plan<'a> {
         let (Some(operand), Some(dtype)) = (op.operand_dtype(promoted), op.result_dtype(promoted)) else {
             return Err(refused(op, promoted));
         };
-        if param_count > 0 {
-            check_params(op, &self.params[..param_count], row_params.len(), operand)?;
-        }
         (self.dtype, self.compute) = (dtype, operand.compute());
+        if param_count > 0 {
+            check_params(op, &self.params[..row_params.len()], operand)?;
+            self.fit_numbers(op, row_params.len()..param_count, operand)?;
+        }
         Ok(device)
+    }
+
+    /// Makes numbers that stand for inputs ones of the tensors' dtype, where that may hold others. Comparisons have an answer
+    /// for every number, and what is compared with a 16-bit float is rounded as that was. A bound that all integers of the
+    /// dtype keep is none.
+    fn fit_numbers(&mut self, op: Pointwise, numbers: std::ops::Range<usize>, operand: DType) -> Result<()> {
+        let positions = (0..INPUT_COUNT_MAX).filter(|position| self.scalars >> position & 1 == 1);
+        for (position, number) in positions.zip(&mut self.params[numbers]) {
+            match (bound(op, position), operand) {
+                (_, DType::F16) if compares(op) => *number = f16::from_scalar(*number).into(),
+                (_, DType::BF16) if compares(op) => *number = bf16::from_scalar(*number).into(),
+                (Some(side), DType::U8 | DType::I32) => {
+                    *number = fit_bound(op.name(), *number, side, operand)?
+                }
+                _ => match check_fits(op.name(), *number, operand, 0) {
+                    Err(_) if op.row().result == ResultType::Bool => self.compute = DType::I64,
+                    _ => check_fits(op.name(), *number, operand, -255)?,
+                },
+            }
+        }
+        Ok(())
     }
 
     #[inline]
@@ -179,13 +204,44 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// Parameters of the row are numbers of the tensors' kind; numbers beside integers are ones that these can be.
-fn check_params(op: Pointwise, params: &[Scalar], row_count: usize, operand: DType) -> Result<()> {
-    if let Some(value) = params[..row_count].iter().find(|value| value.kind() > operand.kind()) {
+/// Parameters of the row are numbers of the tensors' kind, and beside integers ones that these can be.
+fn check_params(op: Pointwise, params: &[Scalar], operand: DType) -> Result<()> {
+    if let Some(value) = params.iter().find(|value| value.kind() > operand.kind()) {
         let expected = "a number of the tensor's kind (bool < integer < float)";
         return Err(Error::Argument { op: op.name(), what: "a parameter", expected, found: *value });
     }
-    params.iter().try_for_each(|value| check_fits(op.name(), *value, operand))
+    params.iter().try_for_each(|value| check_fits(op.name(), *value, operand, -255))
+}
+
+fn compares(op: Pointwise) -> bool {
+    use Pointwise::{eq, ge, gt, le, lt, ne};
+    matches!(op, eq | ne | lt | le | gt | ge)
+}
+
+/// Which side of the results an input bounds.
+#[derive(Clone, Copy)]
+enum Side {
+    Below,
+    Above,
+}
+
+fn bound(op: Pointwise, input: usize) -> Option<Side> {
+    match (op, input) {
+        (Pointwise::clamp | Pointwise::clamp_min, 1) | (Pointwise::maximum, _) => Some(Side::Below),
+        (Pointwise::clamp, 2) | (Pointwise::clamp_max, 1) | (Pointwise::minimum, _) => Some(Side::Above),
+        _ => None,
+    }
+}
+
+/// A bound of integers as one of them. Past the end of their range at its own side it bounds nothing, and past the other one no
+/// integer keeps it.
+fn fit_bound(op: &'static str, value: Scalar, side: Side, dtype: DType) -> Result<Scalar> {
+    let (low, high) = if dtype == DType::U8 { (0, 255) } else { (i32::MIN.into(), i32::MAX.into()) };
+    match (value, side) {
+        (Scalar::Int(number), Side::Below) if number < low => Ok(Scalar::Int(low)),
+        (Scalar::Int(number), Side::Above) if number > high => Ok(Scalar::Int(high)),
+        _ => check_fits(op, value, dtype, 0).map(|()| value),
+    }
 }
 
 fn refused(op: Pointwise, found: DType) -> Error {
@@ -197,11 +253,11 @@ fn refused(op: Pointwise, found: DType) -> Error {
     Error::DType { op: op.name(), what: "the promoted input", expected, found }
 }
 
-/// A number beside integers must be one of theirs (PyTorch: "value cannot be converted without overflow"). Negative
-/// numbers beside `u8` wrap.
-fn check_fits(op: &'static str, value: Scalar, dtype: DType) -> Result<()> {
+/// A number beside integers must be one of theirs (PyTorch: "value cannot be converted without overflow"). Beside `u8` it is
+/// at least `lowest`: negative ones wrap.
+fn check_fits(op: &'static str, value: Scalar, dtype: DType, lowest: i64) -> Result<()> {
     let (low, high, expected) = match dtype {
-        DType::U8 => (-255, 255, "a number that fits u8"),
+        DType::U8 => (lowest, 255, "a number that fits u8"),
         DType::I32 => (i64::from(i32::MIN), i64::from(i32::MAX), "a number that fits i32"),
         _ => return Ok(()),
     };
@@ -346,7 +402,7 @@ macro_rules! methods {
             }
 
             #[doc = concat!("[`", stringify!($name), "`](Tensor::", stringify!($name), ") into `out`, which has the shape of the result ")]
-            /// and any strides.
+            /// and any strides. Of 16-bit floats it isn't rounded to them on its way into a wider `out`.
             pub fn [<$name _out>]<'a>(&self $(, $input: impl Into<Arg<'a>>)* $(, $param: impl Into<Scalar>)*, out: &Tensor) -> Result<()> {
                 let args = [Arg::Tensor(self) $(, $input.into())*];
                 pointwise_into(Pointwise::$name, &args, &[$($param.into()),*], out, Mode::Out)

@@ -120,32 +120,24 @@ impl Tensor {
 
 /// The recorder that is to be told of an op on these tensors, if any.
 #[inline]
-fn recorder(tensors: impl Iterator<Item = impl AsRef<Tensor>>) -> Result<Option<Arc<dyn Recorder>>> {
+fn recorder(tensors: impl Iterator<Item = impl AsRef<Tensor>>) -> Option<Arc<dyn Recorder>> {
     for tensor in tensors {
         let tensor = tensor.as_ref();
         if (tensor.slot_cell().was_filled() || tensor.may_have_joined()) && is_recording() {
-            let recorder = tensor.slot().map_or_else(|| of_base(tensor), |own| Ok(Some(own)))?;
+            let recorder = tensor.slot().or_else(|| of_base(tensor));
             if recorder.is_some() {
-                return Ok(recorder);
+                return recorder;
             }
         }
     }
-    Ok(None)
+    None
 }
 
 /// That of the tensor that this is a view of, which may have got a place in a graph after the view was made.
 #[cold]
-fn of_base(tensor: &Tensor) -> Result<Option<Arc<dyn Recorder>>> {
-    match tensor.view_base() {
-        _ if !tensor.may_have_joined() => Ok(None),
-        Some(base) => Ok(base.slot()),
-        None => Err(refuse("view", BASE_IS_GONE)),
-    }
+fn of_base(tensor: &Tensor) -> Option<Arc<dyn Recorder>> {
+    if tensor.may_have_joined() { tensor.view_base()?.slot() } else { None }
 }
-
-/// Why a view can't be found in a graph.
-pub const BASE_IS_GONE: &str =
-    "its storage was changed through another view, and the tensor that it is a view of is gone";
 
 impl AsRef<Tensor> for Tensor {
     fn as_ref(&self) -> &Tensor {
@@ -156,7 +148,7 @@ impl AsRef<Tensor> for Tensor {
 /// Tells of an op that made new tensors.
 #[inline]
 pub(crate) fn fresh(inputs: &[&Tensor], outputs: &[&Tensor], call: impl FnOnce() -> Call) -> Result<()> {
-    match recorder(inputs.iter())? {
+    match recorder(inputs.iter()) {
         None => Ok(()),
         Some(recorder) => recorder.record(&Record { call: &call(), mode: Mode::Fresh, inputs, outputs }),
     }
@@ -171,7 +163,7 @@ pub(crate) fn written(
     call: impl FnOnce() -> Call,
     run: impl FnOnce() -> Result<()>,
 ) -> Result<()> {
-    match recorder(inputs.iter().chain(outputs))? {
+    match recorder(inputs.iter().chain(outputs)) {
         None => {
             run()?;
             outputs.iter().for_each(|output| output.bump_version());

@@ -8,14 +8,15 @@
 //! only, so that its bits don't depend on threads or load.
 
 use crate::{
-    Call, DType, Dims, Error, Layout, Reduction, Result, Tensor,
+    Call, DType, Dims, Error, Fused, Layout, Reduction, Result, Tensor,
     create::check_dtype,
+    fused,
     pointwise::{check_device, check_disjoint, check_float, check_out},
     record::{self, Mode},
 };
 use raddle_base::{Scalar, ViewError};
 use raddle_op::{Kernel, ReduceOp};
-use std::ops::RangeFull;
+use std::{ops::RangeFull, sync::OnceLock};
 
 /// Which axes to reduce: one, a list (empty: all), or `..` for all. Negative ones count from the end.
 pub trait Axes {
@@ -57,6 +58,16 @@ impl<const N: usize> Axes for [isize; N] {
 impl<const N: usize> Axes for &[isize; N] {
     fn bits(self, op: &'static str, layout: &Layout) -> Result<u8> {
         self[..].bits(op, layout)
+    }
+}
+
+/// Axes as bits, for these very axes of a tensor.
+#[derive(Clone, Copy)]
+struct Bits(u8);
+
+impl Axes for Bits {
+    fn bits(self, _: &'static str, _: &Layout) -> Result<u8> {
+        Ok(self.0)
     }
 }
 
@@ -161,11 +172,13 @@ reductions! {
     mean mean_out = Mean;
     /// Π x. Of integers and bools in `i64`; over no elements 1.
     prod prod_out = Prod;
-    /// The largest element, NaN if there is one; with `..` PyTorch's `max()`. The gradient is shared evenly by equal ones.
+    /// The largest element, NaN if there is one; with `..` PyTorch's `max()`. Elements that equal it share the gradient evenly;
+    /// of NaN the NaN do, and others get 0.
     ///
     /// Errors: a reduced axis is empty.
     amax amax_out = AMax;
-    /// The smallest element, NaN if there is one; with `..` PyTorch's `min()`. The gradient is shared evenly by equal ones.
+    /// The smallest element, NaN if there is one; with `..` PyTorch's `min()`. Elements that equal it share the gradient evenly;
+    /// of NaN the NaN do, and others get 0.
     ///
     /// Errors: a reduced axis is empty.
     amin amin_out = AMin;
@@ -199,7 +212,8 @@ impl Tensor {
         self.reduce_out(Reduction::Std { correction }, axes, keepdim, out)
     }
 
-    /// The p-norm (Σ |x|ᵖ)^(1/p), of floats, for a positive `p` (infinity: the largest |x|). Of 16-bit floats in `f32`.
+    /// The p-norm (Σ |x|ᵖ)^(1/p), of floats, for a positive `p` (infinity: the largest |x|). Of 16-bit floats in `f32`. But for
+    /// `p` = 2 powers neither overflow nor vanish. The gradient at 0 is 0.
     pub fn norm_p(&self, p: f64, axes: impl Axes, keepdim: bool) -> Result<Tensor> {
         check_float("norm", "the tensor", self)?;
         if p == 2.0 {
@@ -209,12 +223,27 @@ impl Tensor {
         } else if p == 1.0 {
             self.abs()?.sum(axes, keepdim)
         } else if p > 0.0 {
-            let wide = self.to_dtype(self.dtype().compute())?;
-            wide.abs()?.pow(p)?.sum(axes, keepdim)?.pow(1.0 / p)?.to_dtype(self.dtype())
+            let axes = Bits(axes.bits("norm", self.layout())?);
+            let size = self.to_dtype(self.dtype().compute())?.abs()?;
+            // In units of the largest, which has no part in the gradient: the norm doesn't depend on the unit.
+            let unit = size.detach().norm_unit(axes)?;
+            let sum = size.div(&unit)?.pow(p)?.sum(axes, keepdim)?;
+            sum.pow(1.0 / p)?.mul(&unit.reshape(sum.shape())?)?.to_dtype(self.dtype())
         } else {
             let found = Scalar::Float(p);
             Err(Error::Argument { op: "norm", what: "p", expected: "a positive number", found })
         }
+    }
+
+    /// The largest of sizes along axes, which stay; 1 where that is no unit, or there is none.
+    fn norm_unit(&self, axes: Bits) -> Result<Tensor> {
+        static UNIT: OnceLock<Fused> = OnceLock::new();
+        if self.layout().is_empty() {
+            let shape = reduced_shape(self.shape(), axes.0, true);
+            return Tensor::ones(shape, self.dtype(), &self.device());
+        }
+        let unit = UNIT.get_or_init(|| fused(|[x]| (x.gt(0.0) & x.lt(f64::INFINITY)).select(x, 1.0)));
+        unit.call(&[&self.amax(axes, true)?])
     }
 
     fn reduce(&self, op: Reduction, axes: impl Axes, keepdim: bool) -> Result<Tensor> {
@@ -262,11 +291,13 @@ impl Tensor {
 
     // ------------------------------------------------------------ with indices
 
-    /// The largest elements along an axis, and where they stand (i64): the first NaN, else the first of equals.
+    /// The largest elements along an axis, and where they stand (i64): the first NaN, else the first of equals. That element has
+    /// the whole gradient, unlike [`amax`](Tensor::amax)'s.
     pub fn max(&self, axis: isize, keepdim: bool) -> Result<(Tensor, Tensor)> {
         self.max_min("max", true, axis, keepdim)
     }
-    /// The smallest elements along an axis, and where they stand (i64): the first NaN, else the first of equals.
+    /// The smallest elements along an axis, and where they stand (i64): the first NaN, else the first of equals. That element has
+    /// the whole gradient, unlike [`amin`](Tensor::amin)'s.
     pub fn min(&self, axis: isize, keepdim: bool) -> Result<(Tensor, Tensor)> {
         self.max_min("min", false, axis, keepdim)
     }
@@ -279,11 +310,13 @@ impl Tensor {
         self.max_min_out("min", false, axis, keepdim, out)
     }
 
-    /// Where the largest element stands (i64) along an axis; with `..`, in the row-major order of all elements.
+    /// Where the largest element stands (i64) along an axis; with `..`, in the row-major order of all elements. The first NaN,
+    /// else the first of equals.
     pub fn argmax(&self, axes: impl Axes, keepdim: bool) -> Result<Tensor> {
         self.arg_reduce("argmax", true, axes, keepdim)
     }
-    /// Where the smallest element stands (i64) along an axis; with `..`, in the row-major order of all elements.
+    /// Where the smallest element stands (i64) along an axis; with `..`, in the row-major order of all elements. The first NaN,
+    /// else the first of equals.
     pub fn argmin(&self, axes: impl Axes, keepdim: bool) -> Result<Tensor> {
         self.arg_reduce("argmin", false, axes, keepdim)
     }

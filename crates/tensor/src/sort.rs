@@ -1,4 +1,4 @@
-//! Order: `sort`, `argsort`, `topk`. NaN counts as the largest, as in PyTorch; among equals the lower index comes first.
+//! Order: `sort`, `argsort`, `topk`.
 
 use crate::{
     Call, DType, Dims, Error, Layout, Result, Tensor,
@@ -10,13 +10,17 @@ use raddle_base::Scalar;
 use raddle_op::Kernel;
 
 impl Tensor {
-    /// Values in order along an axis, and where they stood (i64). Stable.
+    /// Values in order along an axis, and where they stood (i64).
+    ///
+    /// NaN counts as the largest: it comes last, if `descending` first. Stable: equal elements (−0 equals 0, and all NaN are
+    /// equal) keep their order, also if `descending`. The gradient of each value goes to the element that it was.
     pub fn sort(&self, axis: isize, descending: bool) -> Result<(Tensor, Tensor)> {
         let axis = self.sort_axis("sort", axis)?;
         self.sorted("sort", axis, *self.shape(), &Kernel::Sort { axis, descending })
     }
 
-    /// The indices (i64) that sort along an axis. Stable.
+    /// The indices (i64) that sort along an axis, in the order of [`sort`](Tensor::sort): NaN is the largest, and equal elements
+    /// keep their order.
     pub fn argsort(&self, axis: isize, descending: bool) -> Result<Tensor> {
         Ok(self.detach().sort(axis, descending)?.1)
     }
@@ -37,6 +41,9 @@ impl Tensor {
     }
 
     /// The `k` largest (or smallest) along an axis in order, largest (smallest) first, and where they stand (i64).
+    ///
+    /// NaN counts as the largest. Of equal elements the one of lower index comes first, and stays if not all do; PyTorch leaves
+    /// that open. The gradient of each value goes to the element that it was.
     ///
     /// Errors: `k` is more than the size of the axis.
     pub fn topk(&self, k: usize, axis: isize, largest: bool) -> Result<(Tensor, Tensor)> {

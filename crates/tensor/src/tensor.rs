@@ -7,7 +7,6 @@ use raddle_sync::{
     atomic::{AtomicBool, AtomicU64, Ordering},
     fault,
 };
-use std::sync::Weak;
 
 /// A view of numbers on a device. Cheap to clone: clones are the same tensor, with the same memory and the same place in
 /// a graph of gradients. [`Tensor::copy`] makes another one.
@@ -21,8 +20,9 @@ struct Inner {
     storage: Arc<Storage>,
     layout: Layout,
     dtype: DType,
-    /// The tensor that this is a view of (never itself a view), while that lives.
-    base: Option<Weak<Inner>>,
+    /// The tensor that this is a view of, never itself a view. It lives as long as its views: when one of them is changed
+    /// in place, that changes it, and through it all others.
+    base: Option<Tensor>,
     slot: Slot,
 }
 
@@ -31,7 +31,7 @@ struct Storage {
     buffer: Buffer,
     /// How often it was written since it was made, as far as `grad` is concerned.
     version: AtomicU64,
-    /// Has a tensor got a place in a graph through one of its views? Then other views that were made before have one, too.
+    /// Has a tensor got a place in a graph by a change in place? Then views of it that were made before have one, too.
     joined: AtomicBool,
 }
 
@@ -79,7 +79,7 @@ impl Tensor {
 
     /// Another view of the same storage. The caller answers for the layout being inside.
     pub(crate) fn alias(&self, layout: Layout) -> Tensor {
-        let base = self.0.base.clone().unwrap_or_else(|| Arc::downgrade(&self.0));
+        let base = self.0.base.clone().unwrap_or_else(|| self.clone());
         Tensor(Arc::new(Inner {
             storage: self.0.storage.clone(),
             layout,
@@ -172,17 +172,17 @@ impl Tensor {
         Arc::as_ptr(&self.0).addr()
     }
 
-    /// The tensor that this is a view of, if it is one and that tensor's handle still lives. Never itself a view.
-    pub fn view_base(&self) -> Option<Tensor> {
-        self.0.base.as_ref()?.upgrade().map(Tensor)
+    /// The tensor that this is a view of, if it is one. Never itself a view.
+    pub fn view_base(&self) -> Option<&Tensor> {
+        self.0.base.as_ref()
     }
-    /// Is it a view of another tensor (whether that lives or not)?
+    /// Is it a view of another tensor?
     pub fn is_view(&self) -> bool {
         self.0.base.is_some()
     }
 
-    /// Notes that this tensor, which was in no graph, has got a place in one because a view of it was written. Views of it that
-    /// were made before have empty slots, and are in the graph all the same.
+    /// Notes that this tensor, which was in no graph, has got a place in one because it or a view of it was written. Views of it
+    /// that were made before have empty slots, and are in the graph all the same.
     pub fn note_joined(&self) {
         // As with a slot's flag: whoever hands a view to another thread orders the two.
         self.0.storage.joined.store(true, Ordering::Relaxed);

@@ -1,11 +1,11 @@
 //! Views: other shapes and strides over the same memory. No element moves; only [`Tensor::reshape`] copies where it must.
 
 use crate::{
-    Call, Dims, Layout, Result, Tensor, View,
+    Call, Dims, Error, Layout, Result, Tensor, View,
     create::dims,
     record::{self},
 };
-use raddle_base::ViewError;
+use raddle_base::{Scalar, ViewError};
 
 /// In a shape for [`Tensor::reshape`] or [`Tensor::view`]: whatever size is left over. In one for [`Tensor::expand`]: the
 /// size that the axis has. PyTorch's -1.
@@ -28,8 +28,16 @@ impl Tensor {
         self.view_of(*self.layout(), || View::Alias)
     }
 
+    /// Has it no axes, and is this its only, imagined one?
+    fn is_imagined(&self, axis: isize) -> bool {
+        self.rank() == 0 && matches!(axis, 0 | -1)
+    }
+
     /// Swaps two axes.
     pub fn transpose(&self, a: isize, b: isize) -> Result<Tensor> {
+        if self.is_imagined(a) && self.is_imagined(b) {
+            return self.alias_view();
+        }
         let layout = self.layout().transpose(a, b)?;
         let (a, b) = (self.resolved("transpose", a)?, self.resolved("transpose", b)?);
         self.view_of(layout, || View::Transpose { a, b })
@@ -40,7 +48,7 @@ impl Tensor {
         match self.rank() {
             0 | 1 => self.alias_view(),
             2 => self.transpose(0, 1),
-            found => Err(crate::Error::Rank { op: "t", what: "the tensor", expected: "at most 2", found }),
+            found => Err(Error::Rank { op: "t", what: "the tensor", expected: "at most 2", found }),
         }
     }
 
@@ -118,6 +126,10 @@ impl Tensor {
         let mut shape = dims(op, shape)?;
         let Some(open) = shape.iter().position(|&size| size == INFER) else { return Ok(shape) };
         shape[open] = 1;
+        if shape.contains(&INFER) {
+            let (what, expected, found) = ("the number of sizes left over", "at most 1", Scalar::Int(2));
+            return Err(Error::Argument { op, what, expected, found });
+        }
         let known = shape.checked_product().ok_or(ViewError::Overflow { op, shape })?;
         let count = self.element_count();
         if known == 0 || !count.is_multiple_of(known) {
@@ -129,6 +141,9 @@ impl Tensor {
 
     /// Drops an axis of size 1; any other axis stays.
     pub fn squeeze(&self, axis: isize) -> Result<Tensor> {
+        if self.is_imagined(axis) {
+            return self.alias_view();
+        }
         let layout = self.layout().squeeze(axis)?;
         self.view_of(layout, || View::Reshape { shape: *layout.shape() })
     }

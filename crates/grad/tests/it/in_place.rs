@@ -113,6 +113,30 @@ fn views_and_what_they_are_views_of() {
         y.select(0, 0)?.copy_(&i[0].select(0, 1)?)?;
         row.mul(&column.sum(.., false)?)?.square()
     });
+    check("a base without a gradient, changed itself, seen through views made before", &inputs, |i| {
+        let y = i[0].zeros_like()?;
+        let (row, column) = (y.select(0, 0)?, y.t()?.select(0, 1)?);
+        y.copy_(&i[0])?;
+        row.mul(&column.sum(.., false)?)?.square()
+    });
+    check("a view that is changed when its base is gone", &inputs, |i| {
+        let columns = i[0].mul(2.0)?.t()?;
+        let column = columns.select(1, 1)?;
+        columns.exp_()?;
+        columns.mul(&columns)?.select(1, 0)?.mul(&column)
+    });
+    check("views of a plain tensor that is gone", &inputs, |i| {
+        let y = i[0].zeros_like()?;
+        let (columns, row) = (y.t()?, y.select(0, 1)?);
+        drop(y);
+        columns.copy_(&i[0].t()?)?;
+        row.mul(&i[1])?.square()
+    });
+    check("a reshape that copies", &inputs, |i| {
+        let row = i[0].transpose(0, 1)?.reshape([6])?;
+        row.exp_()?;
+        Ok(row)
+    });
     check("the view itself", &inputs, |i| {
         let y = i[0].mul(2.0)?;
         let row = y.select(0, 1)?;
@@ -124,4 +148,18 @@ fn views_and_what_they_are_views_of() {
         y.select(0, 2)?.zero_()?;
         y.square()
     });
+}
+
+#[test]
+fn a_view_joins_the_graph_of_its_base() {
+    let x = leaf(&[1.0, 2.0, 3.0, 4.0], &[2, 2]);
+    let y = tensor(&[0.0; 4], &[2, 2]);
+    let v = y.t().unwrap();
+    assert!(!v.requires_grad());
+    y.copy_(&x).unwrap();
+    assert!(v.requires_grad() && !v.is_leaf());
+    v.mul(&tensor(&[1.0, 2.0, 3.0, 4.0], &[2, 2])).unwrap().sum(.., false).unwrap().backward().unwrap();
+    assert_eq!(gradient(&x), [1.0, 3.0, 2.0, 4.0]);
+    y.zero_().unwrap();
+    assert!(!v.requires_grad(), "it holds constants now");
 }

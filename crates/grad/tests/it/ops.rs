@@ -327,3 +327,20 @@ fn the_deviation_of_equal_elements_has_no_gradient() {
     x.std(1, 1.0, false).unwrap().sum(.., false).unwrap().backward().unwrap();
     assert_eq!(gradient(&x), [0.0, 0.0, 0.0, -0.5, 0.0, 0.5]);
 }
+
+#[test]
+fn norms_have_gradients_where_their_powers_would_vanish() {
+    for size in [1e-200, 1.0, 1e200] {
+        let x = leaf(&[size, -size, 0.0], &[3]);
+        x.norm_p(3.0, .., false).unwrap().backward().unwrap();
+        let expected = 2f64.powf(-2.0 / 3.0);
+        for (found, expected) in gradient(&x).into_iter().zip([expected, -expected, 0.0]) {
+            assert!((found - expected).abs() <= 1e-14, "of {size}: {found}");
+        }
+    }
+    for p in [0.5, 1.0, 1.5, 2.0, 3.0, f64::INFINITY] {
+        let zero = leaf(&[0.0, -0.0], &[2]);
+        zero.norm_p(p, .., false).unwrap().backward().unwrap();
+        assert_eq!(gradient(&zero), [0.0, 0.0], "{p}");
+    }
+}

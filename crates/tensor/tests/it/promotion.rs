@@ -66,3 +66,64 @@ fn results_keep_the_order_of_axes() {
     let stepped = counted(&[4, 6]).slice(1, 0, 6, 2).unwrap();
     assert_eq!(**stepped.neg().unwrap().strides(), [3, 1]);
 }
+
+fn bools(tensor: raddle_tensor::Result<Tensor>) -> Vec<bool> {
+    tensor.unwrap().to_vec().unwrap()
+}
+
+#[test]
+fn comparisons_have_an_answer_for_every_number() {
+    let bytes = tensor(&[0u8, 1, 255], &[3]);
+    assert_eq!(bools(bytes.eq(-1)), [false; 3]);
+    assert_eq!(bools(bytes.gt(-1)), [true; 3]);
+    assert_eq!(bools(bytes.lt(256)), [true; 3]);
+    assert_eq!(bools(bytes.ne(256)), [true; 3]);
+    assert_eq!(bools(bytes.le(1)), [true, true, false]);
+    assert_eq!(bools(bytes.logical_and(256)), [false, true, true]);
+    let integers = tensor(&[i32::MIN, 0, i32::MAX], &[3]);
+    assert_eq!(bools(integers.lt(1i64 << 40)), [true; 3]);
+    assert_eq!(bools(integers.eq(1i64 << 32)), [false; 3]);
+    let out = tensor(&[false; 3], &[3]);
+    bytes.ge_out(-255, &out).unwrap();
+    assert_eq!(bools(Ok(out)), [true; 3]);
+}
+
+#[test]
+fn bounds_that_all_integers_keep_are_none() {
+    let bytes = tensor(&[0u8, 7, 255], &[3]);
+    let same = |found: raddle_tensor::Result<Tensor>| {
+        assert_eq!(found.unwrap().to_vec::<u8>().unwrap(), [0, 7, 255])
+    };
+    same(bytes.clamp_min(-1));
+    same(bytes.clamp_max(300));
+    same(bytes.clamp(-1000, 1000));
+    same(bytes.maximum(-1));
+    same(bytes.minimum(256));
+    assert_eq!(bytes.clamp(-1, 6).unwrap().to_vec::<u8>().unwrap(), [0, 6, 6]);
+    assert_eq!(bytes.maximum(8).unwrap().to_vec::<u8>().unwrap(), [8, 8, 255]);
+    // No byte keeps these.
+    for refused in [bytes.clamp_max(-1), bytes.clamp_min(256), bytes.minimum(-1), bytes.clamp(0, -1)] {
+        let error = refused.unwrap_err().to_string();
+        assert!(error.contains("the number is out of range, expected a number that fits u8"), "{error}");
+    }
+    let integers = tensor(&[i32::MIN, 5], &[2]);
+    integers.clamp_(i64::MIN, i64::MAX).unwrap();
+    assert_eq!(integers.to_vec::<i32>().unwrap(), [i32::MIN, 5]);
+    // What isn't bounded wraps, as in PyTorch.
+    assert_eq!(bytes.add(-1).unwrap().to_vec::<u8>().unwrap(), [255, 6, 254]);
+}
+
+/// A number is rounded as the tensor's elements were; in arithmetic it keeps the digits of f32.
+#[test]
+fn sixteen_bit_floats_equal_the_number_that_they_were_made_of() {
+    for dtype in [DType::F16, DType::BF16] {
+        let tenths = Tensor::full([3], 0.1, dtype, device()).unwrap();
+        assert_eq!(bools(tenths.eq(0.1)), [true; 3], "{dtype}");
+        assert_eq!(bools(tenths.ne(0.1)), [false; 3], "{dtype}");
+        assert_eq!(bools(tenths.le(0.1)), [true; 3], "{dtype}");
+        assert_eq!(bools(tenths.ge(0.1)), [true; 3], "{dtype}");
+        assert_eq!(bools(tenths.lt(0.1)), [false; 3], "{dtype}");
+        assert_eq!(bools(tenths.gt(0.1)), [false; 3], "{dtype}");
+        assert_eq!(bools(tenths.logical_and(1e-30)), [true; 3], "{dtype}");
+    }
+}

@@ -75,6 +75,7 @@ fn versions_count_writes_and_are_shared_by_views() {
     assert_eq!(x.version(), 4);
     assert_eq!(values(&x), [0.0, 1.0, 0.0, 0.0]);
     assert!(view.view_base().unwrap().is(&x) && x.view_base().is_none());
+    let id = x.id();
     drop((x, detached));
-    assert!(view.view_base().is_none() && view.is_view());
+    assert!(view.view_base().unwrap().id() == id && view.is_view(), "it lives as long as its views");
 }
