@@ -239,9 +239,29 @@ fn the_server_tells_about_itself() {
         "te_request_input_length_bucket{le=\"3\"} 3",
         "te_queue_size 0",
         "te_request_queue_duration_count 3",
-        "raddle_tokens 9",
+        "te_request_inference_duration_count 3",
+        "te_embed_count 3",
+        "te_embed_success 3",
+        "raddle_tokens_total 9",
+        "raddle_padding_tokens_total 0",
+        "raddle_bucket_tokens_total 48",
+        "raddle_info{version=\"0.1.0\",model=\"encoder\",device=\"cpu\",dtype=\"f32\"} 1",
     ] {
         assert!(text.lines().any(|found| found == line), "{line} isn't in\n{text}");
+    }
+    if cfg!(target_os = "linux") {
+        let value = |name: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+            line.unwrap_or_else(|| panic!("{name} isn't in\n{text}")).parse::<f64>().unwrap()
+        };
+        let now = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().as_secs_f64();
+        let started = value("process_start_time_seconds");
+        assert!((now - 3600.0..now + 1.0).contains(&started), "{started} isn't in the hour before {now}");
+        assert!(value("process_resident_memory_bytes") > 1e6);
+        assert!(value("process_cpu_seconds_total") < 1e5);
+        assert!(value("process_open_fds") < value("process_max_fds"));
+        assert!(value("process_threads") >= 2.0);
+        assert!(value("raddle_memory_allocated_bytes") > 1e3);
     }
     // Each family is announced once, before its values, and buckets only grow.
     let mut announced = std::collections::HashSet::new();
