@@ -2,7 +2,7 @@
 //!
 //! | route | as |
 //! |---|---|
-//! | `POST /v1/embeddings`, `/embeddings`, `GET /v1/models` | OpenAI |
+//! | `POST /v1/embeddings`, `/embeddings`, `GET /v1/models`, `/v1/models/NAME` | OpenAI |
 //! | `POST /embed`, `/rerank`, `/similarity`, `/tokenize`, `/decode`, `GET /info`, `/health`, `/metrics` | text-embeddings-inference |
 //! | `POST /` | `/embed` of an encoder, `/rerank` of a reranker |
 //! | `GET /`, `/status` | a page with the state of the server, and that state as JSON |
@@ -113,6 +113,7 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/v1/embeddings", post(openai::embeddings))
         .route("/embeddings", post(openai::embeddings))
         .route("/v1/models", get(openai::models))
+        .route("/v1/models/{*name}", get(openai::model))
         .fallback(guard::no_such_path)
         .method_not_allowed_fallback(guard::no_such_method);
     let cors = app.options.cors.layer();

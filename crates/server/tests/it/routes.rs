@@ -141,6 +141,18 @@ fn embeddings_are_openais() {
     assert!((norm(&part) - 1.0).abs() < 1e-6);
     let models = server.get("/v1/models").good();
     assert_eq!((&models["object"], &models["data"][0]["id"]), (&json!("list"), &json!("encoder")));
+    assert_eq!(server.get("/v1/models/encoder").good(), models["data"][0]);
+    for name in ["other", "encoder/other", "%ff"] {
+        let lost = server.get(&format!("/v1/models/{name}"));
+        let message = &lost.json()["error"]["message"];
+        assert_eq!((lost.status, message), (404, &json!("there is no such model, expected encoder")));
+    }
+    // Names of the hub have a slash, which clients may encode.
+    let options = Options { name: Some("of/two parts".into()), ..Options::default() };
+    let server = Server::start(engine_of(false, EngineOptions::default()), options);
+    for path in ["/v1/models/of/two%20parts", "/v1/models/of%2Ftwo%20parts"] {
+        assert_eq!(server.get(path).good()["id"], "of/two parts");
+    }
 }
 
 #[test]
