@@ -12,8 +12,8 @@ use raddle_tensor::{DType, Tensor};
 
 /// Kinds of distances. Models of this family have no others: what their files say of it isn't read where they are trained.
 const KINDS: usize = 32;
-/// Numbers of the table (a guess: 256 MiB; MPNet has 12 heads and 512 positions, 3.1 million).
-const NUMBERS_MAX: usize = 1 << 26;
+/// Numbers of the table (a guess: 32 MiB; MPNet has 12 heads and 512 positions, 3.1 million).
+const NUMBERS_MAX: usize = 1 << 23;
 
 /// Looks whether the table of a model can be.
 pub fn check(settings: &Settings, config: &BertConfig) -> Result<()> {

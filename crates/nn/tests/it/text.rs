@@ -466,7 +466,7 @@ fn what_is_wrong_with_a_folder_is_said() {
             "config.json",
             "\"max_position_embeddings\": 64,\n  \"model_type\": \"bert\"",
             "\"max_position_embeddings\": 10000, \"model_type\": \"mpnet\"",
-            "config.json: max_position_embeddings is wrong, expected a table of all pairs of positions of at most 67108864 numbers, found 10000",
+            "config.json: max_position_embeddings is wrong, expected a table of all pairs of positions of at most 8388608 numbers, found 10000",
         ),
         (
             "config.json",
