@@ -5,6 +5,7 @@
 use libtest_mimic::{Arguments, Failed, Trial};
 use raddle::{
     DType, Device,
+    engine::{Engine, EngineOptions, Model},
     nn::{
         checkpoint,
         text::{ModelOptions, SentenceEncoder, TooLong},
@@ -71,6 +72,53 @@ fn vectors_are_those_of_sentence_transformers(
     Ok(())
 }
 
+/// `--deterministic`: whatever the batcher, the threads and the texts beside it, also with graphs and without, a text has the bits
+/// that it has alone. Where rows depend on nothing anyway, that costs no batching.
+fn deterministic_rows_are_the_same_bits(device: &Device, dtype: DType) -> Result<(), Failed> {
+    let sentences: Vec<String> = serde_json::from_str(&std::fs::read_to_string(
+        folder_of("RADDLE_MINILM_DATA", "data/minilm").join("sentences.json"),
+    )?)?;
+    let load = |captured_tokens_max| {
+        let options = ModelOptions { dtype, captured_tokens_max, ..ModelOptions::default() };
+        Model::load(folder(), device, &options)
+    };
+    let start = |captured_tokens_max, threads| -> Result<Engine, Failed> {
+        let options = EngineOptions {
+            deterministic: true,
+            running_count_max: Some(threads),
+            ..EngineOptions::default()
+        };
+        Ok(Engine::start(load(captured_tokens_max)?, options)?)
+    };
+    let bits = |rows: Vec<Vec<f32>>| -> Vec<Vec<u32>> {
+        rows.iter().map(|row| row.iter().map(|element| element.to_bits()).collect()).collect()
+    };
+    let sentences: Vec<String> = sentences.into_iter().step_by(10).collect();
+    let alone = start(Some(0), 1)?;
+    let expected: Vec<_> = sentences
+        .iter()
+        .map(|text| Ok(bits(alone.embed(&[text])?).remove(0)))
+        .collect::<Result<_, Failed>>()?;
+    for (captured_tokens_max, threads) in [(None, 4), (Some(0), 4), (Some(4096), 4)] {
+        let engine = start(captured_tokens_max, threads)?;
+        for part in [20, 7, 1] {
+            let found: Vec<Vec<u32>> = std::thread::scope(|scope| {
+                let embed = |texts: &[String]| bits(engine.embed(texts).expect("the device works"));
+                let parts: Vec<_> =
+                    sentences.chunks(part).map(|texts| scope.spawn(move || embed(texts))).collect();
+                parts.into_iter().flat_map(|part| part.join().expect("it doesn't panic")).collect()
+            });
+            for (index, (found, expected)) in found.iter().zip(&expected).enumerate() {
+                assert!(
+                    found == expected,
+                    "{dtype}, {captured_tokens_max:?}, {part} at a time: sentence {index}"
+                );
+            }
+        }
+    }
+    Ok(())
+}
+
 /// 256 tokens, special ones included, whatever the tokenizer's file says.
 fn long_texts_are_cut_at_256(device: &Device) -> Result<(), Failed> {
     let model = SentenceEncoder::load(folder(), device)?;
@@ -115,6 +163,9 @@ fn main() -> ExitCode {
             let compare =
                 move |device: &Device| vectors_are_those_of_sentence_transformers(device, options, least);
             add(name, Box::new(compare));
+        }
+        for (name, dtype) in [("deterministic_f32", DType::F32), ("deterministic_f16", DType::F16)] {
+            add(name, Box::new(move |device: &Device| deterministic_rows_are_the_same_bits(device, dtype)));
         }
         add("long_texts_are_cut_at_256", Box::new(long_texts_are_cut_at_256));
     }

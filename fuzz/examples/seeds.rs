@@ -66,6 +66,15 @@ fn main() {
     let mut padded = parts.clone();
     padded[0] = padded[0].replacen('{', &format!("{{\"pad_token_id\":{},", u64::MAX), 1);
     write("folder/padding", &joined(&padded));
+    // A table of characters that sentencepiece has made.
+    let of_others = Path::new(env!("CARGO_MANIFEST_DIR")).join("../data/tiny/xlm-roberta/tokenizer.json");
+    let of_others = fs::read(of_others).expect("a seed can be made");
+    let of_others: serde_json::Value = serde_json::from_slice(&of_others).expect("a seed can be made");
+    let mut tokenizer: serde_json::Value = serde_json::from_str(&parts[1]).expect("a seed can be made");
+    tokenizer["normalizer"] = of_others["normalizer"].clone();
+    let mut with_table = parts.clone();
+    with_table[1] = tokenizer.to_string();
+    write("folder/table", &joined(&with_table));
 
     let event = |time_us, thread, stream, op| TraceEvent { time_us, thread, stream, op };
     let trace = MemoryTrace::new([

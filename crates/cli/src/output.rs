@@ -4,7 +4,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 use std::{
     fmt, fs,
-    io::{self, Write},
+    io::{self, BufWriter, Write},
     path::{Path, PathBuf},
 };
 
@@ -107,7 +107,7 @@ const LINK_COUNT_MAX: usize = 40;
 
 /// The file at the end of symbolic links, to be replaced there so that the links stay; it need not exist. None: a device or
 /// a pipe, or a file that a process has open (a link in /proc), which can't be replaced by renaming.
-fn target(path: &Path) -> io::Result<Option<PathBuf>> {
+pub fn target(path: &Path) -> io::Result<Option<PathBuf>> {
     let mut target = path.to_path_buf();
     for _ in 0..LINK_COUNT_MAX {
         match fs::symlink_metadata(&target) {
@@ -129,15 +129,27 @@ fn target(path: &Path) -> io::Result<Option<PathBuf>> {
 /// Writes a file so that a full disk or a crash leaves either the whole file or none. `-` is standard output; a symbolic link
 /// stays.
 pub fn write_whole(path: &Path, bytes: &[u8]) -> Outcome {
+    write_whole_with(path, |to| to.write_all(bytes))
+}
+
+/// As [`write_whole`], of what is made while it is written.
+pub fn write_whole_with(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Outcome {
     let failed = |error: io::Error| Failure::Input(format!("{}: {error}", path.display()));
     if is_stdout(Some(path)) {
-        return to_stdout(bytes).map(drop);
+        let mut to = BufWriter::new(io::stdout().lock());
+        let written = write(&mut to).and_then(|()| to.flush());
+        return stdout_written(written).map(drop);
     }
-    let Some(target) = target(path).map_err(failed)? else { return fs::write(path, bytes).map_err(failed) };
+    let to_file = |path: &Path| -> io::Result<fs::File> {
+        let mut to = BufWriter::new(fs::File::create(path)?);
+        write(&mut to)?;
+        Ok(to.into_inner()?)
+    };
+    let Some(target) = target(path).map_err(failed)? else { return to_file(path).map(drop).map_err(failed) };
     let mut partial = target.as_os_str().to_owned();
     partial.push(format!(".{}.partial", std::process::id()));
-    let written = fs::File::create(&partial)
-        .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()))
+    let written = to_file(Path::new(&partial))
+        .and_then(|file| file.sync_all())
         .and_then(|()| fs::rename(&partial, &target));
     written.map_err(|error| {
         _ = fs::remove_file(&partial);

@@ -432,6 +432,33 @@ fn an_input_is_never_the_output() {
     folder.report("a.jsonl", "e.jsonl", &[]);
 }
 
+/// The output lies where the link points, also of a run that goes on; what isn't whole lies beside it until it is.
+#[test]
+fn an_output_goes_through_links() {
+    let folder = Folder::new("links");
+    fs::create_dir(folder.path("inner")).unwrap();
+    fs::write(folder.path("lines.txt"), "a thread\nwaits\n").unwrap();
+    fs::write(folder.path("inner/old.npy"), "old").unwrap();
+    folder.report("lines.txt", "plain.npy", &[]);
+    for (link, target) in [("old.npy", "inner/old.npy"), ("new.npy", "inner/new.npy")] {
+        std::os::unix::fs::symlink(target, folder.path(link)).unwrap();
+        for more in [&[][..], &["--resume"]] {
+            folder.report("lines.txt", link, more);
+            assert_eq!(fs::read_link(folder.path(link)).unwrap(), Path::new(target));
+            assert!(folder.read(target) == folder.read("plain.npy"), "{link}");
+        }
+    }
+    let names = |name: &str| fs::read_dir(folder.path(name)).unwrap().count();
+    assert_eq!((names(""), names("inner")), (6, 2), "something is left over");
+    std::os::unix::fs::symlink("/dev/null", folder.path("null.npy")).unwrap();
+    refused(
+        folder.embed("lines.txt", "null.npy", &[]),
+        "expected a file, found what can't be replaced by one",
+    );
+    std::os::unix::fs::symlink("loop.npy", folder.path("loop.npy")).unwrap();
+    refused(folder.embed("lines.txt", "loop.npy", &[]), "symbolic links");
+}
+
 #[test]
 fn fault_resumes_at_start() {
     assert_caught(Fault::resumes_at_start, "a_killed_run_goes_on_to_the_same_bytes");

@@ -310,6 +310,26 @@ fn reports_go_through_links() {
     std::fs::remove_dir_all(folder).unwrap();
 }
 
+/// As reports do.
+#[test]
+fn traces_go_through_links() {
+    let folder = std::env::temp_dir().join(format!("raddle-{}-trace-links", std::process::id()));
+    std::fs::create_dir_all(folder.join("inner")).unwrap();
+    let path = |name: &str| folder.join(name).to_str().unwrap().to_string();
+    std::fs::write(path("inner/old.json"), "old").unwrap();
+    for (link, target) in [("old", "inner/old.json"), ("new", "inner/new.json")] {
+        std::os::unix::fs::symlink(target, path(link)).unwrap();
+        let output = raddle(&["demo", "--threads", "1", "--steps", "1", "--trace", &path(link)]);
+        assert!(output.status.success(), "{link}: {}", String::from_utf8_lossy(&output.stderr));
+        assert_eq!(std::fs::read_link(path(link)).unwrap(), std::path::Path::new(target));
+        let text = std::fs::read_to_string(path(target)).unwrap();
+        assert!(serde_json::from_str::<Value>(&text).unwrap()["traceEvents"].is_array(), "{link}");
+    }
+    let names = |folder: &str| std::fs::read_dir(path(folder)).unwrap().count();
+    assert_eq!((names(""), names("inner")), (3, 2), "something is left over");
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
 #[test]
 fn every_command_has_an_example() {
     for arguments in [

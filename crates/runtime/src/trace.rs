@@ -94,10 +94,12 @@ extern "C" fn at_exit() {
 }
 
 fn write_whole(path: &Path, trace: &Trace) -> io::Result<()> {
-    if path.exists() && !path.is_file() {
-        // A device or a pipe can't be replaced by renaming.
+    // A device or a pipe can't be replaced by renaming, and there is nothing to replace where a link leads nowhere.
+    if path.exists() && !path.is_file() || !path.exists() && path.is_symlink() {
         return write_file(path, trace);
     }
+    // A link stays: what it leads to is replaced.
+    let path = &path.canonicalize().unwrap_or_else(|_| path.into());
     let mut partial = path.as_os_str().to_owned();
     partial.push(format!(".{}.partial", std::process::id()));
     let partial = PathBuf::from(partial);

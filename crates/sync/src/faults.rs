@@ -213,6 +213,8 @@ faults! {
     publish_before_copy breaks "T8";
     /// The folder of compiled kernels is tidied when a process first writes, and never again.
     folder_tidied_once breaks "T9";
+    /// A tokenizer's table of characters is walked without a look at it.
+    table_is_believed breaks "T9";
     /// A device has as many streams as there can be, whatever its limit says.
     streams_unlimited breaks "T9";
     /// A variable that is no value counts as not set.

@@ -11,7 +11,7 @@ mod serve;
 mod train;
 
 use crate::output::{
-    Failure, Outcome, check_writable, is_stdout, progress, say, stdout_written, write_json, write_whole,
+    Failure, Outcome, check_writable, is_stdout, progress, say, write_json, write_whole, write_whole_with,
 };
 use digits::{Digits, PIXEL_COUNT};
 use raddle::{Device, Publisher, Tensor, trace};
@@ -19,8 +19,7 @@ use serde::Serialize;
 use serve::{Answers, Server};
 use std::{
     hint::black_box,
-    io::{BufWriter, Write},
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::{
         Arc, Barrier, OnceLock,
         atomic::{AtomicBool, Ordering::Relaxed},
@@ -240,23 +239,13 @@ pub fn run(arguments: &Arguments) -> Outcome {
     };
     write_json(arguments.json.as_deref(), &report)?;
     if let Some(path) = &arguments.trace {
-        write_trace(path)?;
+        write_whole_with(path, |mut to| trace::write_to(&mut to))?;
     }
     let shown = if to_stdout == 0 { show(&report, &answers, serve_seconds) } else { Ok(()) };
     match wrong_answers {
         0 => shown,
         wrong => Err(Failure::Other(format!("demo: {wrong} of {inferences} answers are wrong"))),
     }
-}
-
-/// `-` is standard output.
-fn write_trace(path: &Path) -> Outcome {
-    if !is_stdout(Some(path)) {
-        return trace::write(path).map_err(|error| Failure::Input(error.to_string()));
-    }
-    let mut to = BufWriter::new(std::io::stdout().lock());
-    let written = trace::write_to(&mut to).and_then(|()| to.flush());
-    stdout_written(written).map(drop)
 }
 
 fn show(report: &Report, answers: &[Answers], serve_seconds: f64) -> Outcome {

@@ -11,7 +11,7 @@ mod journal;
 mod model;
 mod vectors;
 
-use crate::output::{Failure, Outcome, check_writable, is_stdout, progress, say, tell, write_json};
+use crate::output::{Failure, Outcome, check_writable, is_stdout, progress, say, target, tell, write_json};
 use engine::{Engine, Window};
 use indicatif::ProgressBar;
 use input::{Format, Input, count_lines};
@@ -50,7 +50,8 @@ pub struct Arguments {
     #[arg(long, default_value = "text")]
     field: String,
     /// Where the vectors go: .npy, .safetensors or .jsonl. f32, one row a line, in the order of the lines; the row of a line
-    /// that can't be read is NaN. It is there when it is whole; until then NAME.partial is.
+    /// that can't be read is NaN. It is there when it is whole; until then NAME.partial is. A symbolic link stays, and so does
+    /// what is no file.
     #[arg(long, value_name = "FILE")]
     output: PathBuf,
     /// Goes on with what an interrupted run of the same model, options and input has left, if anything. The output is the same
@@ -125,7 +126,8 @@ pub fn run(arguments: &Arguments) -> Outcome {
         return Err(Failure::Input(format!("--dtype: expected a dtype of {known}, found {found:?}")));
     };
     // Before a model is fetched or loaded.
-    check_apart(&arguments.input, &arguments.output)?;
+    let output = output_file(&arguments.output)?;
+    check_apart(&arguments.input, &output)?;
     let input =
         Input::open(&arguments.input, arguments.format, &arguments.field, arguments.line_bytes as usize)?;
     let threads = arguments
@@ -153,15 +155,15 @@ pub fn run(arguments: &Arguments) -> Outcome {
         alone: arguments.deterministic && !exact,
     };
     let identity = identity(arguments, &input, &folder, &engine, exact)?;
-    let output = Output::open(&arguments.output, kind, model.width())?;
-    let mut run = Run::begin(arguments, input, output, identity)?;
+    let rows = Output::open(&output, kind, model.width())?;
+    let mut run = Run::begin(arguments.resume, &output, input, rows, identity)?;
     let embedded = embed(&mut run, &engine, arguments);
-    let Run { output, done, .. } = match embedded {
+    let Run { output: rows, done, .. } = match embedded {
         Ok(()) => run,
         Err(failure) => return Err(run.interrupted(failure)),
     };
-    output.finish()?;
-    journal::remove(&arguments.output);
+    rows.finish()?;
+    journal::remove(&output);
     let Entry { lines, tokens, padding_tokens, seconds, skipped, .. } = done;
     let report = Report {
         sentences_per_s: (lines - skipped.len() as u64) as f64 / seconds,
@@ -186,6 +188,16 @@ pub fn run(arguments: &Arguments) -> Outcome {
         ))?;
     }
     Ok(())
+}
+
+/// Where the output will be: what is partial and the journal lie beside it, so that links stay and the disk is the same.
+///
+/// Errors: something is there that is no file.
+fn output_file(path: &Path) -> Outcome<PathBuf> {
+    let failed =
+        |reason: &dyn std::fmt::Display| Failure::Input(format!("--output: {}: {reason}", path.display()));
+    let found = target(path).map_err(|error| failed(&error))?;
+    found.ok_or_else(|| failed(&"expected a file, found what can't be replaced by one"))
 }
 
 /// Errors: the output, or what it is called until it is whole, would overwrite the input, under whatever name.
@@ -262,14 +274,15 @@ struct Run {
 
 impl Run {
     fn begin(
-        arguments: &Arguments,
+        is_resumed: bool,
+        path: &Path,
         mut input: Input,
         mut output: Output,
         identity: Identity,
     ) -> Outcome<Run> {
         // An empty one was just made: a run that ended between the renaming and the end of its journal has left only this.
-        let found = match arguments.resume && !output.is_empty() {
-            true => Journal::resume(&arguments.output, &identity)?,
+        let found = match is_resumed && !output.is_empty() {
+            true => Journal::resume(path, &identity)?,
             false => None,
         };
         let start = Instant::now();
@@ -287,7 +300,7 @@ impl Run {
             }
             None => {
                 output.restart()?;
-                (Journal::create(&arguments.output, &identity)?, Entry::default())
+                (Journal::create(path, &identity)?, Entry::default())
             }
         };
         let (noted, seconds_before, unsaved) = (done.lines, done.seconds, 0);

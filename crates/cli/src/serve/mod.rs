@@ -10,7 +10,7 @@ use log::Format;
 use raddle::{DType, Device, nn::text::ModelOptions};
 use raddle_server::{
     engine::{Engine, EngineOptions, Model},
-    http::{App, Options, listen},
+    http::{App, Options, Origins, listen},
 };
 use serde::Serialize;
 use std::{
@@ -53,6 +53,10 @@ pub struct Arguments {
     /// variable RADDLE_API_KEY, which others on this machine can't see, or no key.
     #[arg(long, value_name = "KEY")]
     api_key: Option<String>,
+    /// An origin whose pages may ask, such as https://example.org, or * for any; may be said several times. Without it: none, so
+    /// that a page of a browser gets nothing from here.
+    #[arg(long, value_name = "ORIGIN", value_delimiter = ',')]
+    cors_allow_origin: Vec<String>,
     /// The name of the model in answers. Without it: that on the hub, or that of its folder.
     #[arg(long, value_name = "NAME")]
     served_model_name: Option<String>,
@@ -147,6 +151,10 @@ pub fn run(arguments: &Arguments) -> Outcome {
             arguments.max_queue
         )));
     }
+    let cors = Origins::read(&arguments.cors_allow_origin).map_err(|found| {
+        let expected = "expected an origin such as https://example.org, or *";
+        Failure::Input(format!("serve: --cors-allow-origin is wrong, {expected}, found {found:?}"))
+    })?;
     let log = log::start(arguments.log_format, &arguments.log_level)?;
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     if let Some(workers) = arguments.tokenization_workers {
@@ -174,7 +182,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
     }
     let name = arguments.served_model_name.clone().or(hub_name);
     let model_name = name.clone().unwrap_or_else(|| engine.about().name.clone());
-    let app = App::new(engine, http_options(arguments, name));
+    let app = App::new(engine, http_options(arguments, name, cors));
     let ended = runtime.block_on(async {
         // In the system's queue; more are refused there.
         let listener = socket.listen(1024).map_err(|error| failed(&error))?;
@@ -256,7 +264,7 @@ fn engine_options(arguments: &Arguments) -> EngineOptions {
     }
 }
 
-fn http_options(arguments: &Arguments, name: Option<String>) -> Options {
+fn http_options(arguments: &Arguments, name: Option<String>, cors: Origins) -> Options {
     let seconds = |seconds: u32| Duration::from_secs(seconds.into());
     let inputs =
         |usual: u32| arguments.max_client_batch_size.unwrap_or(usual).min(arguments.max_queue) as usize;
@@ -274,6 +282,7 @@ fn http_options(arguments: &Arguments, name: Option<String>) -> Options {
         drain_within: seconds(arguments.drain_timeout),
         key: arguments.api_key.clone().or_else(variable).filter(|key| !key.is_empty()),
         name,
+        cors,
         ..Options::default()
     }
 }

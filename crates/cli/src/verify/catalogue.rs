@@ -709,6 +709,12 @@ rows! {
     [sim("raddle_runtime::tests::a_stream_that_has_used_its_numbers_up_says_so"),
      sim("raddle_runtime::tests::a_stream_that_has_used_its_numbers_up_is_given_to_nobody")]
     [exhausted_is_given]
+"T9.27" "A tokenizer's file is taken only if it makes tokens of any text in time and memory that follow from its length."
+    "raddle_nn::text::charsmap::check"
+    [test("raddle_nn::it::untrusted::a_table_of_characters_is_checked_before_it_is_walked"),
+     test("raddle_nn::text::charsmap::tests::what_passes_can_be_walked"),
+     test("raddle_nn::it::untrusted::a_tokenizer_is_checked_before_it_is_made")]
+    [table_is_believed]
 
 "T10.1" "An error of the device is told to who depends on the tick that failed, and to nobody else."
     "raddle_runtime::taint::Taints::failure"

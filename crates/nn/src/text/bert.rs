@@ -10,6 +10,7 @@ use super::{
     batch::{Batch, Group},
     family::{Family, Names},
     folder::{Settings, Weights},
+    relative,
 };
 use crate::{LayerNorm, Linear, Module};
 use raddle_tensor::{Activation, DType, Tensor};
@@ -89,12 +90,15 @@ impl BertConfig {
             inner: size(keys.inner)?,
             positions: positions - unused,
             types: if family.has_types() { settings.count("type_vocab_size", 1..=TYPES_MAX)? } else { 2 },
-            eps: if family.has_types() { settings.number("layer_norm_eps")? } else { 1e-12 },
+            eps: if family == Family::DistilBert { 1e-12 } else { settings.number("layer_norm_eps")? },
             activation,
         };
         if !config.hidden.is_multiple_of(config.heads) {
             let expected = format!("a divisor of {}, which is {}", keys.hidden, config.hidden);
             return Err(settings.wrong(keys.heads, expected));
+        }
+        if family.has_bias() {
+            relative::check(settings, &config)?;
         }
         Ok(config)
     }
@@ -164,11 +168,13 @@ pub struct Bert {
     places: Tensor,
     norm: LayerNorm,
     layers: Vec<Layer>,
+    /// Added to scores, [1, heads, positions, positions].
+    bias: Option<Tensor>,
 }
 
 impl Bert {
-    /// Takes the encoder's parameters out of a file, converted to `dtype`.
-    pub fn take(config: BertConfig, weights: &mut Weights, dtype: DType) -> Result<Bert> {
+    /// Takes the encoder's parameters out of a file, converted to `dtype`, for texts padded to a multiple of `pad_to`.
+    pub fn take(config: BertConfig, weights: &mut Weights, dtype: DType, pad_to: usize) -> Result<Bert> {
         let hidden = config.hidden;
         let words =
             weights.take("embeddings.word_embeddings.weight", &[Some(config.vocabulary), Some(hidden)])?;
@@ -194,14 +200,24 @@ impl Bert {
         let norm = take_norm(weights, "embeddings.LayerNorm", &config, dtype)?;
         let layer = |layer| Layer::take(&format!("{}.{layer}", names.layers), names, &config, weights, dtype);
         let layers = (0..config.layers).map(layer).collect::<Result<_>>()?;
-        Ok(Bert { words: words.to_dtype(dtype)?, places: places.to_dtype(dtype)?, norm, layers, config })
+        let padded = config.positions.next_multiple_of(pad_to);
+        let bias = config.family.has_bias().then(|| relative::take(&config, weights, padded)).transpose()?;
+        Ok(Bert {
+            words: words.to_dtype(dtype)?,
+            places: places.to_dtype(dtype)?,
+            norm,
+            layers,
+            bias,
+            config,
+        })
     }
 
     /// The last layer's output for each row of a batch, [rows, hidden].
     pub fn forward(&self, batch: &Batch) -> raddle_tensor::Result<Tensor> {
         let embedded = self.words.embedding(&batch.ids)?;
         let mut x = self.norm.forward_with_residual(&embedded, &self.places.embedding(&batch.places)?)?;
-        let masks = batch.groups.iter().map(Group::scores_mask).collect::<raddle_tensor::Result<Vec<_>>>()?;
+        let masks = batch.groups.iter().map(|group| self.mask(group));
+        let masks = masks.collect::<raddle_tensor::Result<Vec<_>>>()?;
         for layer in &self.layers {
             let attended =
                 layer.attention_output.forward(&layer.attend(&x, batch, &masks, self.config.heads)?)?;
@@ -211,6 +227,16 @@ impl Bert {
             x = layer.norm.forward_with_residual(&layer.output.forward(&inner)?, &x)?;
         }
         Ok(x)
+    }
+
+    /// What is done to attention's scores of a group: bools, or floats to be added.
+    fn mask(&self, group: &Group) -> raddle_tensor::Result<Option<Tensor>> {
+        let Some(bias) = &self.bias else { return group.scores_mask() };
+        let bias = bias.narrow(2, 0, group.length)?.narrow(3, 0, group.length)?;
+        match group.scores_mask()? {
+            Some(mask) => Ok(Some(mask.where_(&bias, f64::NEG_INFINITY)?)),
+            None => Ok(Some(bias)),
+        }
     }
 }
 

@@ -60,7 +60,7 @@ impl Reader {
         }
         let tokenizer = Tokenizer::load(folder, config.vocabulary, config.positions)?;
         let mut weights = Weights::read(folder, device)?;
-        let bert = Bert::take(config, &mut weights, options.dtype)?;
+        let bert = Bert::take(config, &mut weights, options.dtype, pad_to)?;
         let usual = if device.info().prepares { 2048 } else { 0 };
         let tokens_max = options.captured_tokens_max.unwrap_or(usual);
         let captured = (tokens_max > 0).then(|| Captured::new(tokens_max));

@@ -11,6 +11,8 @@ pub enum Family {
     Roberta,
     /// Sanh et al. 2019: there are no types of tokens.
     DistilBert,
+    /// Song et al. 2020: no types of tokens, positions as RoBERTa has them, and a bias by distance in attention's scores.
+    MpNet,
 }
 
 /// What `config.json` calls the sizes.
@@ -73,6 +75,18 @@ const DISTIL_NAMES: Names = Names {
     norm: "output_layer_norm",
 };
 
+const MPNET_NAMES: Names = Names {
+    query: "attention.attn.q",
+    key: "attention.attn.k",
+    value: "attention.attn.v",
+    attention_output: "attention.attn.o",
+    attention_norm: "attention.LayerNorm",
+    ..NAMES
+};
+
+/// What `config.json` may say.
+const KNOWN: &str = "bert, roberta, xlm-roberta, camembert, distilbert or mpnet";
+
 /// Positions of RoBERTa's that no text has: its padding is token 1.
 const ROBERTA_UNUSED: usize = 2;
 
@@ -83,7 +97,8 @@ impl Family {
             "bert" => Ok(Family::Bert),
             "roberta" | "xlm-roberta" | "camembert" => Ok(Family::Roberta),
             "distilbert" => Ok(Family::DistilBert),
-            _ => Err(settings.wrong("model_type", "bert, roberta, xlm-roberta, camembert or distilbert")),
+            "mpnet" => Ok(Family::MpNet),
+            _ => Err(settings.wrong("model_type", KNOWN)),
         }
     }
 
@@ -92,16 +107,25 @@ impl Family {
     }
 
     pub(super) fn names(self) -> &'static Names {
-        if self == Family::DistilBert { &DISTIL_NAMES } else { &NAMES }
+        match self {
+            Family::Bert | Family::Roberta => &NAMES,
+            Family::DistilBert => &DISTIL_NAMES,
+            Family::MpNet => &MPNET_NAMES,
+        }
     }
 
     pub(super) fn has_types(self) -> bool {
-        self != Family::DistilBert
+        matches!(self, Family::Bert | Family::Roberta)
+    }
+
+    /// Do scores have a bias by distance?
+    pub(super) fn has_bias(self) -> bool {
+        self == Family::MpNet
     }
 
     /// Rows at the start of the table of positions that no token has.
     pub(super) fn unused(self) -> usize {
-        if self == Family::Roberta { ROBERTA_UNUSED } else { 0 }
+        if matches!(self, Family::Roberta | Family::MpNet) { ROBERTA_UNUSED } else { 0 }
     }
 
     /// [`unused`](Family::unused), after a look whether the file agrees.
@@ -109,7 +133,7 @@ impl Family {
         let agrees = settings
             .count_if_there("pad_token_id", 0..=usize::MAX)?
             .is_none_or(|pad| pad == ROBERTA_UNUSED - 1);
-        if self == Family::Roberta && !agrees {
+        if self.unused() > 0 && !agrees {
             return Err(settings.wrong("pad_token_id", "1"));
         }
         Ok(self.unused())

@@ -1,4 +1,4 @@
-//! Models that read text: sentence encoders and rerankers of the BERT kind (BERT, RoBERTa, DistilBERT), from a folder as Hugging Face and
+//! Models that read text: sentence encoders and rerankers of the BERT kind (BERT, RoBERTa, DistilBERT, MPNet), from a folder as Hugging Face and
 //! sentence-transformers lay it out.
 //!
 //! ```no_run
@@ -29,6 +29,7 @@
 mod batch;
 mod bert;
 mod captured;
+mod charsmap;
 mod encoder;
 mod family;
 mod folder;
@@ -36,6 +37,7 @@ mod folder;
 pub mod hub;
 mod modules;
 mod pooling;
+mod relative;
 mod rerank;
 mod shards;
 mod spell;

@@ -19,7 +19,7 @@ pub struct CrossEncoder {
 }
 
 impl CrossEncoder {
-    /// Loads a model in f32 from a folder, as it is saved of a `BertForSequenceClassification` (or RoBERTa's, or DistilBERT's): `config.json`,
+    /// Loads a model in f32 from a folder, as it is saved of a `BertForSequenceClassification` (or RoBERTa's, DistilBERT's or MPNet's): `config.json`,
     /// `tokenizer.json`, `model.safetensors`. Reads the files, and doesn't wait for the device.
     ///
     /// Errors: what is missing, broken or not known, with its file and place.
@@ -38,7 +38,7 @@ impl CrossEncoder {
         // The head: a map of the first token, and one of that to the scores.
         let (first, last) = match reader.bert.config.family {
             Family::Bert => (None, "classifier"),
-            Family::Roberta => (Some("classifier.dense"), "classifier.out_proj"),
+            Family::Roberta | Family::MpNet => (Some("classifier.dense"), "classifier.out_proj"),
             Family::DistilBert => (Some("pre_classifier"), "classifier"),
         };
         let mut head = |name: &str, labels: Option<usize>| -> Result<Linear> {
@@ -75,7 +75,7 @@ impl CrossEncoder {
             let pooled = self.pooler.forward(&join(&first)?)?;
             let pooled = match self.reader.bert.config.family {
                 Family::DistilBert => pooled.relu()?,
-                Family::Bert | Family::Roberta => pooled.tanh()?,
+                Family::Bert | Family::Roberta | Family::MpNet => pooled.tanh()?,
             };
             self.classifier.forward(&pooled)?.to_dtype(DType::F32)
         })?;
@@ -99,6 +99,11 @@ impl CrossEncoder {
     /// What makes tokens of pairs.
     pub fn tokenizer(&self) -> &Tokenizer {
         &self.reader.tokenizer
+    }
+
+    /// The tokens that are computed for a pair of so many: the rest is padding.
+    pub fn padded_token_count(&self, tokens: usize) -> usize {
+        self.reader.padded_token_count(tokens)
     }
 
     /// Numbers that it gives for a pair.

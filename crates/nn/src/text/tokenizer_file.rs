@@ -3,11 +3,12 @@
 //! Guarantees: what is accepted makes tokens of any text in time and memory that are bounded by the text's length, and never
 //! panics. The `tokenizers` crate promises neither: its files may name a replacement that doubles a text forty times, a
 //! regular expression that never ends, or a special token that isn't there. So only the kinds that models of the BERT and
-//! RoBERTa families have are let through, with all that they say checked (but for tables of normalised characters, which
-//! XLM-RoBERTa's have); what the file says of truncation and padding isn't for us,
-//! and the crate doesn't see it.
+//! RoBERTa families have are let through, with all that they say checked; what the file says of truncation and padding isn't
+//! for us, and the crate doesn't see it.
 
-use super::{ModelError, Result, folder::Settings};
+use super::{ModelError, Result, charsmap, folder::Settings};
+use base64::{Engine, engine::general_purpose::STANDARD};
+use raddle_sync::fault;
 use serde_json::Value;
 use std::path::PathBuf;
 
@@ -118,8 +119,18 @@ fn added_tokens(tokens: &Settings) -> Result<()> {
 }
 
 /// They make a text longer by a factor at most.
-const NORMALIZERS: [&str; 8] =
-    ["BertNormalizer", "Lowercase", "StripAccents", "Strip", "NFC", "NFD", "NFKC", "NFKD"];
+const NORMALIZERS: [&str; 10] = [
+    "BertNormalizer",
+    "Lowercase",
+    "StripAccents",
+    "Strip",
+    "NFC",
+    "NFD",
+    "NFKC",
+    "NFKD",
+    "Precompiled",
+    "Replace",
+];
 /// They cut at what one look at a character tells, or by a pattern of the crate's own.
 const PRE_TOKENIZERS: [&str; 6] =
     ["BertPreTokenizer", "Whitespace", "WhitespaceSplit", "Punctuation", "ByteLevel", "Metaspace"];
@@ -135,15 +146,31 @@ fn steps(part: &Settings, list: &'static str, known: &[&str], depth: usize) -> R
             }
             sequence.iter().try_for_each(|step| steps(step, list, known, depth + 1))
         }
+        "Precompiled" if known.contains(&"Precompiled") => table(part),
+        "Replace" if known.contains(&"Replace") => spaces(part),
         kind if known.contains(&kind) => Ok(()),
-        "Precompiled" => {
-            let known = known.join(", ");
-            Err(part.wrong(
-                "type",
-                format!("one of {known}, and no table of characters, as XLM-RoBERTa's own files have"),
-            ))
-        }
         _ => Err(part.wrong("type", format!("one of {}", known.join(", ")))),
+    }
+}
+
+/// A table of characters, as XLM-RoBERTa's files have.
+fn table(part: &Settings) -> Result<()> {
+    let key = "precompiled_charsmap";
+    let table = STANDARD.decode(part.text(key)?).map_err(|_| part.wrong(key, "a table in base64"))?;
+    if fault!(table_is_believed) {
+        return Ok(());
+    }
+    charsmap::check(&table).map_err(|expected| part.wrong(key, expected))
+}
+
+/// Runs of spaces become one, as sentencepiece has it: the one pattern that such files need.
+fn spaces(part: &Settings) -> Result<()> {
+    if part.get("pattern") != &serde_json::json!({ "Regex": " {2,}" }) {
+        return Err(part.wrong("pattern", r#"that of spaces, {"Regex":" {2,}"}"#));
+    }
+    match part.text("content")? {
+        " " | "\u{2581}" => Ok(()),
+        _ => Err(part.wrong("content", "a space or \"\u{2581}\"")),
     }
 }
 

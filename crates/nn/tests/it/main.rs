@@ -10,6 +10,7 @@ mod layers;
 #[cfg(feature = "text")]
 mod text;
 #[cfg(feature = "text")]
+mod tiny;
 mod untrusted;
 
 use raddle_tensor::{Device, Element, Tensor};

@@ -442,7 +442,7 @@ fn scores_are_those_of_the_definition() {
 
 #[test]
 fn what_is_wrong_with_a_folder_is_said() {
-    let cases: [(&str, &str, &str, &str); 14] = [
+    let cases: [(&str, &str, &str, &str); 16] = [
         (
             "config.json",
             "\"bert\"",
@@ -452,8 +452,21 @@ fn what_is_wrong_with_a_folder_is_said() {
         (
             "config.json",
             "\"bert\"",
-            "\"mpnet\"",
-            "config.json: model_type is wrong, expected bert, roberta, xlm-roberta, camembert or distilbert, found \"mpnet\"",
+            "\"deberta-v2\"",
+            "config.json: model_type is wrong, expected bert, roberta, xlm-roberta, camembert, distilbert or mpnet, found \"deberta-v2\"",
+        ),
+        (
+            "config.json",
+            "\"bert\"",
+            "\"mpnet\", \"relative_attention_num_buckets\": 16",
+            "config.json: relative_attention_num_buckets is wrong, expected a whole number from 32 to 32, found 16",
+        ),
+        // All pairs of them have a number.
+        (
+            "config.json",
+            "\"max_position_embeddings\": 64,\n  \"model_type\": \"bert\"",
+            "\"max_position_embeddings\": 10000, \"model_type\": \"mpnet\"",
+            "config.json: max_position_embeddings is wrong, expected a table of all pairs of positions of at most 8388608 numbers, found 10000",
         ),
         (
             "config.json",

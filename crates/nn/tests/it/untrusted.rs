@@ -2,13 +2,14 @@
 
 use crate::{device, text::Folder};
 use raddle_nn::text::SentenceEncoder;
+use raddle_sync::faults::{Fault, assert_caught};
 use std::fs;
 
 const TOKENIZER: &str = "tokenizer.json";
 
 #[test]
 fn a_tokenizer_is_checked_before_it_is_made() {
-    let cases: [(&str, &str, &str); 19] = [
+    let cases: [(&str, &str, &str); 21] = [
         // A panic at the first text.
         (
             "\"[CLS]\": {",
@@ -31,7 +32,18 @@ fn a_tokenizer_is_checked_before_it_is_made() {
         (
             "\"BertNormalizer\"",
             "\"Replace\", \"pattern\": { \"String\": \"a\" }, \"content\": \"aaaaaaaa\"",
-            "type is wrong, expected one of BertNormalizer, Lowercase, StripAccents, Strip, NFC, NFD, NFKC, NFKD, found",
+            "pattern is wrong, expected that of spaces, {\"Regex\":\" {2,}\"}, found {\"String\":\"a\"}",
+        ),
+        (
+            "\"BertNormalizer\"",
+            "\"Replace\", \"pattern\": { \"Regex\": \" {2,}\" }, \"content\": \"         \"",
+            "content is wrong, expected a space or \"\u{2581}\", found \"         \"",
+        ),
+        (
+            "\"BertNormalizer\"",
+            "\"Prepend\", \"prepend\": \"a\"",
+            "type is wrong, expected one of BertNormalizer, Lowercase, StripAccents, Strip, NFC, NFD, NFKC, NFKD, Precompiled, \
+             Replace, found \"Prepend\"",
         ),
         (
             "\"BertNormalizer\"",
@@ -130,6 +142,31 @@ fn tokenizers_of_other_families_are_taken() {
     std::fs::write(folder.0.join(TOKENIZER), pieces.replace("\"unk_id\": 2", "\"unk_id\": 8")).unwrap();
     let expected = "tokenizer.json: unk_id is wrong, expected a whole number from 0 to 7, found 8";
     assert_eq!(folder.error(), expected);
+}
+
+/// A table of characters whose trie leads out of itself would be a panic at the first text.
+#[test]
+fn a_table_of_characters_is_checked_before_it_is_walked() {
+    let folder = Folder::new("table");
+    let table = |table: &str| format!("\"Precompiled\", \"precompiled_charsmap\": {table:?}");
+    folder.edit(TOKENIZER, "\"BertNormalizer\"", &table("BAAAAAAEAAA="));
+    // Loading must be what finds it, or this text does.
+    let found = match SentenceEncoder::load(&folder.0, device()) {
+        Ok(model) => format!("{:?}", model.encode(&["a thread"]).map(drop)),
+        Err(_) => folder.error(),
+    };
+    let about = "tokenizer.json: precompiled_charsmap is wrong, expected";
+    assert_eq!(found, format!("{about} a trie from which no byte leads out, found \"BAAAAAAEAAA=\""));
+    folder.edit(TOKENIZER, "BAAAAAAEAAA=", "no base64");
+    assert_eq!(folder.error(), format!("{about} a table in base64, found \"no base64\""));
+    folder.edit(TOKENIZER, "\"no base64\"", "7");
+    assert_eq!(folder.error(), "tokenizer.json: precompiled_charsmap is wrong, expected a text, found 7");
+}
+
+#[test]
+fn fault_table_is_believed() {
+    let test = "untrusted::a_table_of_characters_is_checked_before_it_is_walked";
+    assert_caught(Fault::table_is_believed, test);
 }
 
 /// What the checks let through of what others write.

@@ -159,6 +159,26 @@ fn the_file_is_well_formed() {
     assert_eq!(check(&rendered(&Trace::default())), Ok([0; 3]));
 }
 
+/// A link stays, whether there is something at its end or not.
+#[test]
+#[cfg(unix)]
+fn a_file_is_written_through_links() {
+    let _turn = crate::tests::turn();
+    let folder = std::env::temp_dir().join(format!("raddle-{}-trace-file", std::process::id()));
+    std::fs::create_dir_all(folder.join("inner")).unwrap();
+    std::fs::write(folder.join("inner/old"), "old").unwrap();
+    for (link, target) in [("old", "inner/old"), ("new", "inner/new")] {
+        std::os::unix::fs::symlink(target, folder.join(link)).unwrap();
+        for _ in 0..2 {
+            write_whole(&folder.join(link), &trace()).unwrap();
+            assert_eq!(std::fs::read_link(folder.join(link)).unwrap(), Path::new(target));
+            assert_eq!(std::fs::read_to_string(folder.join(target)).unwrap(), rendered(&trace()));
+        }
+    }
+    assert_eq!(std::fs::read_dir(folder.join("inner")).unwrap().count(), 2, "something is left over");
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
 #[test]
 fn without_what_ran_arrows_join_submissions() {
     let mut trace = trace();

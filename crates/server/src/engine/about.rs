@@ -61,6 +61,11 @@ pub struct Prompts {
 }
 
 impl About {
+    /// Are rows vectors?
+    pub fn is_encoder(&self) -> bool {
+        matches!(self.kind, Kind::Encoder { .. })
+    }
+
     pub(super) fn of(model: &Model, options: &EngineOptions) -> About {
         let batcher = options.batcher(model);
         let kind = match model.inner() {

@@ -23,10 +23,11 @@ pub use streams::StreamUse;
 
 use crate::histogram::Histogram;
 use raddle_nn::text::{ModelError, Tokenizer, Tokens, TooLong};
+use raddle_runtime::MemoryStats;
 use raddle_serve::{Answer, Batch, Batcher, Counts, Request, StartError};
 use raddle_sync::{
     Arc,
-    atomic::{AtomicBool, Ordering::Relaxed},
+    atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     fault, thread,
 };
 use std::{fmt, time::Instant};
@@ -56,6 +57,20 @@ pub struct Batches {
     pub tokens: Histogram,
     /// How long each took, in µs.
     pub micros: Histogram,
+    text_micros: AtomicU64,
+    padding_tokens: AtomicU64,
+}
+
+impl Batches {
+    /// How long each took, times its texts.
+    pub fn text_micros(&self) -> u64 {
+        self.text_micros.load(Relaxed)
+    }
+
+    /// Tokens that were computed besides those of texts, as each was padded to a length that the device knows; 0 on the CPU.
+    pub fn padding_tokens(&self) -> u64 {
+        self.padding_tokens.load(Relaxed)
+    }
 }
 
 /// See the [module](self). Dropping it answers what waits, and so blocks.
@@ -174,6 +189,11 @@ impl Engine {
         self.shared.streams.get()
     }
 
+    /// Memory of the device.
+    pub fn memory_stats(&self) -> MemoryStats {
+        self.shared.model.device().memory_stats()
+    }
+
     /// What batches were like.
     pub fn batches(&self) -> &Batches {
         &self.shared.batches
@@ -209,7 +229,11 @@ impl fmt::Debug for Engine {
 impl Shared {
     fn run(&self, compute: &Compute, batch: Batch<Tokens>) -> Vec<Result<Row, ModelError>> {
         self.batches.texts.record(batch.items.len() as u64);
-        self.batches.tokens.record(batch.items.iter().map(|text| text.ids.len() as u64).sum());
+        let tokens: usize = batch.items.iter().map(|text| text.ids.len()).sum();
+        let padded: usize =
+            batch.items.iter().map(|text| self.model.padded_token_count(text.ids.len())).sum();
+        self.batches.tokens.record(tokens as u64);
+        self.batches.padding_tokens.fetch_add((padded - tokens) as u64, Relaxed);
         let start = Instant::now();
         let running = self.streams.begin(&self.model.device());
         let rows = compute(&self.model, &batch.items);
@@ -217,7 +241,9 @@ impl Shared {
             thread::yield_now();
         }
         drop(running);
-        self.batches.micros.record(start.elapsed().as_micros() as u64);
+        let micros = start.elapsed().as_micros() as u64;
+        self.batches.micros.record(micros);
+        self.batches.text_micros.fetch_add(micros * batch.items.len() as u64, Relaxed);
         // Tokens were checked before, so what an op says is about the device. Relaxed: it is a hint, which orders nothing.
         self.is_failing.store(matches!(rows, Err(ModelError::Tensor(_))), Relaxed);
         match rows {

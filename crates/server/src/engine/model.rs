@@ -66,6 +66,14 @@ impl Model {
         }
     }
 
+    /// The tokens that are computed for a text of so many.
+    pub fn padded_token_count(&self, tokens: usize) -> usize {
+        match &self.inner {
+            Inner::Encoder(model) => model.padded_token_count(tokens),
+            Inner::Reranker(model) => model.padded_token_count(tokens),
+        }
+    }
+
     /// Errors: tokens that it doesn't know, none or too many.
     pub fn check(&self, texts: &[Tokens]) -> Result<(), ModelError> {
         match &self.inner {

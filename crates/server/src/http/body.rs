@@ -32,6 +32,12 @@ pub async fn read(app: &App, request: Request) -> Result<Bytes, Failure> {
         let message = "body: expected the header Content-Type: application/json";
         return Err(Failure::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, Kind::Validation, message));
     }
+    // Compressed, a small body may be one of any size.
+    let encoding = request.headers().get(header::CONTENT_ENCODING).map(|encoding| encoding.as_bytes());
+    if encoding.is_some_and(|encoding| !encoding.eq_ignore_ascii_case(b"identity")) {
+        let message = "body: expected no Content-Encoding, found one: it must not be compressed";
+        return Err(Failure::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, Kind::Validation, message));
+    }
     let bytes_max = if fault!(body_without_end) { usize::MAX } else { app.options.body_bytes_max };
     let collected = collect(request.into_body(), bytes_max);
     match tokio::time::timeout(app.options.body_within, collected).await {

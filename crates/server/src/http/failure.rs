@@ -150,6 +150,7 @@ impl From<BodyError> for Failure {
         let status = match error {
             BodyError::Syntax(_) => StatusCode::BAD_REQUEST,
             BodyError::Form(_) => StatusCode::UNPROCESSABLE_ENTITY,
+            BodyError::TooMany(_) => StatusCode::PAYLOAD_TOO_LARGE,
         };
         Failure::new(status, Kind::Validation, error.to_string())
     }

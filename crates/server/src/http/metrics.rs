@@ -3,6 +3,8 @@
 use super::{
     App,
     failure::{Failure, Kind},
+    process::{self, Figure},
+    tei::name,
     work::Cost,
 };
 use crate::histogram::{Bins, Histogram, at_most};
@@ -29,6 +31,8 @@ pub struct Metrics {
     answered: AtomicU64,
     /// Requests that were computed: of one text, of several.
     computed: [AtomicU64; 2],
+    /// Their texts.
+    texts: AtomicU64,
     failures: [AtomicU64; Kind::ALL.len()],
     /// From the head to the answer, of what was computed.
     pub request_micros: Histogram,
@@ -47,6 +51,7 @@ impl Metrics {
         }
         if let Some(cost) = cost {
             self.computed[usize::from(cost.texts > 1)].fetch_add(1, Relaxed);
+            self.texts.fetch_add(cost.texts as u64, Relaxed);
             self.request_micros.record(elapsed.as_micros() as u64);
         }
         // Last: who sees that all are answered sees the rest.
@@ -85,6 +90,12 @@ impl Text {
     fn one(&mut self, name: &str, kind: &str, help: &str, value: impl std::fmt::Display) {
         self.family(name, kind, help);
         self.value(name, "", value);
+    }
+
+    fn summary(&mut self, name: &str, help: &str, sum: f64, count: u64) {
+        self.family(name, "summary", help);
+        self.value(&format!("{name}_sum"), "", sum);
+        self.value(&format!("{name}_count"), "", count);
     }
 
     /// Bounds are powers of two of the unit in which values were recorded.
@@ -134,7 +145,21 @@ fn text(app: &App) -> String {
     for (kind, count) in Kind::ALL.iter().zip(&metrics.failures) {
         text.value("te_request_failure", &format!("{{err=\"{}\"}}", kind.name()), load(count));
     }
-    text.one("raddle_request_cancelled", "counter", "Requests whose client went.", load(&metrics.cancelled));
+    let cancelled = load(&metrics.cancelled);
+    text.one("raddle_requests_cancelled_total", "counter", "Requests whose client went.", cancelled);
+    let per_text = if app.engine.about().is_encoder() { "te_embed" } else { "te_predict" };
+    text.one(
+        &format!("{per_text}_count"),
+        "counter",
+        "Texts that were put into the queue.",
+        counts.accepted_count,
+    );
+    text.one(
+        &format!("{per_text}_success"),
+        "counter",
+        "Texts of requests that were computed.",
+        load(&metrics.texts),
+    );
     let times: [(&str, &str, &Histogram); 3] = [
         ("te_request_duration", "Seconds from the head to the answer.", &metrics.request_micros),
         (
@@ -152,29 +177,68 @@ fn text(app: &App) -> String {
     text.histogram("te_batch_next_tokens", "Tokens in a batch.", &batches.tokens, COUNTS, 1.0);
     text.one("raddle_connections", "gauge", "Open connections.", metrics.connections.load(Relaxed));
     text.one("te_queue_size", "gauge", "Texts that wait.", counts.waiting_count);
-    text.family("te_request_queue_duration", "summary", "Seconds that texts have waited.");
-    text.value("te_request_queue_duration_sum", "", counts.waited_total.as_secs_f64());
-    text.value("te_request_queue_duration_count", "", counts.run_count);
+    text.summary(
+        "te_request_queue_duration",
+        "Seconds that texts have waited.",
+        counts.waited_total.as_secs_f64(),
+        counts.run_count,
+    );
+    text.summary(
+        "te_request_inference_duration",
+        "Seconds that the batches of texts took, counted once for each text.",
+        batches.text_micros() as f64 * MICROS,
+        batches.texts.sum(),
+    );
+    text.one("raddle_queue_limit", "gauge", "Texts that may wait.", app.engine.about().waiting_count_max);
     text.one("raddle_batches_running", "gauge", "Batches that run.", counts.running_count);
+    let rejected = counts.rejected_count;
+    text.one("raddle_texts_rejected_total", "counter", "Texts for which the queue was full.", rejected);
+    let cancelled = counts.cancelled_count;
+    text.one("raddle_texts_cancelled_total", "counter", "Texts taken back before they ran.", cancelled);
+    text.one("raddle_texts_expired_total", "counter", "Texts whose time was over.", counts.expired_count);
+    text.one("raddle_tokens_total", "counter", "Tokens of texts that ran.", counts.run_tokens);
     text.one(
-        "raddle_texts_rejected",
+        "raddle_padding_tokens_total",
         "counter",
-        "Texts for which the queue was full.",
-        counts.rejected_count,
+        "Tokens that were computed besides, to bring texts to lengths that the device knows.",
+        batches.padding_tokens(),
     );
     text.one(
-        "raddle_texts_cancelled",
+        "raddle_bucket_tokens_total",
         "counter",
-        "Texts taken back before they ran.",
-        counts.cancelled_count,
+        "Tokens of texts that ran, each as long as its bucket: what batches are bounded by.",
+        counts.padded_tokens,
     );
-    text.one("raddle_texts_expired", "counter", "Texts whose time was over.", counts.expired_count);
-    text.one("raddle_tokens", "counter", "Tokens that were computed.", counts.run_tokens);
-    text.one("raddle_tokens_padded", "counter", "The same with padding.", counts.padded_tokens);
-    text.family("raddle_stream_busy_seconds", "counter", "Seconds that a stream was in use.");
+    text.family("raddle_stream_busy_seconds_total", "counter", "Seconds that a stream was in use.");
     for (index, stream) in app.engine.streams().iter().enumerate() {
         let labels = format!("{{stream=\"{index}\"}}");
-        text.value("raddle_stream_busy_seconds", &labels, stream.busy.as_secs_f64());
+        text.value("raddle_stream_busy_seconds_total", &labels, stream.busy.as_secs_f64());
+    }
+    let memory = app.engine.memory_stats();
+    text.one("raddle_memory_allocated_bytes", "gauge", "Of the device, given out.", memory.allocated_bytes);
+    text.one("raddle_memory_reserved_bytes", "gauge", "Of the device, held.", memory.reserved_bytes);
+    about(app, &mut text);
+    for Figure { name, kind, help, value } in process::figures() {
+        text.one(name, kind, help, value);
     }
     text.0
+}
+
+/// What doesn't change, as labels of a value that is 1.
+fn about(app: &App, text: &mut Text) {
+    let about = app.engine.about();
+    text.family("raddle_info", "gauge", "What is served.");
+    let labels = [
+        ("version", env!("CARGO_PKG_VERSION")),
+        ("model", name(app)),
+        ("device", &about.device),
+        ("dtype", &about.dtype.to_string()),
+    ];
+    let labels = labels.map(|(name, value)| format!("{name}=\"{}\"", escaped(value)));
+    text.value("raddle_info", &format!("{{{}}}", labels.join(",")), 1);
+}
+
+/// A label's value may hold anything.
+fn escaped(value: &str) -> String {
+    value.replace('\\', r"\\").replace('"', "\\\"").replace('\n', r"\n")
 }

@@ -2,7 +2,7 @@
 //!
 //! | route | as |
 //! |---|---|
-//! | `POST /v1/embeddings`, `/embeddings`, `GET /v1/models` | OpenAI |
+//! | `POST /v1/embeddings`, `/embeddings`, `GET /v1/models`, `/v1/models/NAME` | OpenAI |
 //! | `POST /embed`, `/rerank`, `/similarity`, `/tokenize`, `/decode`, `GET /info`, `/health`, `/metrics` | text-embeddings-inference |
 //! | `POST /` | `/embed` of an encoder, `/rerank` of a reranker |
 //! | `GET /`, `/status` | a page with the state of the server, and that state as JSON |
@@ -17,6 +17,7 @@
 //! - There is no TLS: put a proxy in front for it.
 
 mod body;
+mod cors;
 mod failure;
 mod guard;
 mod io;
@@ -24,11 +25,13 @@ pub mod listen;
 mod metrics;
 mod openai;
 mod options;
+mod process;
 mod rerank;
 mod status;
 mod tei;
 mod work;
 
+pub use cors::Origins;
 pub use options::Options;
 
 use crate::engine::Engine;
@@ -110,11 +113,18 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/v1/embeddings", post(openai::embeddings))
         .route("/embeddings", post(openai::embeddings))
         .route("/v1/models", get(openai::models))
+        .route("/v1/models/{*name}", get(openai::model))
         .fallback(guard::no_such_path)
         .method_not_allowed_fallback(guard::no_such_method);
-    routes
+    let cors = app.options.cors.layer();
+    let routes = routes
         // Ours comes first, and reads no more than it allows.
         .layer(DefaultBodyLimit::disable())
         .layer(middleware::from_fn_with_state(app.clone(), guard::guard))
-        .with_state(app)
+        .with_state(app);
+    // Around the guard: a browser that asks has no key, and errors are to be read, too.
+    match cors {
+        Some(layer) => routes.layer(layer),
+        None => routes,
+    }
 }

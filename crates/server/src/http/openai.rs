@@ -2,15 +2,19 @@
 
 use super::{
     App, body,
+    failure::{Failure, Kind},
     tei::{Answer, answer, answer_of, check_dimensions, name, shape, width},
     work,
 };
 use crate::request::{self, Embeddings, EncodingFormat};
-use axum::extract::{Request, State};
+use axum::{
+    extract::{Path, Request, State, rejection::PathRejection},
+    http::StatusCode,
+};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use raddle_sync::Arc;
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 #[derive(Serialize)]
 struct List<'a> {
@@ -77,7 +81,20 @@ pub async fn embeddings(State(app): State<Arc<App>>, request: Request) -> Answer
     answer_of(cost, &list, numbers)
 }
 
+fn about(app: &App) -> Value {
+    json!({ "id": name(app), "object": "model", "created": app.samples.started_at(), "owned_by": "raddle" })
+}
+
 pub async fn models(State(app): State<Arc<App>>) -> Answer {
-    let model = json!({ "id": name(&app), "object": "model", "created": app.samples.started_at(), "owned_by": "raddle" });
-    answer(&json!({ "object": "list", "data": [model] }), 256)
+    answer(&json!({ "object": "list", "data": [about(&app)] }), 256)
+}
+
+/// The one by its name, which may have a slash in it.
+pub async fn model(State(app): State<Arc<App>>, asked: Result<Path<String>, PathRejection>) -> Answer {
+    // What can't be read is none.
+    if !asked.is_ok_and(|Path(asked)| asked == name(&app)) {
+        let message = format!("there is no such model, expected {}", name(&app));
+        return Err(Failure::new(StatusCode::NOT_FOUND, Kind::Validation, message));
+    }
+    answer(&about(&app), 256)
 }

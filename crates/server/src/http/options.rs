@@ -1,5 +1,6 @@
 //! What a server allows.
 
+use super::Origins;
 use std::{fmt, time::Duration};
 
 /// Limits of a server, inclusive: what they name is still allowed. The numbers that text-embeddings-inference has are its own.
@@ -29,6 +30,8 @@ pub struct Options {
     pub drain_within: Duration,
     /// What clients must show, if anything.
     pub key: Option<String>,
+    /// Whose pages may ask.
+    pub cors: Origins,
     /// The name of the model, if not that of its folder.
     pub name: Option<String>,
 }
@@ -48,6 +51,7 @@ impl Default for Options {
             linger: Duration::from_millis(500),
             drain_within: Duration::from_secs(30),
             key: None,
+            cors: Origins::None,
             name: None,
         }
     }

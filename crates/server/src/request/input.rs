@@ -55,6 +55,9 @@ struct ItemVisitor;
 
 const EXPECTED: &str = "a string, a list of strings, a list of token numbers, or a list of these";
 
+/// How the error about a list that is too long begins.
+pub const TOO_MANY: &str = "a list is too long";
+
 fn token<E: Error>(number: u64) -> Result<u32, E> {
     u32::try_from(number).map_err(|_| E::custom(format!("a token number is too large, {number}")))
 }
@@ -62,7 +65,7 @@ fn token<E: Error>(number: u64) -> Result<u32, E> {
 /// Pushes, unless the list is as long as a list may be.
 fn push<T, E: Error>(list: &mut Vec<T>, item: T) -> Result<(), E> {
     if list.len() >= ITEM_COUNT_MAX {
-        return Err(E::custom(format!("a list is too long, expected at most {ITEM_COUNT_MAX} items")));
+        return Err(E::custom(format!("{TOO_MANY}, expected at most {ITEM_COUNT_MAX} items")));
     }
     list.push(item);
     Ok(())
@@ -134,10 +137,32 @@ impl<'de> Visitor<'de> for ItemVisitor {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Item<'de>, A::Error> {
         let mut tokens = Vec::new();
-        while let Some(number) = list.next_element::<u64>()? {
-            push(&mut tokens, token(number)?)?;
+        while let Some(Token(token)) = list.next_element()? {
+            push(&mut tokens, token)?;
         }
         Ok(Item::Input(Input::Tokens(tokens)))
+    }
+}
+
+/// A number in a list of them.
+struct Token(u32);
+struct TokenVisitor;
+
+impl<'de> Deserialize<'de> for Token {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Token, D::Error> {
+        deserializer.deserialize_u64(TokenVisitor)
+    }
+}
+
+impl Visitor<'_> for TokenVisitor {
+    type Value = Token;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a token number")
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<Token, E> {
+        token(number).map(Token)
     }
 }
 
@@ -169,7 +194,8 @@ mod tests {
             ("[4294967296]", "a token number is too large, 4294967296"),
             ("[-1]", "invalid type: integer `-1`, expected a string, a token number"),
             ("[1.5]", "invalid type: floating point `1.5`"),
-            ("[[[1]]]", "invalid type: sequence, expected u64"),
+            ("[[[1]]]", "invalid type: sequence, expected a token number"),
+            ("[[\"a\"]]", "invalid type: string \"a\", expected a token number"),
             ("{}", "invalid type: map, expected a string, a list of strings"),
             ("null", "invalid type: null"),
         ] {

@@ -9,7 +9,7 @@ mod input;
 
 pub use input::{ITEM_COUNT_MAX, Input, Inputs};
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer, de::IgnoredAny};
 use std::borrow::Cow;
 
 /// Why a body can't be taken.
@@ -21,6 +21,9 @@ pub enum BodyError {
     /// It is JSON of another form.
     #[error("body: {0}")]
     Form(String),
+    /// It has a list of more than [`ITEM_COUNT_MAX`] items.
+    #[error("body: {0}")]
+    TooMany(String),
 }
 
 /// Characters of what the reader of JSON says: it may hold what a client has sent.
@@ -28,13 +31,41 @@ const REASON_LENGTH_MAX: usize = 200;
 
 /// Reads any of the bodies below.
 pub fn read<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, BodyError> {
-    serde_json::from_slice(bytes).map_err(|error| {
+    let failed = |error: serde_json::Error| {
         let reason: String = error.to_string().chars().take(REASON_LENGTH_MAX).collect();
         match error.classify() {
+            serde_json::error::Category::Data if reason.starts_with(input::TOO_MANY) => {
+                BodyError::TooMany(reason)
+            }
             serde_json::error::Category::Data => BodyError::Form(reason),
             _ => BodyError::Syntax(reason),
         }
-    })
+    };
+    // The reader would take a list for an object, one item a name.
+    if bytes.iter().find(|byte| !byte.is_ascii_whitespace()).is_some_and(|byte| *byte != b'{') {
+        serde_json::from_slice::<IgnoredAny>(bytes).map_err(failed)?;
+        return Err(BodyError::Form("expected an object".into()));
+    }
+    serde_json::from_slice(bytes).map_err(failed)
+}
+
+/// One of a few words. What is no string is JSON all the same, which the reader's own enums don't say.
+struct Word(String);
+
+impl<'de> Deserialize<'de> for Word {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Word, D::Error> {
+        String::deserialize(deserializer).map(Word)
+    }
+}
+
+impl Word {
+    fn find<T: Copy>(&self, known: &[(&str, T)]) -> Result<T, String> {
+        let found = known.iter().find(|(name, _)| *name == self.0);
+        let names = || known.iter().map(|(name, _)| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+        found
+            .map(|(_, value)| *value)
+            .ok_or_else(|| format!("unknown variant `{}`, expected one of {}", self.0, names()))
+    }
 }
 
 /// `POST /embed`, and `POST /` of an encoder.
@@ -57,14 +88,21 @@ pub struct Embed<'a> {
 
 /// Which end of a text goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(try_from = "Word")]
 pub enum Direction {
     /// The beginning.
-    #[serde(alias = "Left")]
     Left,
     /// The end.
-    #[serde(alias = "Right")]
     Right,
+}
+
+impl TryFrom<Word> for Direction {
+    type Error = String;
+
+    fn try_from(word: Word) -> Result<Direction, String> {
+        use Direction::*;
+        word.find(&[("left", Left), ("right", Right), ("Left", Left), ("Right", Right)])
+    }
 }
 
 /// `POST /v1/embeddings`.
@@ -85,13 +123,21 @@ pub struct Embeddings<'a> {
 
 /// How vectors are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(try_from = "Word")]
 pub enum EncodingFormat {
     /// As numbers.
     #[default]
     Float,
     /// The bytes of little-endian f32 in base64.
     Base64,
+}
+
+impl TryFrom<Word> for EncodingFormat {
+    type Error = String;
+
+    fn try_from(word: Word) -> Result<EncodingFormat, String> {
+        word.find(&[("float", EncodingFormat::Float), ("base64", EncodingFormat::Base64)])
+    }
 }
 
 /// `POST /rerank`, and `POST /` of a reranker.

@@ -24,7 +24,23 @@ fn wrong_requests_are_told_what_is_wrong() {
     for (body, status, kind, message) in [
         (json!({}), 422, "validation", "body: missing field `inputs`"),
         (json!({ "inputs": 7 }), 422, "validation", "body: invalid type: integer `7`, expected a string"),
-        (json!([]), 422, "validation", "body: invalid length 0"),
+        (json!([]), 422, "validation", "body: expected an object"),
+        // All that an object has, without the names.
+        (json!(["a", true, "right", true, null, 8]), 422, "validation", "body: expected an object"),
+        (json!("a"), 422, "validation", "body: expected an object"),
+        (
+            json!({ "inputs": [["a", "b"]] }),
+            422,
+            "validation",
+            "body: invalid type: string \"a\", expected a token number",
+        ),
+        (
+            json!({ "inputs": "a", "truncation_direction": 5 }),
+            422,
+            "validation",
+            "body: invalid type: integer `5`, expected a string",
+        ),
+        (json!({ "inputs": vec![""; 65537] }), 413, "validation", "body: a list is too long"),
         (json!({ "inputs": [] }), 400, "empty", "inputs: the list is empty"),
         (
             json!({ "inputs": vec!["a"; 33] }),
@@ -110,6 +126,11 @@ fn wrong_requests_are_told_what_is_wrong() {
     for headers in [&[][..], &[("content-type", "text/plain")]] {
         assert_error(raw(headers, b"{}"), 415, "validation", "body: expected the header Content-Type");
     }
+    let compressed = [JSON, ("content-encoding", "gzip")];
+    assert_error(raw(&compressed, b"\x1f\x8b\x08"), 415, "validation", "body: expected no Content-Encoding");
+    let headers = [JSON, ("content-encoding", "Identity")];
+    server.client().call("POST", "/embed", &headers, b" {\"inputs\": \"a\"}\n").good();
+    assert_error(raw(&[JSON], b"[1, 2"), 400, "validation", no_json);
     let priority = |name, value| raw(&[JSON, (name, value)], b"{\"inputs\": \"a\"}");
     assert_error(priority("x-priority", "highest"), 422, "validation", "x-priority is wrong");
     assert_error(priority("x-begin-within-ms", "0"), 422, "validation", "x-begin-within-ms is wrong");

@@ -1,5 +1,6 @@
 //! Servers and engines over tiny models of random weights: no network, no files but their own.
 
+mod cors;
 mod engine;
 mod errors;
 mod limits;

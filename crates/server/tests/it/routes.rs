@@ -141,6 +141,18 @@ fn embeddings_are_openais() {
     assert!((norm(&part) - 1.0).abs() < 1e-6);
     let models = server.get("/v1/models").good();
     assert_eq!((&models["object"], &models["data"][0]["id"]), (&json!("list"), &json!("encoder")));
+    assert_eq!(server.get("/v1/models/encoder").good(), models["data"][0]);
+    for name in ["other", "encoder/other", "%ff"] {
+        let lost = server.get(&format!("/v1/models/{name}"));
+        let message = &lost.json()["error"]["message"];
+        assert_eq!((lost.status, message), (404, &json!("there is no such model, expected encoder")));
+    }
+    // Names of the hub have a slash, which clients may encode.
+    let options = Options { name: Some("of/two parts".into()), ..Options::default() };
+    let server = Server::start(engine_of(false, EngineOptions::default()), options);
+    for path in ["/v1/models/of/two%20parts", "/v1/models/of%2Ftwo%20parts"] {
+        assert_eq!(server.get(path).good()["id"], "of/two parts");
+    }
 }
 
 #[test]
@@ -239,9 +251,29 @@ fn the_server_tells_about_itself() {
         "te_request_input_length_bucket{le=\"3\"} 3",
         "te_queue_size 0",
         "te_request_queue_duration_count 3",
-        "raddle_tokens 9",
+        "te_request_inference_duration_count 3",
+        "te_embed_count 3",
+        "te_embed_success 3",
+        "raddle_tokens_total 9",
+        "raddle_padding_tokens_total 0",
+        "raddle_bucket_tokens_total 48",
+        "raddle_info{version=\"0.1.0\",model=\"encoder\",device=\"cpu\",dtype=\"f32\"} 1",
     ] {
         assert!(text.lines().any(|found| found == line), "{line} isn't in\n{text}");
+    }
+    if cfg!(target_os = "linux") {
+        let value = |name: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+            line.unwrap_or_else(|| panic!("{name} isn't in\n{text}")).parse::<f64>().unwrap()
+        };
+        let now = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().as_secs_f64();
+        let started = value("process_start_time_seconds");
+        assert!((now - 3600.0..now + 1.0).contains(&started), "{started} isn't in the hour before {now}");
+        assert!(value("process_resident_memory_bytes") > 1e6);
+        assert!(value("process_cpu_seconds_total") < 1e5);
+        assert!(value("process_open_fds") < value("process_max_fds"));
+        assert!(value("process_threads") >= 2.0);
+        assert!(value("raddle_memory_allocated_bytes") > 1e3);
     }
     // Each family is announced once, before its values, and buckets only grow.
     let mut announced = std::collections::HashSet::new();
