@@ -7,7 +7,8 @@
 //! - `memory` hands out slabs and moves bytes; `kernels` computes; `clock` notes times.
 //!
 //! A kernel that panics is a bug, and what it has written can't be told: the op is completed, the device is *lost*, and
-//! every later submission says so with the op as suspect. Nothing hangs: queued work is completed without being run.
+//! every later submission says so with the op as suspect. Nothing hangs: queued work is completed without being run, and
+//! the numbers of what was refused are waited for by nobody.
 
 mod clock;
 mod kernels;
@@ -146,8 +147,8 @@ impl Cpu {
         Cpu { shared: Arc::new(shared), workers: OnceLock::new() }
     }
 
-    /// Makes the workers if this is the first launch that needs them.
-    fn start_workers(&self) -> Result<(), DeviceError> {
+    /// Makes the workers if this is the first launch that needs them. Are there any?
+    fn has_workers(&self) -> bool {
         let start = |index| {
             let shared = self.shared.clone();
             let body =
@@ -158,10 +159,7 @@ impl Cpu {
             // A machine that refuses some threads does with fewer.
             (0..self.shared.thread_count).map_while(|index| start(index).ok()).collect()
         });
-        if workers.is_empty() {
-            return Err(DeviceError::Driver { call: "thread::spawn", code: 0 });
-        }
-        Ok(())
+        !workers.is_empty()
     }
 }
 
@@ -308,11 +306,26 @@ impl Device for Cpu {
             if self.shared.queues.claim(queue, sequence, waits) {
                 return Ok(Submitted::Inline);
             }
-            self.start_workers()?;
-            // SAFETY: by contract the source of an upload is readable now.
-            let task = unsafe { Task::new(launch) };
-            self.shared.queues.push(queue, waits, task);
-            return Ok(Submitted::Queued);
+            if self.has_workers() {
+                // SAFETY: by contract the source of an upload is readable now.
+                let task = unsafe { Task::new(launch) };
+                self.shared.queues.push(queue, waits, task);
+                return Ok(Submitted::Queued);
+            }
+            // The system gives no thread. Then all that was submitted is being run by those who did, who need nothing that
+            // the caller may hold to get to its end. So waiting for it here is slow, and no more.
+            let before = Wait { queue, sequence: sequence - 1 };
+            for wait in waits.iter().chain([&before]) {
+                self.shared.queues.synchronize(wait.queue, wait.sequence, &|_, _, _| {
+                    unreachable!("cpu: nothing is queued where nobody would run it")
+                });
+            }
+            // Whoever ran the last one may still be about to leave.
+            let mut turns = 0;
+            while !self.shared.queues.claim(queue, sequence, waits) {
+                raddle_sync::pause(&mut turns);
+            }
+            return Ok(Submitted::Inline);
         }
         if mode & LOST != 0 {
             return Err(self.shared.lost());
@@ -340,8 +353,14 @@ impl Device for Cpu {
 
     fn synchronize(&self, queue: QueueId, sequence: u64) -> Result<(), DeviceError> {
         let shared = &*self.shared;
+        let mode = shared.mode.load(Relaxed);
         // In a forked child there is nobody to wait for.
-        if shared.mode.load(Relaxed) & FORKED == 0 {
+        if mode & FORKED == 0 {
+            // A number that was refused came after the loss, so who knows of it sees that here.
+            let sequence = match mode & LOST {
+                0 => sequence,
+                _ => sequence.min(shared.queues.submitted(queue)),
+            };
             shared.queues.synchronize(queue, sequence, &|queue, sequence, task| {
                 shared.run_task(queue, sequence, task);
             });

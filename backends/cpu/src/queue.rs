@@ -157,6 +157,21 @@ impl<T> Queues<T> {
         open.iter().filter(|queue| queue.word.load(Relaxed) & RUNS != 0).count()
     }
 
+    /// Does anybody wait for it?
+    #[cfg(all(test, not(loom)))]
+    pub fn is_awaited(&self, id: QueueId) -> bool {
+        self.queue(id).word.load(Relaxed) & WAITED != 0
+    }
+
+    /// The last number that was claimed or pushed.
+    pub fn submitted(&self, id: QueueId) -> u64 {
+        let queue = self.queue(id);
+        let lists = queue.lists.lock();
+        // In one word, and tasks are taken off the list under the lock: what runs is counted once.
+        let word = queue.word.load(Acquire);
+        (word >> NUMBER_SHIFT) + u64::from(word & RUNS != 0) + lists.tasks.len() as u64
+    }
+
     // ------------------------------------------------------------ submission, one caller at a time for a queue
 
     /// Takes the right to run `sequence` on this thread, if the queue is idle and all waits are over. Then comes `finish`.

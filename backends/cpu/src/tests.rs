@@ -142,9 +142,36 @@ fn a_panic_loses_the_device_and_hangs_nobody() {
         };
         assert_eq!(cpu.synchronize(Q1, sequence), Err(lost.clone()));
         // SAFETY: the launch has no operands.
-        assert_eq!(unsafe { cpu.submit(Q1, sequence + 1, &[], &Launch::Nothing) }, Err(lost));
+        assert_eq!(unsafe { cpu.submit(Q1, sequence + 1, &[], &Launch::Nothing) }, Err(lost.clone()));
         assert_eq!(cpu.completed(Q1), sequence);
+        // What was refused has used its number up, and nobody waits for it.
+        assert_eq!([Q0, Q1].map(|queue| cpu.synchronize(queue, 10)), [Err(lost.clone()), Err(lost)]);
     }
+}
+
+/// The worst that a machine can do: it gives no thread at all.
+#[test]
+fn where_there_are_no_workers_who_submits_waits_and_runs() {
+    let cpu = device(2);
+    cpu.workers.set(Vec::new()).expect("none has been wanted yet");
+    let memory = Memory::new(&cpu, 4096);
+    let (fill, mut host) = (memory.fill(7), [0; 4096]);
+    assert_eq!(submit(&cpu, Q0, 1, &[], &fill), Submitted::Inline);
+    std::thread::scope(|scope| {
+        let download = memory.download(&mut host);
+        let cpu = &cpu;
+        let waits = scope.spawn(move || {
+            assert_eq!(submit(cpu, Q1, 1, &[wait(Q0, 1)], &download), Submitted::Inline);
+            run(cpu, Q1, 1, &download);
+        });
+        while !cpu.shared.queues.is_awaited(Q0) && !waits.is_finished() {
+            std::thread::yield_now();
+        }
+        run(cpu, Q0, 1, &fill);
+        waits.join().unwrap();
+    });
+    cpu.synchronize(Q1, 1).unwrap();
+    assert_eq!(host, [7; 4096]);
 }
 
 #[test]

@@ -25,7 +25,7 @@ use crate::{
     plan::Step,
     prepared::{Call, Loaded, Steps},
     queue::Queue,
-    staging::Block,
+    staging::{Block, Need},
 };
 use raddle_hal::{DeviceError, Draw, Graph, Kernel, Operand};
 use raddle_sync::Arc;
@@ -114,7 +114,8 @@ impl Shared {
 
     fn stage_records(&self, driver: Driver<'_>, records: &Records) -> Result<Block, DeviceError> {
         let out_of_memory = DeviceError::Driver { call: "cuMemHostAlloc", code: 2 };
-        self.stage(driver, records.size_bytes())?.ok_or(out_of_memory)
+        // There are no more than launches in flight, and without one the graph couldn't run.
+        self.stage(driver, records.size_bytes(), Need::Must)?.ok_or(out_of_memory)
     }
 
     /// Puts a graph that was prepared on a queue.
@@ -222,10 +223,14 @@ impl Shared {
             Some(stream) => stream,
             None => driver.stream_create(false)?,
         };
-        driver.stream_begin_capture(stream)?;
-        let draws = self.capture_on(driver, stream, graph, planned, records);
-        // Also after an error, which spoils the capture: the stream has to come out of it.
-        let captured = driver.stream_end_capture(stream);
+        let ended = driver.stream_begin_capture(stream).map(|()| {
+            let draws = self.capture_on(driver, stream, graph, planned, records);
+            // Also after an error, which spoils the capture: the stream has to come out of it.
+            (draws, driver.stream_end_capture(stream))
+        });
+        // Out of it the stream serves the next one, whatever came of this: failures, which may be many, leave no streams behind.
+        self.capture_streams.lock().push(stream);
+        let (draws, captured) = ended?;
         let draws = match draws {
             Ok(draws) => draws,
             Err(error) => {
@@ -236,9 +241,7 @@ impl Shared {
                 return Err(error);
             }
         };
-        let captured = captured?;
-        self.capture_streams.lock().push(stream);
-        Ok((captured, draws))
+        Ok((captured?, draws))
     }
 
     fn capture_on(

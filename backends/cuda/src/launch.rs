@@ -8,6 +8,7 @@ use super::{
     plan::{self, Place, Step},
     prepared::{self, Call, Steps},
     queue::Queue,
+    staging::Need,
 };
 use raddle_hal::{DeviceError, Kernel, Launch, Operand, QueueId, Submitted, Wait};
 use std::ptr;
@@ -47,7 +48,7 @@ impl Shared {
                 });
             }
             Launch::Upload { from, .. } => {
-                let block = self.stage(driver, from.size_bytes)?;
+                let block = self.stage(driver, from.size_bytes, Need::May)?;
                 if let Some(block) = &block {
                     // SAFETY: by contract the source can be read; the block is so large and ours alone.
                     unsafe {
@@ -60,7 +61,7 @@ impl Shared {
                 }
                 block
             }
-            Launch::Download { to, .. } => self.stage(driver, to.size_bytes)?,
+            Launch::Download { to, .. } => self.stage(driver, to.size_bytes, Need::May)?,
             Launch::Graph { graph, draws } => self.prepare_graph(driver, graph, draws)?,
             Launch::FillBytes { .. } | Launch::Stamp(_) | Launch::Nothing => return Ok(0),
         };

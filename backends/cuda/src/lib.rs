@@ -72,7 +72,7 @@ use raddle_sync::{
     atomic::{AtomicUsize, Ordering::*},
     global,
 };
-use staging::{Block, Staging};
+use staging::{Block, Need, Staging};
 use std::{path::PathBuf, ptr, sync::OnceLock};
 
 /// Launches that a queue holds. The driver blocks when about a thousand are pending, and a launch may be several (guess).
@@ -309,7 +309,7 @@ impl Shared {
     }
 
     /// A pinned block; none if there is no room for it.
-    fn stage(&self, driver: Driver<'_>, size_bytes: usize) -> Result<Option<Block>, DeviceError> {
+    fn stage(&self, driver: Driver<'_>, size_bytes: usize, need: Need) -> Result<Option<Block>, DeviceError> {
         if let Some(block) = self.staging.find(size_bytes) {
             return Ok(Some(block));
         }
@@ -317,7 +317,7 @@ impl Shared {
         if let Some(block) = self.staging.find(size_bytes) {
             return Ok(Some(block));
         }
-        let Some(room) = self.staging.room(size_bytes) else { return Ok(None) };
+        let Some(room) = self.staging.room(size_bytes, need) else { return Ok(None) };
         for address in room.unpin {
             // SAFETY: it was free, and is known to nobody any more.
             unsafe { driver.mem_free_host(address) }?;

@@ -2,7 +2,7 @@
 //!
 //! Pinning is slow and may wait for the device, so blocks are kept: by size class (powers of two), in all up to a limit
 //! that counts those in use, too. Who asks for more than the limit or than the largest class gets none, and copies
-//! unpinned. Blocks are made and unpinned in `prepare` only, where nothing is locked.
+//! unpinned; who can't do without one ([`Need::Must`]) gets it past the limit, to which later ones come back. Blocks are made and unpinned in `prepare` only, where nothing is locked.
 
 use raddle_sync::{Arc, Mutex, Rank};
 use smallvec::SmallVec;
@@ -45,6 +45,13 @@ impl Drop for Block {
     }
 }
 
+/// Does somebody who asks for a block go on without one?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    May,
+    Must,
+}
+
 /// Room for a new block: pin so many bytes and hand them to [`Staging::adopt`] (or tell [`Staging::forget`]); first unpin
 /// the others.
 #[derive(Debug)]
@@ -83,8 +90,8 @@ impl Staging {
         Some(Block { address, class, home: self.clone() })
     }
 
-    /// Room for a block of at least so many bytes; none if they are too many, or too many are in use.
-    pub fn room(&self, size_bytes: usize) -> Option<Room> {
+    /// Room for a block of at least so many bytes; none if they are too many, or too many are in use and it isn't a must.
+    pub fn room(&self, size_bytes: usize, need: Need) -> Option<Room> {
         if size_bytes > BLOCK_BYTES_MAX {
             return None;
         }
@@ -93,7 +100,7 @@ impl Staging {
         let size_bytes = BLOCK_BYTES_MIN << class;
         let free_bytes: usize =
             state.free.iter().enumerate().map(|(class, free)| free.len() * (BLOCK_BYTES_MIN << class)).sum();
-        if state.total_bytes - free_bytes + size_bytes > self.total_bytes_max {
+        if need == Need::May && state.total_bytes - free_bytes + size_bytes > self.total_bytes_max {
             return None;
         }
         let mut unpin = SmallVec::new();
@@ -126,7 +133,7 @@ mod tests {
     use super::*;
 
     fn make(staging: &Arc<Staging>, size_bytes: usize, address: usize) -> (Block, usize) {
-        let Room { size_bytes, unpin } = staging.room(size_bytes).unwrap();
+        let Room { size_bytes, unpin } = staging.room(size_bytes, Need::May).unwrap();
         (staging.adopt(address, size_bytes), unpin.len())
     }
 
@@ -152,14 +159,27 @@ mod tests {
         let staging = Staging::new(64 << 10);
         let (large, _) = make(&staging, 32 << 10, 1);
         let (other, _) = make(&staging, 32 << 10, 2);
-        assert!(staging.room(4096).is_none(), "all is in use");
+        assert!(staging.room(4096, Need::May).is_none(), "all is in use");
         drop(large);
         let (small, unpinned) = make(&staging, 4096, 3);
         assert_eq!(unpinned, 1);
-        assert!(staging.room(BLOCK_BYTES_MAX + 1).is_none());
+        assert!(staging.room(BLOCK_BYTES_MAX + 1, Need::May).is_none());
         drop((other, small));
         staging.forget(4096); // as if the last could not be pinned
         assert_eq!(staging.total_bytes(), 32 << 10);
+    }
+
+    #[test]
+    fn what_must_be_goes_past_the_limit_and_comes_back() {
+        let staging = Staging::new(32 << 10);
+        let (large, _) = make(&staging, 32 << 10, 1);
+        assert!(staging.room(4096, Need::May).is_none());
+        let Room { size_bytes, unpin } = staging.room(4096, Need::Must).unwrap();
+        assert!(unpin.is_empty(), "nothing is free");
+        drop((large, staging.adopt(2, size_bytes)));
+        assert_eq!(staging.total_bytes(), 36 << 10);
+        let (_next, unpinned) = make(&staging, 8192, 3);
+        assert_eq!((unpinned, staging.total_bytes()), (1, 12 << 10));
     }
 
     #[test]

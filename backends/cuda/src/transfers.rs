@@ -110,14 +110,14 @@ impl Transfers {
 mod tests {
     use super::*;
     use crate::{
-        staging::Staging,
+        staging::{Need, Staging},
         tests::{plant, quiet},
     };
     use raddle_sync::{Arc, faults::Fault};
 
     /// A block over memory of the test.
     fn block(staging: &Arc<Staging>, bytes: &[u8]) -> Block {
-        let room = staging.room(bytes.len()).unwrap();
+        let room = staging.room(bytes.len(), Need::May).unwrap();
         staging.adopt(bytes.as_ptr() as usize, room.size_bytes)
     }
 

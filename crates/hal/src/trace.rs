@@ -13,7 +13,10 @@ use raddle_sync::{
         PoisonError, TryLockError, current_thread, yield_now,
     },
 };
-use std::cell::OnceCell;
+use std::{
+    cell::OnceCell,
+    time::{Duration, Instant},
+};
 
 static ON: AtomicBool = AtomicBool::new(false);
 /// Is this a forked child?
@@ -182,16 +185,21 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Who holds a lock for longer than this isn't there any more (guess: a thread may lose its core meanwhile). A time and not a
+/// number of turns: on a machine with much to do each takes milliseconds.
+const HELD_MAX: Duration = Duration::from_millis(100);
+
 /// Locks, unless the lock is held for long: by a thread that is no more, in a forked child or at the end of the process.
 fn lock_soon<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
-    for _ in 0..10_000 {
+    let start = Instant::now();
+    loop {
         match mutex.try_lock() {
             Ok(guard) => return Some(guard),
             Err(TryLockError::Poisoned(poisoned)) => return Some(poisoned.into_inner()),
-            Err(TryLockError::WouldBlock) => yield_now(),
+            Err(TryLockError::WouldBlock) if start.elapsed() < HELD_MAX => yield_now(),
+            Err(TryLockError::WouldBlock) => return None,
         }
     }
-    None
 }
 
 /// When recording began.

@@ -300,9 +300,10 @@ impl Buffer {
         self.0 == other.0
     }
 
-    /// How many handles share it at the moment.
+    /// How many handles share it at the moment. Acquire pairs with the Release in `Drop`: what was done by handles that have gone
+    /// comes before.
     pub fn handle_count(&self) -> usize {
-        self.block().handles.load(Relaxed)
+        self.block().handles.load(Acquire)
     }
 
     /// Where the memory starts, as code in C knows it. (A device whose memory has no addresses gives numbers that only tell

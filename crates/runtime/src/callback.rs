@@ -26,6 +26,8 @@ struct List {
     waiting: VecDeque<(u64, Stream, Body)>,
     /// Is there a thread that runs them? It looks at the list before it says no.
     has_thread: bool,
+    /// How many there have been.
+    added: u64,
 }
 
 /// Of one stream.
@@ -45,12 +47,13 @@ impl Callbacks {
         Callbacks { list: Mutex::new(Rank::Leaf, List::default()), idle: Condvar::new() }
     }
 
-    /// Blocks until there is none.
-    pub(crate) fn drain(&self) {
+    /// Blocks until there is none; how many there have been.
+    pub(crate) fn drain(&self) -> u64 {
         let mut list = self.list.lock();
         while list.has_thread {
             list = self.idle.wait(list);
         }
+        list.added
     }
 }
 
@@ -89,6 +92,7 @@ pub(crate) fn add(stream: Stream, sequence: u64, body: Body) -> Result<()> {
     }
     let place = list.waiting.partition_point(|(other, ..)| *other <= sequence);
     list.waiting.insert(place, (sequence, stream, body));
+    list.added += 1;
     if std::mem::replace(&mut list.has_thread, true) {
         return Ok(());
     }
@@ -142,7 +146,16 @@ impl Device {
             return Err(Error::InCallback { op, device: self.name().into() });
         }
         if !fault!(closes_before_callbacks) {
-            self.0.all_streams().for_each(|stream| stream.callbacks.drain());
+            // A callback may have brought one on a stream that had none. Where a second round meets no new one, there was none
+            // on any stream when the first had ended.
+            let round = || self.0.all_streams().map(|stream| stream.callbacks.drain()).sum::<u64>();
+            let mut added = round();
+            while !fault!(callbacks_of_callbacks_unseen) {
+                let before = std::mem::replace(&mut added, round());
+                if before == added {
+                    break;
+                }
+            }
         }
         Ok(())
     }

@@ -21,7 +21,7 @@ use crate::{
 };
 use raddle_base::{DType, Layout};
 use raddle_hal::{Kernel, Launch};
-use raddle_sync::atomic::Ordering::*;
+use raddle_sync::{atomic::Ordering::*, fault};
 use smallvec::SmallVec;
 use std::{
     cell::{Cell, RefCell},
@@ -136,8 +136,12 @@ impl Capture {
             })
     }
 
-    /// Ends the recording. `outputs` were allocated inside; each once, and the caller holds them.
+    /// Ends the recording. `outputs` were allocated inside; each once, and the caller holds them. An error in a child that was
+    /// forked meanwhile.
     pub fn end(self, outputs: &[&Buffer]) -> Result<Graph> {
+        if fork::is_child(self.device) {
+            return Err(Error::Forked { device: Device(self.device).name().into() });
+        }
         let recording = RECORDING.take().expect("it is there while a capture lives");
         drop(self);
         let Recording { device, nodes, regions, inside, outside, .. } = &recording;
@@ -171,9 +175,14 @@ impl Drop for Capture {
 pub(crate) fn allocate(device: &'static DeviceInner, size_bytes: usize) -> Result<Buffer> {
     let fits = |held: &&Buffer| {
         let capacity_bytes = held.block().capacity_bytes;
+        // A resource counts what it was asked for, and gets that back.
+        let suits_resource = held.block().resource.load(Relaxed) == 0
+            || held.size_bytes() == size_bytes
+            || fault!(sizes_change_inside);
         held.handle_count() == 1
             && capacity_bytes >= size_bytes
             && capacity_bytes <= WASTE_MAX * size_bytes.max(ALIGNMENT_BYTES)
+            && suits_resource
     };
     let found = with(|recording| {
         let found = recording.held.iter().filter(fits).min_by_key(|held| held.block().capacity_bytes);
@@ -184,11 +193,15 @@ pub(crate) fn allocate(device: &'static DeviceInner, size_bytes: usize) -> Resul
         None => {
             // The recording isn't borrowed meanwhile: hooks and resources of the user may allocate and submit, too.
             let buffer = device.allocate(size_bytes)?;
-            buffer.block().taint.store(CAPTURED, Relaxed); // it is ours alone
+            buffer.block().taint.store(CAPTURED, Relaxed);
             with(|recording| recording.held.push(buffer.clone()));
             buffer
         }
     };
+    if !fault!(region_has_a_value) {
+        // It is ours alone, but may have been written outside while it stood for another region.
+        buffer.block().taint.store(CAPTURED, Relaxed);
+    }
     with(|recording| {
         recording.inside.insert(buffer.id(), recording.regions.len());
         recording.regions.push(Region { size_bytes, used: None });
@@ -204,6 +217,9 @@ pub(crate) fn record(
     kernel: &Kernel,
     operands: &[Operand<'_>],
 ) -> Result<()> {
+    if fork::is_child(device) {
+        return Err(Error::Forked { device: device.name().into() });
+    }
     let scratch_bytes = if device.prepares {
         let operands: SmallVec<[_; 8]> = operands.iter().map(|operand| view(op, device, operand)).collect();
         // SAFETY: the launch could be submitted; its memory is that of buffers, which live.

@@ -310,7 +310,7 @@ impl Stream {
         op: &'static str,
         launch: &Launch<'_>,
         touches: &mut [Touch<'_>],
-    ) -> Result<()> {
+    ) -> Result<u64> {
         if self.0.device.prepares {
             self.prepared(op, launch, touches)
         } else {
@@ -318,17 +318,17 @@ impl Stream {
         }
     }
 
-    fn prepared(self, op: &'static str, launch: &Launch<'_>, touches: &mut [Touch<'_>]) -> Result<()> {
+    fn prepared(self, op: &'static str, launch: &Launch<'_>, touches: &mut [Touch<'_>]) -> Result<u64> {
         let device = self.0.device;
-        // First of all, so that nothing comes between preparing and submitting.
+        // First of all, so that little is held meanwhile.
         self.0.wait_for_room()?;
         // SAFETY: the launch is one that is submitted next; who uploads holds the source until then.
         let scratch_bytes = unsafe { device.hal.prepare(launch) }.map_err(|error| device.error(error))?;
         let Launch::Kernel { kernel, operands } = *launch else {
-            return self.enqueue(op, launch, touches, &[]);
+            return self.enqueue_in_room(op, launch, touches, &[]);
         };
         if scratch_bytes == 0 {
-            return self.enqueue(op, launch, touches, &[]);
+            return self.enqueue_in_room(op, launch, touches, &[]);
         }
         let user_calls = || device.allocator.user_calls.load(Relaxed);
         let calls_before = user_calls();
@@ -349,7 +349,7 @@ impl Stream {
             operands.iter().copied().chain([hal::Operand::Out(view)]).collect();
         let scratch = Touch { block, access: Access::Write, whole: true };
         let mut touches: SmallVec<[Touch<'_>; 8]> = touches.iter().copied().chain([scratch]).collect();
-        self.enqueue(op, &Launch::Kernel { kernel, operands: &operands }, &mut touches, &[])
+        self.enqueue_in_room(op, &Launch::Kernel { kernel, operands: &operands }, &mut touches, &[])
     }
 }
 
@@ -363,7 +363,7 @@ impl Stream {
             if fork::is_child(self.0.device) {
                 return fork::submit(self.0.device, op, launch, touches);
             }
-            self.launch(op, launch, touches)
+            self.launch(op, launch, touches).map(drop)
         })
     }
 }
@@ -461,7 +461,7 @@ impl Device {
         if fork::is_child(self.0) {
             return fork::submit(self.0, op, launch, touches);
         }
-        local::current(self.0)?.launch(op, launch, touches)
+        local::current(self.0)?.launch(op, launch, touches).map(drop)
     }
 
     /// Copies host bytes into a buffer, in stream order. The bytes have been read when this returns.
@@ -493,10 +493,12 @@ impl Device {
             return fork::submit(self.0, "download", &launch, &[touch]);
         }
         let stream = local::current(self.0)?;
-        stream.launch("download", &launch, &mut [touch])?;
+        // As it is for these bytes: the buffer may be written by others meanwhile.
+        let taint = stream.launch("download", &launch, &mut [touch])?;
         // The bytes are borrowed until the copy is over: nothing may return before, not even an error.
         stream.0.synchronize(stream.0.latest().sequence())?;
-        match block.taint.load(Acquire) {
+        let taint = if fault!(failure_of_the_latest) { block.taint.load(Acquire) } else { taint };
+        match taint {
             0 if !fault!(error_to_next_caller) => Ok(()),
             taint => self.failure(taint),
         }

@@ -227,6 +227,9 @@ impl Event {
         if !std::ptr::eq(start.device, end.device) {
             return Err(Error::Elapsed { which: Which::End, reason: NoTime::Device });
         }
+        if fork::is_out_of_reach(end.device) {
+            return Err(Error::Forked { device: end.device.name().into() });
+        }
         // SAFETY: both are complete, and are held meanwhile.
         let elapsed = unsafe { end.device.hal.elapsed_ms(start.stamp, end.stamp) };
         elapsed.map_err(|error| end.device.error(error))
@@ -259,7 +262,7 @@ fn stamp(stream: Stream) -> Result<Held> {
     let stamp = device.take_stamp()?;
     let submitted = stream.submit("time", &Launch::Stamp(stamp), &mut [], &[]);
     let held = Held { device, stamp, tick: stream.0.latest() };
-    submitted.map(|()| held)
+    submitted.map(|_| held)
 }
 
 /// What a future and the callback that wakes it share.
@@ -287,14 +290,15 @@ impl Future for EventFuture {
             return Poll::Ready(fork::check(device)); // the threads that call back are the parent's
         }
         if let Some(told) = &self.told {
+            // Wakers are code of others, which may do anything when one is cloned or dropped: not under the lock.
+            let waker = context.waker().clone();
             let mut told = told.lock();
-            return match told.result.take() {
-                Some(result) => Poll::Ready(result),
-                None => {
-                    told.waker = Some(context.waker().clone());
-                    Poll::Pending
-                }
-            };
+            let result = told.result.take();
+            let before = if result.is_none() { told.waker.replace(waker) } else { None };
+            let before = before.filter(|_| !fault!(waker_under_lock));
+            drop(told);
+            drop(before);
+            return result.map_or(Poll::Pending, Poll::Ready);
         }
         let stream = device.opened(tick.slot());
         if stream.query(tick.sequence()) {

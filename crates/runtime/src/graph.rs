@@ -14,16 +14,18 @@
 //! Where all instances are leased, one of them leaves its outputs to those who hold them and gets new ones.
 //!
 //! **Bounds** (T9). At most `graph_instance_count` instances a graph; past that replays line up behind one by its marks,
-//! and only while every instance is being submitted by some other thread does one wait.
+//! and only while every instance is being submitted by some other thread does one wait. (A hook or a resource that replays a
+//! graph never waits: the thread that it is called on may be the one that has the instance. There may be one more, then.)
 
 use crate::{
     Access, Buffer, Device, Error, Misfit, NotCapturable, Result,
     block::Block,
     capture::{self, ALIGNMENT_BYTES},
     device::DeviceInner,
-    fork, local,
+    fork, hooks, local,
     marks::Uses,
     submit::Touch,
+    watch,
 };
 use raddle_base::{DType, Layout};
 use raddle_hal::{self as hal, Address, Draw, Kernel, Launch};
@@ -498,6 +500,12 @@ impl Graph {
                     return (at[index], pool.places[at[index]].0.take(), seen[index].state);
                 }
                 Choice::Grow => return (pool.grow(), None, State::Ready),
+                // What this thread is inside of may have the instance that it would wait for.
+                Choice::Wait
+                    if (hooks::is_asking() || watch::is_inside()) && !fault!(hook_waits_for_itself) =>
+                {
+                    return (pool.grow(), None, State::Ready);
+                }
                 Choice::Wait => {
                     pool.waiting += 1;
                     pool = self.instances.returned.wait(pool);

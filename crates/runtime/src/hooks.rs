@@ -1,10 +1,10 @@
 //! Hooks that are asked when a device has no memory left, before an error says so.
 //!
 //! They are called on the thread that needs memory, under no lock, so they may do whatever that thread may: drop tensors,
-//! empty other caches, wait. A hook that runs into the same need isn't asked again from inside; one that panics counts as
+//! empty other caches, wait. Nothing of it is a part of a capture that the thread is at. A hook that runs into the same need isn't asked again from inside; one that panics counts as
 //! one that could do nothing. So a need ends after a bounded number of rounds, in memory or in an error (T10).
 
-use crate::{Device, device::DeviceInner, fork};
+use crate::{Device, capture, device::DeviceInner, fork};
 use raddle_sync::{
     Mutex, Rank,
     atomic::{AtomicU64, Ordering::*},
@@ -76,6 +76,11 @@ impl Drop for HookGuard {
     }
 }
 
+/// Is a hook at work on this thread?
+pub(crate) fn is_asking() -> bool {
+    ASKING.get()
+}
+
 impl DeviceInner {
     /// Asks all hooks; did any free something?
     pub(crate) fn hooks_free_memory(&self, asked_bytes: usize, attempt: u32) -> bool {
@@ -89,9 +94,10 @@ impl DeviceInner {
         let _held = fault!(hook_under_lock).then(|| self.allocator.large.lock());
         let mut retry = false;
         for hook in hooks {
-            let said = caught(|| {
+            // The hook's count, too: it may be the last by now, and what it owns may panic when it goes.
+            let said = caught(move || {
                 raddle_sync::assert_no_lock_is_held();
-                hook(&need)
+                if fault!(hook_is_captured) { hook(&need) } else { capture::uncaptured(|| hook(&need)) }
             });
             retry |= said == Some(AfterNeed::Retry);
         }
@@ -104,7 +110,7 @@ impl Device {
     /// Registers a hook that is called when an allocation finds no memory although all that can be given back has been,
     /// on the thread that allocates, under no lock. It may drop buffers, and says whether to look again; hooks are asked up
     /// to [`OUT_OF_MEMORY_RETRY_COUNT_MAX`] times for one allocation. In a hook no hook of any device is called; a panic
-    /// in it counts as [`AfterNeed::GiveUp`]. In a forked child no hook is ever called.
+    /// in it counts as [`AfterNeed::GiveUp`]. What it does is no part of a capture. In a forked child no hook is ever called.
     pub fn on_out_of_memory(
         &self,
         hook: impl Fn(&MemoryNeed) -> AfterNeed + Send + Sync + 'static,

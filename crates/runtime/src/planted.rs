@@ -107,3 +107,47 @@ fn fault_falling_rank() {
 fn fault_claims_unsorted() {
     assert_caught(Fault::claims_unsorted, "submit::tests::claims_go_up_and_each_block_is_claimed_once");
 }
+
+#[test]
+fn fault_room_seen_once() {
+    let test = "tests::corners::a_stream_holds_no_more_than_it_has_room_for";
+    assert_caught(Fault::room_seen_once, test);
+}
+#[test]
+fn fault_refused_stays_open() {
+    let test = "tests::corners::whoever_asks_of_a_lost_device_hears_that_all_is_over";
+    assert_caught(Fault::refused_stays_open, test);
+}
+#[test]
+fn fault_failure_of_the_latest() {
+    let test = "tests::corners::a_download_tells_of_the_bytes_that_it_copied";
+    assert_caught(Fault::failure_of_the_latest, test);
+}
+#[test]
+fn fault_waker_under_lock() {
+    assert_caught(Fault::waker_under_lock, "tests::corners::a_future_drops_wakers_under_no_lock");
+}
+#[test]
+fn fault_callbacks_of_callbacks_unseen() {
+    let test = "tests::corners::closing_waits_for_callbacks_of_callbacks";
+    assert_caught(Fault::callbacks_of_callbacks_unseen, test);
+}
+#[test]
+fn fault_hook_is_captured() {
+    assert_caught(Fault::hook_is_captured, "tests::corners::what_a_hook_does_is_no_part_of_a_capture");
+}
+#[test]
+fn fault_kept_failure() {
+    let test = "memory_tests::resources::memory_that_a_resource_kept_has_forgotten_its_failure";
+    assert_caught(Fault::kept_failure, test);
+}
+#[test]
+fn fault_region_has_a_value() {
+    let test = "tests::corners::what_a_capture_allocates_has_no_value_whatever_was_there";
+    assert_caught(Fault::region_has_a_value, test);
+}
+#[test]
+fn fault_sizes_change_inside() {
+    let test = "memory_tests::resources::resources_count_the_same_whatever_a_capture_does";
+    assert_caught(Fault::sizes_change_inside, test);
+}

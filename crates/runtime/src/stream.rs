@@ -146,8 +146,9 @@ impl StreamInner {
             return false;
         }
         self.device.hal.flush(self.queue());
-        // A device may have to look closer than it does for each of many questions.
-        self.is_complete(sequence)
+        // A device may have to look closer than it does for each of many questions. One that is lost knows nothing of numbers
+        // that it has refused.
+        self.is_complete(sequence) || self.device.lost.load(Acquire) && !fault!(refused_stays_open)
     }
 
     /// Blocks until a sequence number is complete. Holds no lock.
@@ -319,7 +320,7 @@ impl Stream {
 
     /// Puts nothing on it, which gives a tick to what others have put there before.
     pub(crate) fn mark(self) -> Result<()> {
-        self.enqueue("mark", &Launch::Nothing, &mut [], &[])
+        self.enqueue("mark", &Launch::Nothing, &mut [], &[]).map(drop)
     }
 
     /// Does the handle name what the slot stands for?
@@ -370,7 +371,7 @@ impl Stream {
         if tick.slot() == self.0.slot || self.0.device.is_complete(tick) {
             return Ok(());
         }
-        self.submit("wait", &Launch::Nothing, &mut [], &[tick])
+        self.submit("wait", &Launch::Nothing, &mut [], &[tick]).map(drop)
     }
 
     /// An event that has recorded everything that is on the stream now; see [`Event::record`].

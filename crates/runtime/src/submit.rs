@@ -4,11 +4,11 @@
 //! enqueued already, so waits can't circle (T5); it owns its operands' memory through the ticks that it stamps (T3: a
 //! block is not given back to the device before its ticks are complete).
 //!
-//! The life of an op: wait for room on the stream, holding nothing; lock the stream; claim the operands in the order of
-//! their blocks; compute the waits; hand the launch to the device, which doesn't block; publish `enqueued`; stamp and
-//! release; unlock. If the device says `Inline`, run it then, outside of all locks: a long GEMM freezes nobody. Stream
-//! locks never nest. The stamp is made by `Drop`: a launch that the device refuses, or panics at, uses its number up for
-//! nothing, and holds nothing.
+//! The life of an op: wait for room on the stream, holding nothing; lock the stream, or wait again if others have taken the
+//! room meanwhile (T9); claim the operands in the order of their blocks; compute the waits; hand the launch to the device,
+//! which doesn't block; publish `enqueued`; stamp and release; unlock. If the device says `Inline`, run it then, outside of
+//! all locks: a long GEMM freezes nobody. Stream locks never nest. The stamp is made by `Drop`: a launch that the device
+//! refuses, or panics at, uses its number up for nothing, and holds nothing.
 
 use crate::{
     Access, Error, Result, Stream,
@@ -214,7 +214,8 @@ fn sorted<'a, 'b>(touches: &'b mut [Touch<'a>]) -> &'b mut [Touch<'a>] {
 
 impl Stream {
     /// Puts a launch on this stream, behind what its blocks and `after` have to wait for. Blocks only while the stream is
-    /// full or, on a device that says `Inline`, while the launch runs.
+    /// full or, on a device that says `Inline`, while the launch runs. The number of the failure that the op depends on, as
+    /// its blocks had it when they were claimed; 0 for none.
     #[inline]
     pub(crate) fn submit(
         self,
@@ -222,27 +223,49 @@ impl Stream {
         launch: &Launch<'_>,
         touches: &mut [Touch<'_>],
         after: &[Tick],
-    ) -> Result<()> {
+    ) -> Result<u64> {
         self.0.wait_for_room()?;
-        self.enqueue(op, launch, touches, after)
+        self.enqueue_in_room(op, launch, touches, after)
     }
 
-    /// As [`Stream::submit`], when there is room.
+    /// As [`Stream::submit`], for who has just seen room, which may be taken by now.
     #[inline]
+    pub(crate) fn enqueue_in_room(
+        self,
+        op: &'static str,
+        launch: &Launch<'_>,
+        touches: &mut [Touch<'_>],
+        after: &[Tick],
+    ) -> Result<u64> {
+        self.enqueue_under(self.0.state_with_room()?, op, launch, touches, after)
+    }
+
+    /// As [`Stream::submit`], but whether there is room or not. Doesn't block.
     pub(crate) fn enqueue(
         self,
         op: &'static str,
         launch: &Launch<'_>,
         touches: &mut [Touch<'_>],
         after: &[Tick],
-    ) -> Result<()> {
+    ) -> Result<u64> {
+        self.enqueue_under(self.0.state.lock(), op, launch, touches, after)
+    }
+
+    #[inline]
+    fn enqueue_under(
+        self,
+        state: MutexGuard<'static, State>,
+        op: &'static str,
+        launch: &Launch<'_>,
+        touches: &mut [Touch<'_>],
+        after: &[Tick],
+    ) -> Result<u64> {
         let stream = self.0;
         let hal = &*stream.device.hal;
         let trace = trace::start();
 
         let touches = &*sorted(touches);
 
-        let state = stream.state.lock();
         let _nested = fault!(falling_rank).then(|| stream.device.streams.pool.lock());
         self.check(&state)?;
         let sequence = state.sequence + 1;
@@ -297,7 +320,7 @@ impl Stream {
                 if let Some(start) = trace {
                     trace::submitted(work, op, start, awaited());
                 }
-                Ok(())
+                Ok(taint)
             }
             Submitted::Inline => {
                 let trace = trace.map(|start| (start, Moment::now()));
@@ -309,7 +332,7 @@ impl Stream {
                 if fallible {
                     stream.device.taints.settle(taint, result.as_ref().err().cloned(), stream.device);
                 }
-                result.map_err(|error| {
+                result.map(|()| taint).map_err(|error| {
                     // Nothing was written and the caller knows: the outputs are as good, or as bad, as before. Of a graph
                     // only the kernel that failed has written nothing.
                     let is_graph = matches!(launch, Launch::Graph { .. });
@@ -394,6 +417,27 @@ impl StreamInner {
         let mut copy = oldest.map_or_else(|| Box::new([0; SLOT_COUNT]), |(_, clock)| clock);
         copy.copy_from_slice(clock);
         history.push_back((sequence, copy));
+    }
+
+    /// The lock, when there is room: threads that have seen some before may be many.
+    #[inline]
+    fn state_with_room(&'static self) -> Result<MutexGuard<'static, State>> {
+        loop {
+            let state = self.state.lock();
+            if cfg!(loom) {
+                return Ok(state); // no model fills a stream, and the loads would only add stale values to try
+            }
+            // Exact under the lock, but for what has been completed since.
+            let in_flight = self.enqueued.load(Relaxed).saturating_sub(self.completed.load(Relaxed));
+            if in_flight < self.device.in_flight_count_max
+                || fault!(no_backpressure)
+                || fault!(room_seen_once)
+            {
+                return Ok(state);
+            }
+            drop(state);
+            self.wait_for_room()?;
+        }
     }
 
     /// Blocks while the stream has as much in flight as its queue holds. Nothing is held meanwhile.

@@ -1,5 +1,6 @@
 //! The runtime against the oracle: random programs of several threads, the allocator, events, errors along ticks.
 
+mod corners;
 mod errors;
 mod external;
 mod reached;

@@ -5,6 +5,7 @@ use crate::{
     Allocation, MemoryEvent, MemoryEventKind, MemoryResource, Result,
     alloc::put_back,
     block::FreeBlock,
+    capture,
     device::DeviceInner,
     history::History,
     local,
@@ -52,7 +53,12 @@ fn inside<R>(call: impl FnOnce() -> R) -> R {
         }
     }
     let _restore = Restore(INSIDE.replace(true));
-    call()
+    capture::uncaptured(call) // what it does is no part of what the user does
+}
+
+/// Is a resource at work on this thread?
+pub(crate) fn is_inside() -> bool {
+    INSIDE.get()
 }
 
 /// A resource that panics loses nothing but its say: this may be part of a `Drop`.
@@ -191,6 +197,10 @@ impl DeviceInner {
         watch.record(self, MemoryEventKind::Free, &block, block.get().asked_bytes.load(Relaxed));
         let number = block.get().resource.load(Relaxed);
         block.get().resource.store(0, Relaxed);
+        // A resource may keep it and give it out again, and what it was is over.
+        if !fault!(kept_failure) {
+            block.get().taint.store(0, Relaxed);
+        }
         match watch.installed() {
             Some(installed) if installed.number == number => {
                 give_back(&*installed.resource, Allocation::new(block));

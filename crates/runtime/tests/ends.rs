@@ -5,8 +5,8 @@ use raddle_base::{DType, Dims, Layout, Scalar};
 use raddle_cpu::Cpu;
 use raddle_op::{Distribution, Kernel, PARAM_COUNT_MAX, Pointwise, ReduceOp};
 use raddle_runtime::{
-    Access, AfterNeed, Buffer, Device, DeviceMemory, Error, Event, MemoryPool, MemoryResource, Operand,
-    Priority, Result, Stream,
+    Access, AfterNeed, Buffer, Capture, Device, DeviceMemory, Error, Event, MemoryPool, MemoryResource,
+    Operand, Priority, Recording, Result, Stream, TraceError,
     hal::{self, QueueId},
     process::{self, End, Leave},
     trace,
@@ -323,6 +323,38 @@ fn a_child_is_not_traced() {
     });
 }
 
+/// A thread of the parent allocates all the time, so that of many children some are born while what is recorded is locked.
+#[test]
+fn a_child_leaves_a_recording_to_its_parent() {
+    let device = Device::open(Box::new(Cpu::new())).unwrap();
+    let recording = Mutex::new(Some(device.record_memory().unwrap()));
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // Few enough for the recording.
+            for _ in 0..200_000 {
+                if stop.load(Relaxed) {
+                    break;
+                }
+                drop(device.allocate(100).unwrap());
+            }
+        });
+        let finish = || match recording.lock().unwrap().take().map(Recording::finish) {
+            Some(Err(TraceError::Forked)) => Ok(()),
+            _ => Err(1),
+        };
+        let forget = || {
+            drop(recording.lock().unwrap().take());
+            Ok(())
+        };
+        let bad =
+            (0..40).map(|_| [in_child(finish), in_child(forget)]).find(|ends| *ends != [End::Code(0); 2]);
+        stop.store(true, Relaxed);
+        assert_eq!(bad, None);
+    });
+    assert!(recording.lock().unwrap().take().unwrap().finish().is_ok());
+}
+
 #[test]
 fn a_child_takes_no_lock_of_its_parent() {
     assert_eq!(use_what_the_parent_has_locked(false), End::Code(0), "the number of the step that failed");
@@ -434,4 +466,81 @@ fn fault_panic_keeps_claims() {
         0
     });
     assert_eq!(end.unwrap(), End::Signal(libc::SIGALRM), "whoever comes next waits for ever");
+}
+
+/// The only instance is out, since its outputs are to be made anew, and for that there is no memory.
+fn replay_in_a_hook() {
+    const SIZE: usize = 1 << 20;
+    let device = Device::open(Box::new(Cpu::new())).unwrap();
+    let (input, all) = (device.allocate(SIZE).unwrap(), layout(&[SIZE]));
+    device.upload(&input, 0, &[1; SIZE]).unwrap();
+    let capture = Capture::begin(&device).unwrap();
+    let output = device.allocate(SIZE).unwrap();
+    let operands =
+        [operand(&output, Access::Write, DType::U8, &all), operand(&input, Access::Read, DType::U8, &all)];
+    let copy = Kernel::Pointwise {
+        program: Pointwise::copy.into(),
+        compute: DType::U8,
+        params: [Scalar::Int(0); PARAM_COUNT_MAX],
+        groups: 1,
+    };
+    device.submit(&copy, &operands).unwrap();
+    let graph = Arc::new(capture.end(&[&output]).unwrap());
+    drop(output);
+    graph.set_instance_count_max(1);
+    let held = graph.replay(&[], &[]).unwrap();
+    device.empty_cache();
+    device.set_memory_limit(0);
+    let (again, asked) = (graph.clone(), Arc::new(AtomicBool::new(false)));
+    let hook = device.on_out_of_memory({
+        let asked = asked.clone();
+        move |_| {
+            asked.store(true, Relaxed);
+            assert!(matches!(again.replay(&[], &[]), Err(Error::OutOfMemory { .. })));
+            AfterNeed::GiveUp
+        }
+    });
+    assert!(matches!(graph.replay(&[], &[]), Err(Error::OutOfMemory { .. })));
+    assert!(asked.load(Relaxed));
+    drop((hook, held));
+    graph.replay(&[], &[]).unwrap();
+}
+
+#[test]
+fn a_hook_may_replay_the_graph_that_is_short() {
+    replay_in_a_hook();
+}
+
+#[test]
+fn fault_hook_waits_for_itself() {
+    let end = process::in_child(TIME_S_MAX, Leave::AtOnce, || {
+        let _planted = faults::plant(Fault::hook_waits_for_itself);
+        replay_in_a_hook();
+        0
+    });
+    assert_eq!(end.unwrap(), End::Signal(libc::SIGALRM), "it waits for ever");
+}
+
+/// A capture that was begun before a fork is the parent's.
+#[test]
+fn a_child_ends_no_capture_of_its_parent() {
+    let device = Device::open(Box::new(Cpu::new())).unwrap();
+    let (buffer, all) = (device.allocate(4).unwrap(), layout(&[4]));
+    let capture = Capture::begin(&device).unwrap();
+    let output = device.allocate(4).unwrap();
+    let end = in_child(|| {
+        let operands = [
+            operand(&output, Access::Write, DType::U8, &all),
+            operand(&buffer, Access::Read, DType::U8, &all),
+        ];
+        let distribution = Distribution::Integer { low: 0, high: 8 };
+        let kernel = Kernel::Random { distribution, key: 7, counter: 0 };
+        let recorded = device.submit(&kernel, &operands[..1]);
+        let ended = capture.end(&[&output]).map(drop);
+        match [recorded, ended] {
+            [Err(Error::Forked { .. }), Err(Error::Forked { .. })] => Ok(()),
+            _ => Err(1),
+        }
+    });
+    assert_eq!(end, End::Code(0));
 }

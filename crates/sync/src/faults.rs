@@ -285,6 +285,26 @@ faults! {
     exhausted_is_given breaks "T9";
     /// Records of launches that went well stay.
     records_without_end breaks "T9";
+    /// Threads that have seen room on a stream at once all use it.
+    room_seen_once breaks "T9";
+    /// A lost device is asked of numbers that it has refused, for ever.
+    refused_stays_open breaks "T10";
+    /// A download tells of what the buffer has become since.
+    failure_of_the_latest breaks "T10";
+    /// A future drops wakers, which are code of others, under its lock.
+    waker_under_lock breaks "T5";
+    /// A callback that a callback brings on a stream that had none is not waited for.
+    callbacks_of_callbacks_unseen breaks "T6";
+    /// What a hook for memory that is short computes becomes a part of the capture that was short.
+    hook_is_captured breaks "T10";
+    /// A hook waits for the instance of a graph that its own thread has.
+    hook_waits_for_itself breaks "T5";
+    /// Memory that a resource keeps carries the failure of what it was.
+    kept_failure breaks "T10";
+    /// A block of a capture that serves once more counts as what has been written there.
+    region_has_a_value breaks "T10";
+    /// A resource is told of another size when memory comes back than when it went.
+    sizes_change_inside breaks "T9";
     /// However many requests wait, one more is accepted.
     queue_without_end breaks "T9";
     /// Requests of any length share a batch.

@@ -419,6 +419,16 @@ rows! {
     [test("raddle_serve::schedule::tests::any_steps_meet_the_oracle")]
     [priority_starves]
 
+"T5.15" "Code of others runs under no lock when a future is polled: wakers may own anything."
+    "raddle_runtime::event::EventFuture"
+    [sim("raddle_runtime::tests::corners::a_future_drops_wakers_under_no_lock")]
+    [waker_under_lock]
+
+"T5.16" "A hook that replays a graph doesn't wait for the instance that its own thread has."
+    "raddle_runtime::graph::Graph::replay"
+    [test("raddle_runtime::ends::a_hook_may_replay_the_graph_that_is_short")]
+    [hook_waits_for_itself]
+
 "T6.1" "Closing a device drains it: nothing is in flight, and all memory is given back."
     "raddle_runtime::device::Device::close"
     [PROGRAMS, stress("raddle_cpu::tests::a_device_can_be_dropped_with_work_queued")]
@@ -518,6 +528,11 @@ rows! {
     "raddle_runtime::local::give_back"
     [sim("raddle_runtime::exits::work_outlives_its_thread")]
     [exit_drops_work]
+
+"T6.19" "Closing a device waits for the callbacks that callbacks bring."
+    "raddle_runtime::device::Device::close"
+    [sim("raddle_runtime::tests::corners::closing_waits_for_callbacks_of_callbacks")]
+    [callbacks_of_callbacks_unseen]
 
 "T7.1" "A kernel writes every element of its output view."
     "raddle_cpu::kernels::pointwise"
@@ -716,6 +731,16 @@ rows! {
      test("raddle_nn::it::untrusted::a_tokenizer_is_checked_before_it_is_made")]
     [table_is_believed]
 
+"T9.28" "A stream holds no more than it has room for, however many threads have seen room at once."
+    "raddle_runtime::submit::StreamInner::wait_for_room"
+    [sim("raddle_runtime::tests::corners::a_stream_holds_no_more_than_it_has_room_for")]
+    [room_seen_once]
+
+"T9.29" "A memory resource is told of the same size when memory comes back as when it went."
+    "raddle_runtime::capture::allocate"
+    [sim("raddle_runtime::memory_tests::resources::resources_count_the_same_whatever_a_capture_does")]
+    [sizes_change_inside]
+
 "T10.1" "An error of the device is told to who depends on the tick that failed, and to nobody else."
     "raddle_runtime::taint::Taints::failure"
     [sim("raddle_runtime::tests::errors_go_to_dependents_only"),
@@ -846,6 +871,32 @@ rows! {
     "raddle_server::http::guard::check_key"
     [test("raddle_server::it::errors::keys_are_asked_for")]
     [any_key_is_right]
+
+"T10.27" "Of a lost device everything is over, also what it has refused: whoever asks or waits isn't left waiting."
+    "raddle_runtime::stream::Stream::query"
+    [sim("raddle_runtime::tests::corners::whoever_asks_of_a_lost_device_hears_that_all_is_over"),
+     test("raddle_cpu::tests::a_panic_loses_the_device_and_hangs_nobody")]
+    [refused_stays_open]
+
+"T10.28" "A download tells of the bytes that it has copied, whatever becomes of the buffer meanwhile."
+    "raddle_runtime::device::Device::download"
+    [sim("raddle_runtime::tests::corners::a_download_tells_of_the_bytes_that_it_copied")]
+    [failure_of_the_latest]
+
+"T10.29" "What hooks and memory resources do is no part of a capture."
+    "raddle_runtime::hooks::Device::on_out_of_memory"
+    [sim("raddle_runtime::tests::corners::what_a_hook_does_is_no_part_of_a_capture")]
+    [hook_is_captured]
+
+"T10.30" "Memory that is given out again has forgotten the failure of what it was."
+    "raddle_runtime::resource::Allocation"
+    [sim("raddle_runtime::memory_tests::resources::memory_that_a_resource_kept_has_forgotten_its_failure")]
+    [kept_failure]
+
+"T10.31" "What a capture allocates has no value, whatever its memory stood for before."
+    "raddle_runtime::capture::allocate"
+    [sim("raddle_runtime::tests::corners::what_a_capture_allocates_has_no_value_whatever_was_there")]
+    [region_has_a_value]
 }
 
 #[cfg(test)]

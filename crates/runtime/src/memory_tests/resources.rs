@@ -177,3 +177,48 @@ fn whatever_a_resource_does_memory_is_safe() {
     oracle.complete_all();
     assert!(device.close().unwrap());
 }
+
+/// A capture gives one block out for several sizes.
+#[test]
+fn resources_count_the_same_whatever_a_capture_does() {
+    let _turn = turn();
+    let (device, _) = oracle::open(8);
+    let statistics = Arc::new(StatisticsResource::new(DeviceMemory(device)));
+    device.set_memory_resource(Some(statistics.clone())).unwrap();
+    let capture = Capture::begin(&device).unwrap();
+    [1000, 600, 1000, 1000, 700]
+        .into_iter()
+        .for_each(|size_bytes| drop(device.allocate(size_bytes).unwrap()));
+    drop(capture);
+    let ResourceStatistics { current_bytes, allocations, frees, .. } = statistics.statistics();
+    assert_eq!((current_bytes, allocations), (0, frees));
+}
+
+/// Keeps what it gets back, and gives it out again.
+struct Keeping(DeviceMemory, Mutex<Vec<Allocation>>);
+
+impl MemoryResource for Keeping {
+    fn allocate(&self, size_bytes: usize) -> Result<Allocation> {
+        let kept = self.1.lock().unwrap().pop();
+        kept.map_or_else(|| self.0.allocate(size_bytes), Ok)
+    }
+    fn free(&self, allocation: Allocation) {
+        self.1.lock().unwrap().push(allocation);
+    }
+    fn device(&self) -> Device {
+        self.0.device()
+    }
+}
+
+#[test]
+fn memory_that_a_resource_kept_has_forgotten_its_failure() {
+    let _turn = turn();
+    let (device, _) = oracle::open(8);
+    device.set_memory_resource(Some(Arc::new(Keeping(DeviceMemory(device), Mutex::default())))).unwrap();
+    let capture = Capture::begin(&device).unwrap();
+    drop(device.allocate(64).unwrap());
+    drop(capture);
+    let buffer = device.allocate(64).unwrap();
+    (0..2).for_each(|half| device.upload(&buffer, 32 * half, &[1; 32]).unwrap());
+    assert_eq!(device.download(&buffer, 0, &mut [0; 64]), Ok(()));
+}

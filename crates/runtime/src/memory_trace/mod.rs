@@ -194,6 +194,9 @@ pub enum TraceError {
     /// The process records already.
     #[error("trace: another recording is under way in this process")]
     Recording,
+    /// A forked child has a recording of its parent.
+    #[error("trace: the recording was begun before this process was forked, and stays with the parent")]
+    Forked,
     /// The file can't be read or written.
     #[error("trace: {0}")]
     Io(#[from] io::Error),

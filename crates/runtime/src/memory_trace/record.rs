@@ -12,7 +12,7 @@
 //! behind when they end (T9). A recording with too many events is an error at its end.
 
 use super::{MemoryTrace, TRACE_EVENT_COUNT_MAX, TraceError, TraceEvent, TraceOp};
-use crate::{Device, block::Block, device::DeviceInner, local, stream::StreamInner, submit::Touch};
+use crate::{Device, block::Block, device::DeviceInner, fork, local, stream::StreamInner, submit::Touch};
 use raddle_sync::{
     fault,
     global::{
@@ -136,6 +136,14 @@ pub(crate) fn synchronized(stream: &StreamInner) {
 #[must_use = "the recording ends when it is dropped"]
 pub struct Recording {
     start_us: u64,
+    /// The process's count of forks when it was begun: what is recorded lies behind locks of that process.
+    forks: u32,
+}
+
+impl Recording {
+    fn is_parents(&self) -> bool {
+        self.forks != fork::count() && !fault!(child_takes_locks)
+    }
 }
 
 impl Device {
@@ -151,7 +159,7 @@ impl Device {
         GENERATION.fetch_add(1, Relaxed);
         NEXT.store(0, Relaxed);
         RECORDED.store(ptr::from_ref(self.0).addr(), Release); // pairs with the Acquire in `is_on`
-        Ok(Recording { start_us: now_us() })
+        Ok(Recording { start_us: now_us(), forks: fork::count() })
     }
 }
 
@@ -168,7 +176,9 @@ fn end() -> (u64, Vec<Raw>) {
 
 impl Drop for Recording {
     fn drop(&mut self) {
-        end();
+        if !self.is_parents() {
+            end();
+        }
     }
 }
 
@@ -177,8 +187,11 @@ impl Recording {
     /// stream the last one is kept, which covers the others.
     ///
     /// Errors: more than [`TRACE_EVENT_COUNT_MAX`] events or [`TRACE_THREAD_COUNT_MAX`](super::TRACE_THREAD_COUNT_MAX)
-    /// threads.
+    /// threads; [`TraceError::Forked`].
     pub fn finish(self) -> Result<MemoryTrace, TraceError> {
+        if self.is_parents() {
+            return Err(TraceError::Forked);
+        }
         let (expected, mut events) = end();
         let start_us = self.start_us;
         std::mem::forget(self); // it has ended
