@@ -470,7 +470,9 @@ impl DeviceInner {
     pub(crate) fn out_of_memory(&self, asked_bytes: usize) -> Error {
         let MemoryNeed { allocated_bytes, free_bytes, pending_bytes, .. } = self.need(asked_bytes);
         let device = self.name().into();
-        Error::OutOfMemory { device, asked_bytes, allocated_bytes, free_bytes, pending_bytes }
+        let set = Some(self.allocator.limit_bytes.load(Relaxed)).filter(|limit| *limit != usize::MAX);
+        let bound_bytes = set.into_iter().chain(self.hal.info().memory_bytes).min();
+        Error::OutOfMemory { device, asked_bytes, allocated_bytes, free_bytes, pending_bytes, bound_bytes }
     }
 
     /// Takes the stores of all threads to the centre.

@@ -10,7 +10,8 @@ pub enum Error {
     /// No memory for a block, after everything that could be given back was. The program can go on.
     #[error(
         "{device}: out of memory, {asked_bytes} bytes asked, {allocated_bytes} allocated, {free_bytes} free in the \
-         cache, {pending_bytes} freed but waiting for work in flight"
+         cache, {pending_bytes} freed but waiting for work in flight, {}",
+        bound(*bound_bytes)
     )]
     OutOfMemory {
         device: String,
@@ -18,6 +19,9 @@ pub enum Error {
         allocated_bytes: usize,
         free_bytes: usize,
         pending_bytes: usize,
+        /// What all of that and what is asked may come to: the least of the limit that was set and what the device has, if
+        /// either is known. Other programs may hold some of it.
+        bound_bytes: Option<usize>,
     },
     /// The device or its driver failed.
     #[error("{device}: {error}")]
@@ -230,3 +234,7 @@ impl fmt::Display for Misfit {
 
 /// Short for results of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
+
+fn bound(bytes: Option<usize>) -> String {
+    bytes.map_or("and no limit but the device's".into(), |bytes| format!("of {bytes} that it may hold"))
+}

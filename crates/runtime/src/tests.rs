@@ -343,6 +343,9 @@ fn scarce_memory_is_waited_for_before_an_error_says_so() {
     assert!(
         error.to_string().starts_with("oracle: out of memory, 314572800 bytes asked, 10485760 allocated")
     );
+    device.set_memory_limit(200 << 20);
+    let error = device.allocate(300 << 20).unwrap_err();
+    assert!(error.to_string().ends_with(", of 209715200 that it may hold"), "{error}");
     drop(device.allocate(50 << 20).unwrap());
     drop(live);
     assert!(device.allocate(usize::MAX).is_err());

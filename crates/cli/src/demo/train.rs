@@ -118,10 +118,11 @@ impl Trainer {
         no_grad(|| Ok(f64::from(self.model.loss(&self.images)?.item::<f32>()?)))
     }
 
-    /// How much of the variance of the images the reconstruction explains: 1 is all.
+    /// How much of the variance of the images the reconstruction explains: 1 is all. Where there is none, 1 if they are
+    /// reconstructed and 0 if not, as scikit-learn's `r2_score` has it.
     pub fn explained_variance(&self) -> Result<f64> {
         let variance = self.images.sub(&self.images.mean(0, true)?)?.square()?.mean(.., false)?;
-        Ok(1.0 - self.loss()? / f64::from(variance.item::<f32>()?))
+        Ok(explained(self.loss()?, f64::from(variance.item::<f32>()?)))
     }
 
     /// The parameters as they are now.
@@ -146,5 +147,23 @@ impl Trainer {
             })
         });
         moved.collect()
+    }
+}
+
+fn explained(loss: f64, variance: f64) -> f64 {
+    match (loss, variance) {
+        (0.0, 0.0) => 1.0,
+        (_, 0.0) => 0.0,
+        _ => 1.0 - loss / variance,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_images_that_are_all_the_same_all_or_nothing_is_explained() {
+        assert_eq!([explained(1.0, 4.0), explained(0.0, 0.0), explained(0.5, 0.0)], [0.75, 1.0, 0.0]);
     }
 }
