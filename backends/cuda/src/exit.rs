@@ -48,7 +48,10 @@ struct Guard;
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        if let Some(count) = OWN.get() {
+        // In a forked child the lock may be held by a thread that there isn't.
+        if let Some(count) = OWN.get()
+            && process::check().is_ok()
+        {
             COUNTS.lock().unwrap_or_else(PoisonError::into_inner).1.push(count);
         }
     }
