@@ -67,8 +67,8 @@ impl PoolInner {
         if self.users.fetch_sub(1, AcqRel) == 1 {
             let allocator = &self.device.allocator;
             let on_the_way = (!fault!(pool_on_its_way)).then(|| allocator.transit.begin());
+            let refused = allocator.out_of_memory.load(Relaxed); // before anybody can meet the fault
             let slabs = self.large.lock().take_slabs();
-            let refused = allocator.out_of_memory.load(Relaxed);
             while fault!(pool_on_its_way) && allocator.out_of_memory.load(Relaxed) == refused {
                 thread::yield_now();
             }
