@@ -147,6 +147,40 @@ impl Cpu {
         Cpu { shared: Arc::new(shared), workers: OnceLock::new() }
     }
 
+    /// For a launch that can't run at once. Apart from `submit`, whose other way is taken in tens of nanoseconds.
+    ///
+    /// # Safety
+    /// - As `Device::submit`.
+    #[inline(never)]
+    unsafe fn queue_up(
+        &self,
+        queue: QueueId,
+        sequence: u64,
+        waits: &[Wait],
+        launch: &Launch<'_>,
+    ) -> Submitted {
+        if self.has_workers() {
+            // SAFETY: by contract the source of an upload is readable now.
+            let task = unsafe { Task::new(launch) };
+            self.shared.queues.push(queue, waits, task);
+            return Submitted::Queued;
+        }
+        // The system gives no thread. Then all that was submitted is being run by those who did, who need nothing that
+        // the caller may hold to get to its end. So waiting for it here is slow, and no more.
+        let before = Wait { queue, sequence: sequence - 1 };
+        for wait in waits.iter().chain([&before]) {
+            self.shared.queues.synchronize(wait.queue, wait.sequence, &|_, _, _| {
+                unreachable!("cpu: nothing is queued where nobody would run it")
+            });
+        }
+        // Whoever ran the last one may still be about to leave.
+        let mut turns = 0;
+        while !self.shared.queues.claim(queue, sequence, waits) {
+            raddle_sync::pause(&mut turns);
+        }
+        Submitted::Inline
+    }
+
     /// Makes the workers if this is the first launch that needs them. Are there any?
     fn has_workers(&self) -> bool {
         let start = |index| {
@@ -306,26 +340,8 @@ impl Device for Cpu {
             if self.shared.queues.claim(queue, sequence, waits) {
                 return Ok(Submitted::Inline);
             }
-            if self.has_workers() {
-                // SAFETY: by contract the source of an upload is readable now.
-                let task = unsafe { Task::new(launch) };
-                self.shared.queues.push(queue, waits, task);
-                return Ok(Submitted::Queued);
-            }
-            // The system gives no thread. Then all that was submitted is being run by those who did, who need nothing that
-            // the caller may hold to get to its end. So waiting for it here is slow, and no more.
-            let before = Wait { queue, sequence: sequence - 1 };
-            for wait in waits.iter().chain([&before]) {
-                self.shared.queues.synchronize(wait.queue, wait.sequence, &|_, _, _| {
-                    unreachable!("cpu: nothing is queued where nobody would run it")
-                });
-            }
-            // Whoever ran the last one may still be about to leave.
-            let mut turns = 0;
-            while !self.shared.queues.claim(queue, sequence, waits) {
-                raddle_sync::pause(&mut turns);
-            }
-            return Ok(Submitted::Inline);
+            // SAFETY: by the contract.
+            return Ok(unsafe { self.queue_up(queue, sequence, waits, launch) });
         }
         if mode & LOST != 0 {
             return Err(self.shared.lost());

@@ -237,7 +237,7 @@ impl Stream {
         touches: &mut [Touch<'_>],
         after: &[Tick],
     ) -> Result<u64> {
-        self.enqueue_under(self.0.state_with_room()?, op, launch, touches, after)
+        self.enqueue_if::<true>(op, launch, touches, after)
     }
 
     /// As [`Stream::submit`], but whether there is room or not. Doesn't block.
@@ -248,13 +248,13 @@ impl Stream {
         touches: &mut [Touch<'_>],
         after: &[Tick],
     ) -> Result<u64> {
-        self.enqueue_under(self.0.state.lock(), op, launch, touches, after)
+        self.enqueue_if::<false>(op, launch, touches, after)
     }
 
+    /// `ROOM`: only in room.
     #[inline]
-    fn enqueue_under(
+    fn enqueue_if<const ROOM: bool>(
         self,
-        state: MutexGuard<'static, State>,
         op: &'static str,
         launch: &Launch<'_>,
         touches: &mut [Touch<'_>],
@@ -266,6 +266,10 @@ impl Stream {
 
         let touches = &*sorted(touches);
 
+        let mut state = stream.state.lock();
+        if ROOM && !stream.has_room() {
+            state = stream.state_in_room(state)?;
+        }
         let _nested = fault!(falling_rank).then(|| stream.device.streams.pool.lock());
         self.check(&state)?;
         let sequence = state.sequence + 1;
@@ -420,24 +424,28 @@ impl StreamInner {
     }
 
     /// The lock, when there is room: threads that have seen some before may be many.
-    #[inline]
-    fn state_with_room(&'static self) -> Result<MutexGuard<'static, State>> {
-        loop {
-            let state = self.state.lock();
-            if cfg!(loom) {
-                return Ok(state); // no model fills a stream, and the loads would only add stale values to try
-            }
-            // Exact under the lock, but for what has been completed since.
-            let in_flight = self.enqueued.load(Relaxed).saturating_sub(self.completed.load(Relaxed));
-            if in_flight < self.device.in_flight_count_max
-                || fault!(no_backpressure)
-                || fault!(room_seen_once)
-            {
-                return Ok(state);
-            }
+    #[cold]
+    fn state_in_room(
+        &'static self,
+        mut state: MutexGuard<'static, State>,
+    ) -> Result<MutexGuard<'static, State>> {
+        while !self.has_room() {
             drop(state);
             self.wait_for_room()?;
+            state = self.state.lock();
         }
+        Ok(state)
+    }
+
+    /// Under the lock it is exact, but for what has been completed since. In models, of which none fills a stream, there always
+    /// is: the loads would only add stale values to try.
+    #[inline]
+    fn has_room(&self) -> bool {
+        if cfg!(loom) {
+            return true;
+        }
+        let in_flight = self.enqueued.load(Relaxed).saturating_sub(self.completed.load(Relaxed));
+        in_flight < self.device.in_flight_count_max || fault!(no_backpressure) || fault!(room_seen_once)
     }
 
     /// Blocks while the stream has as much in flight as its queue holds. Nothing is held meanwhile.
