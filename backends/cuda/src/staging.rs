@@ -2,7 +2,8 @@
 //!
 //! Pinning is slow and may wait for the device, so blocks are kept: by size class (powers of two), in all up to a limit
 //! that counts those in use, too. Who asks for more than the limit or than the largest class gets none, and copies
-//! unpinned; who can't do without one ([`Need::Must`]) gets it past the limit, to which later ones come back. Blocks are made and unpinned in `prepare` only, where nothing is locked.
+//! unpinned; who can't do without one ([`Need::Must`]) gets it past the limit, to which later ones come back. Blocks are made
+//! and unpinned in `prepare` only, where nothing is locked.
 
 use raddle_sync::{Arc, Mutex, Rank};
 use smallvec::SmallVec;

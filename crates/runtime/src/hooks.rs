@@ -1,7 +1,8 @@
 //! Hooks that are asked when a device has no memory left, before an error says so.
 //!
 //! They are called on the thread that needs memory, under no lock, so they may do whatever that thread may: drop tensors,
-//! empty other caches, wait. Nothing of it is a part of a capture that the thread is at. A hook that runs into the same need isn't asked again from inside; one that panics counts as
+//! empty other caches, wait. Nothing of it is a part of a capture that the thread is at. A hook that runs into the same need
+//! isn't asked again from inside; one that panics counts as
 //! one that could do nothing. So a need ends after a bounded number of rounds, in memory or in an error (T10).
 
 use crate::{Device, capture, device::DeviceInner, fork};

@@ -3,7 +3,8 @@
 //!
 //! Products of a few rows have a kernel of our own, which takes everything that follows along: they are bound by reading
 //! the right side. So have products of some rows of 16-bit floats: the library's kernels of such are as fast, but one block of
-//! them fills a multiprocessor, so that streams wait for each other, and they know no exact gelu. Of all others, a bias of one row and `relu` go along with the product, and so does an addend that nothing
+//! them fills a multiprocessor, so that streams wait for each other, and they know no exact gelu. Of all others, a bias of
+//! one row and `relu` go along with the product, and so does an addend that nothing
 //! else stands before. What is left (the exact gelu, a bias by rows) is a program over the elements of the product.
 
 use super::build::Builder;

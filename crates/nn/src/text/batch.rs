@@ -128,10 +128,16 @@ pub struct Group {
     pub texts: usize,
     /// Tokens of each, with padding.
     pub length: usize,
-    /// If texts of this model are padded: [texts, length], true for tokens.
-    pub mask: Option<Tensor>,
-    /// Then how many of them each has, [texts, 1].
-    pub counts: Option<Tensor>,
+    /// If texts of this model are padded.
+    pub padding: Option<Padding>,
+}
+
+/// Which rows of a group are tokens.
+pub struct Padding {
+    /// True for tokens, [texts, length].
+    pub mask: Tensor,
+    /// How many tokens each text has, [texts, 1].
+    pub counts: Tensor,
 }
 
 /// One pass through the model.
@@ -151,13 +157,13 @@ impl Batch {
         let (lengths, _) = layout.lengths_and_steps();
         let (mut groups, mut first, mut text) = (Vec::with_capacity(layout.groups.len()), 0, 0);
         for &Shape { texts, length } in &layout.groups {
-            let (mut mask, mut counts) = (None, None);
-            if layout.has_masks {
+            let padding = || -> Result<Padding> {
                 let steps = numbers.narrow(0, 2 * rows + lengths, length)?;
-                let own = numbers.narrow(0, 2 * rows + text, texts)?.unsqueeze(1)?;
-                (mask, counts) = (Some(own.gt(&steps)?), Some(own));
-            }
-            groups.push(Group { first, texts, length, mask, counts });
+                let counts = numbers.narrow(0, 2 * rows + text, texts)?.unsqueeze(1)?;
+                Ok(Padding { mask: counts.gt(&steps)?, counts })
+            };
+            let padding = layout.has_masks.then(padding).transpose()?;
+            groups.push(Group { first, texts, length, padding });
             first += texts * length;
             text += texts;
         }
@@ -168,7 +174,7 @@ impl Batch {
 impl Group {
     /// Which keys take part in attention's scores, [texts, 1, 1, length]: all but padding.
     pub fn scores_mask(&self) -> Result<Option<Tensor>> {
-        let Some(mask) = &self.mask else { return Ok(None) };
+        let Some(Padding { mask, .. }) = &self.padding else { return Ok(None) };
         if fault!(unmasked_padding) {
             return Ok(None);
         }

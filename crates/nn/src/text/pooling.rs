@@ -1,6 +1,10 @@
 //! One vector of many.
 
-use super::{Result, batch::Group, folder::Settings};
+use super::{
+    Result,
+    batch::{Group, Padding},
+    folder::Settings,
+};
 use raddle_tensor::{DType, Tensor};
 
 /// How a text's vector is made of those of its tokens.
@@ -77,12 +81,12 @@ impl Pooling {
         if self == Pooling::Cls {
             return tokens.select(1, 0)?.to_dtype(DType::F32);
         }
-        if self == Pooling::LastToken && group.mask.is_none() {
+        if self == Pooling::LastToken && group.padding.is_none() {
             return tokens.select(1, -1)?.to_dtype(DType::F32);
         }
         // Sums in 16 bits would be rounded before they are normalised.
         let tokens = tokens.to_dtype(DType::F32)?;
-        if self == Pooling::Mean && group.mask.is_none() {
+        if self == Pooling::Mean && group.padding.is_none() {
             return tokens.mean(1, false);
         }
         let device = rows.device();
@@ -93,8 +97,8 @@ impl Pooling {
             }
             _ => None,
         };
-        let (tokens, counts) = match (&group.mask, &group.counts) {
-            (Some(mask), Some(counts)) => {
+        let (tokens, counts) = match &group.padding {
+            Some(Padding { mask, counts }) => {
                 let mask = if self == Pooling::LastToken { last(mask)? } else { mask.clone() };
                 let other = if self == Pooling::Max { f64::NEG_INFINITY } else { 0.0 };
                 let counts = match &weights {
@@ -103,7 +107,7 @@ impl Pooling {
                 };
                 (mask.unsqueeze(2)?.where_(&tokens, other)?, counts)
             }
-            _ => {
+            None => {
                 let length = group.length as f64;
                 let count = if weights.is_some() { length * (length + 1.0) / 2.0 } else { length };
                 (tokens, Tensor::full([1, 1], count, DType::F32, &device)?)
@@ -143,7 +147,7 @@ mod tests {
         let rows = Tensor::from_slice(&[1f32, 2.0, 3.0, 6.0, 100.0, 100.0], [3, 2], &device).unwrap();
         let mask = Tensor::from_slice(&[true, true, false], [1, 3], &device).unwrap();
         let counts = Tensor::from_slice(&[2i64], [1, 1], &device).unwrap();
-        let group = Group { first: 0, texts: 1, length: 3, mask: Some(mask), counts: Some(counts) };
+        let group = Group { first: 0, texts: 1, length: 3, padding: Some(Padding { mask, counts }) };
         let pool = |pooling: Pooling| pooling.pool(&group, &rows).unwrap();
         let values = |tensor: Tensor| tensor.to_vec::<f32>().unwrap();
         assert_eq!(values(pool(Pooling::Mean)), [2.0, 4.0]);
