@@ -10,11 +10,15 @@
 //! the life of the process. Its `scope` and `install` are not used: the first waits for helpers that have not even
 //! started, the second changes the thread.
 //!
+//! **Each thread begins with a share of its own**, the same one in each job, and takes parts of others only then: so it reads
+//! what it wrote in the kernel before, and caches that cores don't share matter less. (A machine of 2 virtual cores whose host
+//! moves them between two third-level caches and one, 2026-11-29: it reads what the other core wrote at 26 or 72 GB/s.)
+//!
 //! The statics here are std's, also in models: which thread runs a part is no part of any modelled protocol, and loom has
 //! no atomics that outlive a model.
 
 use raddle_sync::{
-    Arc, Condvar, Mutex, Rank,
+    Arc, Condvar, Mutex, Padded, Rank,
     atomic::{AcqRel, Acquire, AtomicUsize, Relaxed},
     global,
 };
@@ -105,15 +109,31 @@ fn helpers() -> Option<&'static rayon::ThreadPool> {
 struct Job {
     /// That the caller was on, if that can be told.
     core: Option<usize>,
-    /// Borrowed from the caller; called only for a part below `parts` that has been drawn from `next`.
+    /// Borrowed from the caller; called only for a part that has been drawn from `shares`.
     body: *const (dyn Fn(usize) + Sync),
     parts: usize,
-    /// The next part that nobody has drawn.
-    next: AtomicUsize,
-    /// How many parts are over. The caller returns when it is `parts`.
+    /// All parts. The caller's comes first, then those of helpers.
+    shares: Box<[Padded<Share>]>,
+    /// How many parts are over, counted by each thread when it finds no more. The caller returns when it is `parts`.
     done: AtomicUsize,
     end: Mutex<End>,
     is_over: Condvar,
+}
+
+/// Parts that follow each other.
+struct Share {
+    /// The next one that nobody has drawn, if it is below `end`.
+    next: AtomicUsize,
+    end: usize,
+}
+
+impl Share {
+    fn draw(&self) -> Option<usize> {
+        // Looked at first, so that threads that find nothing leave the line to others.
+        (self.next.load(Relaxed) < self.end)
+            .then(|| self.next.fetch_add(1, Relaxed))
+            .filter(|part| *part < self.end)
+    }
 }
 
 #[derive(Default)]
@@ -129,23 +149,26 @@ unsafe impl Send for Job {}
 unsafe impl Sync for Job {}
 
 impl Job {
-    /// Draws parts and runs them until none is left.
-    fn work(&self) {
-        loop {
-            let part = self.next.fetch_add(1, Relaxed);
-            if part >= self.parts {
-                return;
+    /// Draws parts and runs them until none is left, those of the thread's own share first.
+    fn work(&self, own: usize) {
+        let mut count = 0;
+        for share in self.shares[own..].iter().chain(&self.shares[..own]) {
+            while let Some(part) = share.draw() {
+                // SAFETY: the part was drawn and is not counted, so `done` is below `parts`, so the caller, who owns the
+                // closure, is still in `for_each_part`.
+                let result = catch_unwind(AssertUnwindSafe(|| unsafe { (*self.body)(part) }));
+                if let Err(panic) = result {
+                    self.end.lock().panic.get_or_insert(panic);
+                }
+                count += 1;
             }
-            // SAFETY: the part was drawn and is not done, so `done` is below `parts`, so the caller, who owns the closure,
-            // is still in `for_each_part`.
-            let result = catch_unwind(AssertUnwindSafe(|| unsafe { (*self.body)(part) }));
-            if let Err(panic) = result {
-                self.end.lock().panic.get_or_insert(panic);
-            }
-            // Release: what the part wrote; pairs with the caller's acquire, also through the other parts' additions.
-            if self.done.fetch_add(1, AcqRel) + 1 == self.parts && self.end.lock().caller_sleeps {
-                self.is_over.notify_one();
-            }
+        }
+        if count == 0 {
+            return;
+        }
+        // Release: what the parts wrote; pairs with the caller's acquire, also through the other threads' additions.
+        if self.done.fetch_add(count, AcqRel) + count == self.parts && self.end.lock().caller_sleeps {
+            self.is_over.notify_one();
         }
     }
 
@@ -188,11 +211,22 @@ fn linger() {
 
 /// Linux likes to wake a thread on the core of the one that wakes it. A helper that shares its caller's core is of no use, and
 /// once there the two stay together, for seconds (2 cores, 2026-11-29: steps of the autoencoder took 7.4 to 8.2 ms instead of
-/// 3.8). So a helper that finds itself there goes to another core, and may go anywhere again.
+/// 3.8). So a helper that finds itself there goes to another core, and stays off that one until it finds a caller elsewhere:
+/// if it may go anywhere again at once, the next wake brings it back.
 #[cfg(all(target_os = "linux", not(miri)))]
 mod cores {
     use super::{Cell, Instant, MOVE_EVERY};
     use std::mem::{MaybeUninit, size_of};
+
+    /// The cores of a helper that has moved.
+    #[derive(Clone, Copy)]
+    struct Moved {
+        at: Instant,
+        /// Where it may be for its user.
+        allowed: libc::cpu_set_t,
+        /// Where it has put itself.
+        set: libc::cpu_set_t,
+    }
 
     /// That this thread is on.
     pub fn current() -> Option<usize> {
@@ -202,28 +236,30 @@ mod cores {
 
     /// Goes to another core if it is on this one, there are others for it, and it has not just done so.
     pub fn leave(core: Option<usize>) {
-        thread_local! { static MOVED: Cell<Option<Instant>> = const { Cell::new(None) }; }
+        thread_local! { static MOVED: Cell<Option<Moved>> = const { Cell::new(None) }; }
         let Some(core) = core.filter(|_| current() == core) else { return };
-        if MOVED.get().is_some_and(|moved| moved.elapsed() < MOVE_EVERY) {
+        let moved = MOVED.get();
+        if moved.is_some_and(|moved| moved.at.elapsed() < MOVE_EVERY) {
             return;
         }
-        MOVED.set(Some(Instant::now()));
         let size = size_of::<libc::cpu_set_t>();
-        let mut allowed = MaybeUninit::<libc::cpu_set_t>::zeroed();
+        let mut now = MaybeUninit::<libc::cpu_set_t>::zeroed();
         // SAFETY: 0 is this thread; the set has the size that is given, and zeros are a set.
         unsafe {
-            if libc::sched_getaffinity(0, size, allowed.as_mut_ptr()) != 0 {
+            if libc::sched_getaffinity(0, size, now.as_mut_ptr()) != 0 {
                 return;
             }
-            let allowed = allowed.assume_init();
-            let mut others = allowed;
+            let now = now.assume_init();
+            // Unless somebody else has chosen for it since.
+            let allowed = moved.filter(|moved| libc::CPU_EQUAL(&moved.set, &now)).map_or(now, |moved| moved.allowed);
             if core >= 8 * size || libc::CPU_COUNT(&allowed) < 2 || !libc::CPU_ISSET(core, &allowed) {
                 return;
             }
-            libc::CPU_CLR(core, &mut others);
-            // If the first fails it stays where it is, which is no harm.
-            libc::sched_setaffinity(0, size, &others);
-            libc::sched_setaffinity(0, size, &allowed);
+            let mut set = allowed;
+            libc::CPU_CLR(core, &mut set);
+            // If it fails it stays where it is, which is no harm.
+            libc::sched_setaffinity(0, size, &set);
+            MOVED.set(Some(Moved { at: Instant::now(), allowed, set }));
         }
     }
 }
@@ -250,25 +286,28 @@ impl Threads {
         let body: &(dyn Fn(usize) + Sync) = &body;
         // SAFETY: only the lifetime changes; `Job::work` says why nobody calls it after this function has returned.
         let body: *const (dyn Fn(usize) + Sync + 'static) = unsafe { std::mem::transmute(body) };
+        let helper_count = helper_count.min(helpers.current_num_threads());
+        let bound = |share: usize| (share as u128 * parts as u128 / (helper_count + 1) as u128) as usize;
+        let share = |index| Share { next: AtomicUsize::new(bound(index)), end: bound(index + 1) };
         let job = Arc::new(Job {
             core: cores::current(),
             body,
             parts,
-            next: AtomicUsize::new(0),
+            shares: (0..=helper_count).map(|index| Padded(share(index))).collect(),
             done: AtomicUsize::new(0),
             end: Mutex::new(Rank::Leaf, End::default()),
             is_over: Condvar::new(),
         });
-        for _ in 0..helper_count.min(helpers.current_num_threads()) {
+        for _ in 0..helper_count {
             let job = job.clone();
             helpers.spawn(move || {
                 cores::leave(job.core);
-                job.work();
+                job.work(1 + rayon::current_thread_index().unwrap_or(0) % helper_count);
                 drop(job);
                 linger();
             });
         }
-        job.work();
+        job.work(0);
         job.wait();
         let panic = job.end.lock().panic.take();
         if let Some(panic) = panic {

@@ -143,8 +143,8 @@ macro_rules! wide {
                 }
                 // SAFETY: the caller's bullets.
                 let arguments = unsafe { <$t>::stream(arguments) };
-                let (m, _, k) = arguments.0;
-                scratch(m * k + (PACKED.min(k) + m) * WIDTH_MAX, |memory| {
+                let ((m, _, k), a, ..) = arguments;
+                scratch(own_count(m, k, a) + (PACKED.min(k) + m) * WIDTH_MAX, |memory| {
                     // SAFETY: the caller's bullets; the level is one of this machine.
                     unsafe {
                         match Level::best() {
@@ -281,6 +281,11 @@ unsafe fn step<A: Real, V: Vector<A>, const R: usize>(
     }
 }
 
+/// How many elements of the left side have to be put in rows first.
+fn own_count<A>(m: usize, k: usize, a: Matrix<A>) -> usize {
+    if a.column == 1 { 0 } else { m * k }
+}
+
 /// [`Wide::few_rows`], with a vector that the machine has. (No closure around it: it wouldn't be compiled for the machine.)
 ///
 /// # Safety
@@ -289,7 +294,7 @@ unsafe fn step<A: Real, V: Vector<A>, const R: usize>(
 unsafe fn run<A: Real, V: Vector<A>>(((m, n, k), a, b, to, add): Arguments<A>, memory: &mut [A]) {
     let width = VECTORS * V::LANES;
     let packed = PACKED.min(k);
-    let (own_rows, rest) = memory.split_at_mut(m * k);
+    let (own_rows, rest) = memory.split_at_mut(own_count(m, k, a));
     let (panel, sums) = rest.split_at_mut(packed * width);
     let sums = &mut sums[..m * width];
     // SAFETY: the matrices are as the caller vouches, scratch is large enough for what is put there.

@@ -20,6 +20,15 @@ pub enum Level {
 }
 
 impl Level {
+    /// Has it 32 registers of 512 bits?
+    pub fn is_widest(self) -> bool {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Level::V4 => true,
+            _ => false,
+        }
+    }
+
     /// The highest level of this machine.
     pub fn best() -> Level {
         static BEST: OnceLock<Level> = OnceLock::new();
