@@ -17,7 +17,7 @@ use crate::{
     marks::Claim,
     memory_trace,
     stream::StreamInner,
-    tick::{Clock, SLOT_COUNT, Tick, merge},
+    tick::{Clock, Tick},
 };
 use raddle_hal::{
     DeviceError, Launch, QueueId, Submitted, Wait,
@@ -37,7 +37,7 @@ pub(crate) struct State {
 
 impl State {
     pub(crate) fn new() -> State {
-        State { sequence: 0, clock: Box::new([0; SLOT_COUNT]), inserted: 0, elided: 0 }
+        State { sequence: 0, clock: Box::new(Clock::new()), inserted: 0, elided: 0 }
     }
 }
 
@@ -83,12 +83,12 @@ impl Order<'_> {
     #[inline]
     pub(crate) fn is_behind(&mut self, tick: Tick) -> bool {
         let (slot, sequence) = (tick.slot(), tick.sequence());
-        if slot == self.stream.slot || sequence <= self.clock[slot] {
+        if slot == self.stream.slot || sequence <= self.clock.get(slot) {
             return true;
         }
         let producer = self.stream.device.opened(slot);
         if producer.is_complete(sequence) || fault!(elide_enqueued) {
-            self.clock[slot] = self.clock[slot].max(producer.completed.load(Acquire).max(sequence));
+            self.clock.raise(slot, producer.completed.load(Acquire).max(sequence));
             return true;
         }
         false
@@ -105,10 +105,10 @@ impl Order<'_> {
             versions.find(|(from, _)| *from <= tick.sequence())
         };
         if let Some((_, clock)) = known {
-            merge(self.clock, clock);
+            self.clock.merge(clock);
         }
         drop(history);
-        self.clock[tick.slot()] = tick.sequence();
+        self.clock.raise(tick.slot(), tick.sequence());
         let sequence = if fault!(waits_for_tail) {
             self.stream.device.opened(tick.slot()).enqueued.load(Acquire)
         } else {
@@ -418,8 +418,8 @@ impl StreamInner {
         // A wait for an older tick is still right: it only teaches less.
         let is_full = history.len() >= self.device.bounds().history_count && !fault!(history_grows);
         let oldest = if is_full { history.pop_front() } else { None };
-        let mut copy = oldest.map_or_else(|| Box::new([0; SLOT_COUNT]), |(_, clock)| clock);
-        copy.copy_from_slice(clock);
+        let mut copy = oldest.map_or_else(|| Box::new(Clock::new()), |(_, clock)| clock);
+        copy.copy_from(clock);
         history.push_back((sequence, copy));
     }
 

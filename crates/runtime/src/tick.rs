@@ -45,9 +45,43 @@ impl std::fmt::Debug for Tick {
     }
 }
 
-/// For each slot a sequence number: what the next op of a stream is ordered behind.
-pub(crate) type Clock = [u64; SLOT_COUNT];
+/// For each slot a sequence number: what the next op of a stream is ordered behind. It knows where its zeros begin, since most
+/// devices use few of their slots and clocks are merged and copied for each wait.
+#[derive(Clone)]
+pub(crate) struct Clock {
+    sequences: [u64; SLOT_COUNT],
+    /// From here on they are 0.
+    end: usize,
+}
 
-pub(crate) fn merge(clock: &mut Clock, other: &Clock) {
-    clock.iter_mut().zip(other).for_each(|(own, theirs)| *own = (*own).max(*theirs));
+impl Clock {
+    pub(crate) const fn new() -> Clock {
+        Clock { sequences: [0; SLOT_COUNT], end: 0 }
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, slot: usize) -> u64 {
+        self.sequences[slot]
+    }
+
+    /// Knows of a stream up to a number at least.
+    #[inline]
+    pub(crate) fn raise(&mut self, slot: usize, sequence: u64) {
+        self.sequences[slot] = self.sequences[slot].max(sequence);
+        self.end = self.end.max(slot + 1);
+    }
+
+    /// Knows what another knows, too.
+    pub(crate) fn merge(&mut self, other: &Clock) {
+        let theirs = &other.sequences[..other.end];
+        self.sequences.iter_mut().zip(theirs).for_each(|(own, theirs)| *own = (*own).max(*theirs));
+        self.end = self.end.max(other.end);
+    }
+
+    /// Knows what another knows, and nothing else.
+    pub(crate) fn copy_from(&mut self, other: &Clock) {
+        let end = self.end.max(other.end);
+        self.sequences[..end].copy_from_slice(&other.sequences[..end]);
+        self.end = other.end;
+    }
 }
