@@ -8,10 +8,12 @@ use crate::{
 };
 use raddle_hal::{DeviceError, KernelError, Launch, QUEUE_COUNT_MAX, QueueId, Wait};
 use raddle_sync::fault;
+// std's, as in `piece`.
 use std::{
     collections::VecDeque,
     fmt,
     hash::{BuildHasher, RandomState},
+    sync::Arc,
 };
 
 /// Executed pieces that are remembered for a report (guess: a few screens).
@@ -80,7 +82,7 @@ pub struct Begun {
     /// None if other code put it there.
     pub launch: Option<Wait>,
     pub name: &'static str,
-    pub piece: Piece,
+    pub piece: Arc<Piece>,
     pub inner_sequence: u64,
 }
 
@@ -101,6 +103,8 @@ pub struct State {
     /// Threads that sleep because of what is held.
     pub waiting_count: usize,
     turn_is_taken: bool,
+    /// What whoever has the turn executes: of which launch, in which line.
+    running: Option<(Option<Wait>, QueueId, Arc<Piece>)>,
     inner_sequence: u64,
     executed_count: u64,
     slab_count: u64,
@@ -120,6 +124,7 @@ impl State {
             others_count: 0,
             waiting_count: 0,
             turn_is_taken: false,
+            running: None,
             inner_sequence: 0,
             executed_count: 0,
             slab_count: 0,
@@ -361,7 +366,7 @@ impl State {
             head.idle_turns -= 1;
             return Ok(None);
         }
-        let piece = head.pieces.pop_front().expect("the head is not complete");
+        let piece = Arc::new(head.pieces.pop_front().expect("the head is not complete"));
         let (launch, name, piece_count) = (head.launch, head.name, head.piece_count);
         let step = Step { launch, name, piece: piece_count - head.pieces.len(), piece_count };
         if self.history.len() == HISTORY_COUNT_MAX {
@@ -369,12 +374,14 @@ impl State {
         }
         self.history.push_back(step);
         self.turn_is_taken = true;
+        self.running = Some((launch, id, piece.clone()));
         Ok(Some(Begun { queue: id, launch, name, piece, inner_sequence }))
     }
 
     /// Gives the turn back with what came of the piece.
     pub fn end(&mut self, id: QueueId, result: Executed) {
         self.turn_is_taken = false;
+        self.running = None;
         let head = self.queue(id).entries.front().expect("the head stays until its last piece is over");
         let (launch, is_over) = (head.launch, head.pieces.is_empty());
         match result {
@@ -413,14 +420,13 @@ impl State {
 
     /// A launch that is not complete and names memory of this slab; one of other code has number 0.
     pub fn user_of(&self, handle: u64) -> Option<Wait> {
-        let names = |entry: &&Entry| entry.pieces.iter().any(|piece| piece::names(&piece.launch(), handle));
-        let lines = self.queues.iter().enumerate();
-        lines.flat_map(|(index, queue)| queue.entries.iter().map(move |entry| (index, entry))).find_map(
-            |(index, entry)| {
-                let other = Wait { queue: QueueId(index as u8), sequence: 0 };
-                names(&entry).then(|| entry.launch.unwrap_or(other))
-            },
-        )
+        let lines = self.queues.iter().enumerate().map(|(index, queue)| (QueueId(index as u8), queue));
+        let entries = lines.flat_map(|(line, queue)| queue.entries.iter().map(move |entry| (line, entry)));
+        let waiting = entries
+            .flat_map(|(line, entry)| entry.pieces.iter().map(move |piece| (entry.launch, line, piece)));
+        let running = self.running.iter().map(|(launch, line, piece)| (*launch, *line, &**piece));
+        let user = running.chain(waiting).find(|(.., piece)| piece::names(&piece.launch(), handle));
+        user.map(|(launch, queue, _)| launch.unwrap_or(Wait { queue, sequence: 0 }))
     }
 
     /// From now on everything is complete and nothing else runs. Only for whoever has had the turn: nothing is running.

@@ -4,6 +4,7 @@ use crate::{
     OutOfMemory, Sim, SimOptions,
     piece::{Piece, cut},
     random::Random,
+    state::Pick,
 };
 use raddle_base::{DType, Dims, Layout, Scalar};
 use raddle_hal::{
@@ -157,6 +158,19 @@ fn a_slab_in_use_is_not_released() {
     bench.submit(QueueId(0), 1, &[], &Launch::FillBytes { to, size_bytes: 1, value: 1 });
     // SAFETY: none: the contract is broken on purpose, and the simulator refuses before it does anything.
     unsafe { bench.sim.release_slab(bench.slab) };
+}
+
+#[test]
+fn a_slab_of_a_running_piece_is_in_use() {
+    let bench =
+        Bench::new(SimOptions { cut_probability: 0.0, slow_probability: 0.0, ..SimOptions::default() });
+    bench.submit(Q0, 1, &[], &bench.fill(1));
+    let mut state = bench.sim.shared.state.lock();
+    let begun = state.begin(Pick::For(Q0)).ok().flatten().expect("nothing is in its way");
+    assert_eq!(state.user_of(bench.slab.handle), Some(Wait { queue: Q0, sequence: 1 }));
+    drop(begun);
+    state.end(Q0, Ok(Ok(())));
+    assert_eq!(state.user_of(bench.slab.handle), None);
 }
 
 /// What a download on queue 1 sees of two fills on queue 0, with a wait for the second or without any.
