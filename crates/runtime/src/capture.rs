@@ -60,16 +60,28 @@ fn refusal(device: &DeviceInner, op: &'static str, reason: NotCapturable) -> Err
 }
 
 /// Runs `body` as if nothing were captured by this thread: what it allocates is real, and what it submits runs now. For
-/// state that is made at the first use and kept.
+/// state that is made at the first use and kept. A capture may begin and end inside.
 pub fn uncaptured<R>(body: impl FnOnce() -> R) -> R {
     struct Restore(*const DeviceInner);
     impl Drop for Restore {
         fn drop(&mut self) {
-            ON.set(self.0);
+            if is_recorded(self.0) || fault!(ended_capture_goes_on) {
+                ON.set(self.0);
+            }
         }
     }
     let _restore = Restore(ON.replace(ptr::null()));
     body()
+}
+
+/// Has this thread a recording of a device? It may have ended since somebody looked.
+fn is_recorded(device: *const DeviceInner) -> bool {
+    let is_of = |recording: &Recording| ptr::eq(recording.device, device);
+    // Who has borrowed it has one.
+    let look = |recording: &RefCell<Option<Recording>>| {
+        recording.try_borrow().map_or(true, |recording| recording.as_ref().is_some_and(is_of))
+    };
+    !device.is_null() && RECORDING.try_with(look).unwrap_or(false)
 }
 
 /// Memory that was allocated inside.
@@ -193,6 +205,9 @@ pub(crate) fn allocate(device: &'static DeviceInner, size_bytes: usize) -> Resul
         None => {
             // The recording isn't borrowed meanwhile: hooks and resources of the user may allocate and submit, too.
             let buffer = device.allocate(size_bytes)?;
+            if !is_recorded(device) {
+                return Ok(buffer); // they have ended the capture
+            }
             buffer.block().taint.store(CAPTURED, Relaxed);
             with(|recording| recording.held.push(buffer.clone()));
             buffer

@@ -147,6 +147,11 @@ fn fault_region_has_a_value() {
     assert_caught(Fault::region_has_a_value, test);
 }
 #[test]
+fn fault_ended_capture_goes_on() {
+    let test = "tests::corners::a_capture_may_end_where_nothing_is_captured";
+    assert_caught(Fault::ended_capture_goes_on, test);
+}
+#[test]
 fn fault_sizes_change_inside() {
     let test = "memory_tests::resources::resources_count_the_same_whatever_a_capture_does";
     assert_caught(Fault::sizes_change_inside, test);

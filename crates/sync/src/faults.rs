@@ -299,6 +299,8 @@ faults! {
     hook_is_captured breaks "T10";
     /// A hook waits for the instance of a graph that its own thread has.
     hook_waits_for_itself breaks "T5";
+    /// Where nothing was captured for a while the capture goes on that has ended meanwhile.
+    ended_capture_goes_on breaks "T10";
     /// Memory that a resource keeps carries the failure of what it was.
     kept_failure breaks "T10";
     /// A block of a capture that serves once more counts as what has been written there.

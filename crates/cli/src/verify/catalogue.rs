@@ -897,6 +897,11 @@ rows! {
     "raddle_runtime::capture::allocate"
     [sim("raddle_runtime::tests::corners::what_a_capture_allocates_has_no_value_whatever_was_there")]
     [region_has_a_value]
+
+"T10.32" "A capture may end anywhere, and is over then."
+    "raddle_runtime::capture::uncaptured"
+    [sim("raddle_runtime::tests::corners::a_capture_may_end_where_nothing_is_captured")]
+    [ended_capture_goes_on]
 }
 
 #[cfg(test)]

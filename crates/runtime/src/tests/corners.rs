@@ -13,6 +13,7 @@ use raddle_hal::{Kernel, KernelError, QueueId};
 use raddle_op::kernel::ScatterMode;
 use raddle_sim::{Sim, SimOptions};
 use std::{
+    cell::RefCell,
     future::Future,
     pin::pin,
     sync::{
@@ -230,4 +231,53 @@ fn what_a_capture_allocates_has_no_value_whatever_was_there() {
     let second = device.allocate(64).unwrap();
     drop(capture);
     assert!(matches!(device.download(&second, 0, &mut [0; 64]), Err(Error::Captured { .. })));
+}
+
+/// A capture is dropped or ended where nothing is captured, also by a hook in the middle of an allocation.
+#[test]
+fn a_capture_may_end_where_nothing_is_captured() {
+    let _turn = turn();
+    let (device, oracle) = oracle::open(8);
+    let stream = fresh(&device);
+    let works = || {
+        assert!(!device.is_capturing());
+        let buffer = device.allocate(64).unwrap();
+        op(stream, &[], &[&buffer]).unwrap();
+        device.download(&buffer, 0, &mut [0; 64]).unwrap();
+    };
+    let capture = Capture::begin(&device).unwrap();
+    uncaptured(|| {
+        uncaptured(works);
+        drop(capture);
+        works();
+    });
+    works();
+    let capture = Capture::begin(&device).unwrap();
+    uncaptured(|| capture.end(&[])).unwrap();
+    works();
+    let capture = Mutex::new(Some(Capture::begin(&device).unwrap()));
+    let other = uncaptured(|| {
+        drop(capture.lock().unwrap().take());
+        Capture::begin(&device).unwrap()
+    });
+    assert!(device.is_capturing(), "what has begun inside goes on");
+    drop(other);
+    works();
+
+    thread_local! {
+        static HELD: RefCell<Option<Capture>> = const { RefCell::new(None) };
+    }
+    let hoard = Mutex::new(Some(device.allocate(50 << 20).unwrap()));
+    oracle.set_slab_bytes_left(0);
+    let hook = device.on_out_of_memory(move |_| {
+        HELD.take();
+        hoard.lock().unwrap().take();
+        AfterNeed::Retry
+    });
+    HELD.set(Some(Capture::begin(&device).unwrap()));
+    let buffer = device.allocate(50 << 20).unwrap();
+    op(stream, &[], &[&buffer]).unwrap();
+    assert!(device.download(&buffer, 0, &mut [0; 64]).is_ok(), "it is memory as any other");
+    works();
+    drop(hook);
 }
