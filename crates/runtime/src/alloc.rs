@@ -18,6 +18,7 @@ use crate::{
     device::DeviceInner,
     hooks::{Hooks, MemoryNeed},
     large::{Grain, Large},
+    level::Level,
     local,
     magazine::{Counts, Shelves, keep_count_max},
     marks::{Marks, Uses},
@@ -104,10 +105,12 @@ pub(crate) struct Allocator {
     pub(crate) limit_bytes: AtomicUsize,
     /// Held bytes past which what is unused is given back before more is asked for.
     pub(crate) low_bytes: AtomicUsize,
-    pub(crate) reserved_bytes: AtomicUsize,
-    pub(crate) reserved_peak_bytes: AtomicUsize,
-    pub(crate) allocated_bytes: AtomicU64,
-    pub(crate) allocated_peak_bytes: AtomicU64,
+    /// In slabs of the device, and in those that it is just being asked for, which count against the limit.
+    claimed_bytes: AtomicUsize,
+    /// In slabs of the device.
+    pub(crate) reserved: Level,
+    /// In blocks that are given out.
+    pub(crate) allocated: Level,
     pub(crate) allocations: AtomicU64,
     pub(crate) frees: AtomicU64,
     pub(crate) slab_allocations: AtomicU64,
@@ -126,10 +129,9 @@ impl Allocator {
             user_calls: AtomicU64::new(0),
             limit_bytes: AtomicUsize::new(bounds.memory_high_bytes),
             low_bytes: AtomicUsize::new(bounds.memory_low_bytes),
-            reserved_bytes: AtomicUsize::new(0),
-            reserved_peak_bytes: AtomicUsize::new(0),
-            allocated_bytes: AtomicU64::new(0),
-            allocated_peak_bytes: AtomicU64::new(0),
+            claimed_bytes: AtomicUsize::new(0),
+            reserved: Level::new(),
+            allocated: Level::new(),
             allocations: AtomicU64::new(0),
             frees: AtomicU64::new(0),
             slab_allocations: AtomicU64::new(0),
@@ -148,15 +150,9 @@ impl Allocator {
         }
     }
 
-    /// Adds the bytes that a magazine has counted. Wrapping: a thread may free more than it has allocated.
+    /// Adds the bytes that a magazine has counted. A thread may free more than it has allocated.
     fn collect_bytes(&self, counts: &mut Counts) {
-        let allocated_bytes = std::mem::take(&mut counts.allocated_bytes);
-        let before = self.allocated_bytes.fetch_add(allocated_bytes as u64, Relaxed);
-        let now = before.wrapping_add(allocated_bytes as u64);
-        // A load first, as a new peak is rare.
-        if allocated_bytes > 0 && (now as i64) > 0 && now > self.allocated_peak_bytes.load(Relaxed) {
-            self.allocated_peak_bytes.fetch_max(now, Relaxed);
-        }
+        self.allocated.add(std::mem::take(&mut counts.allocated_bytes));
     }
 
     /// Adds all that a magazine has counted.
@@ -173,26 +169,36 @@ impl Allocator {
 
     /// A slab of the device, within the limit.
     fn slab(&self, device: &DeviceInner, size_bytes: usize) -> std::result::Result<Slab, DeviceError> {
-        let sum = |reserved: usize| reserved.saturating_add(size_bytes);
-        if sum(self.reserved_bytes.load(Relaxed)) > self.low_bytes.load(Relaxed) {
+        let sum = |claimed: usize| claimed.saturating_add(size_bytes);
+        if sum(self.claimed_bytes.load(Relaxed)) > self.low_bytes.load(Relaxed) {
             device.drain_magazines();
             device.release_unused();
         }
         let limit = if fault!(limit_ignored) { usize::MAX } else { self.limit_bytes.load(Relaxed) };
-        let fits = |reserved: usize| Some(sum(reserved)).filter(|&sum| sum <= limit);
-        let Ok(before) = self.reserved_bytes.fetch_update(Relaxed, Relaxed, fits) else {
+        let fits = |claimed: usize| Some(sum(claimed)).filter(|&sum| sum <= limit);
+        if self.claimed_bytes.fetch_update(Relaxed, Relaxed, fits).is_err() {
             return Err(DeviceError::OutOfMemory { size_bytes });
-        };
+        }
+        if fault!(asked_is_reserved) {
+            self.reserved.add(size_bytes as i64);
+        }
         let slab = device.hal.allocate_slab(size_bytes);
         match &slab {
             Ok(_) => {
-                self.reserved_peak_bytes.fetch_max(sum(before), Relaxed);
+                if !fault!(asked_is_reserved) {
+                    self.reserved.add(size_bytes as i64);
+                }
                 self.slab_allocations.fetch_add(1, Relaxed);
                 if let Some(now) = trace::start() {
                     trace::reserved(device.source, size_bytes as i64, now);
                 }
             }
-            Err(_) => _ = self.reserved_bytes.fetch_sub(size_bytes, Relaxed),
+            Err(_) => {
+                self.claimed_bytes.fetch_sub(size_bytes, Relaxed);
+                if fault!(asked_is_reserved) {
+                    self.reserved.add(-(size_bytes as i64));
+                }
+            }
         }
         slab
     }
@@ -206,10 +212,18 @@ impl Allocator {
         // SAFETY: by the contract.
         unsafe { device.hal.release_slab(slab) };
         // Now, and not before: else another thread would take as much while the device still has this.
-        self.reserved_bytes.fetch_sub(size_bytes, Relaxed);
+        self.reserved.add(-(size_bytes as i64));
+        self.claimed_bytes.fetch_sub(size_bytes, Relaxed);
         if let Some(now) = trace::start() {
             trace::reserved(device.source, -(size_bytes as i64), now);
         }
+    }
+}
+
+impl Allocator {
+    /// Has the device given no slab, and is it being asked for none?
+    pub(crate) fn is_empty(&self) -> bool {
+        self.claimed_bytes.load(Relaxed) == 0
     }
 }
 

@@ -405,7 +405,7 @@ impl Device {
         }
         self.0.release_stamps();
         self.empty_cache();
-        let closed = self.0.allocator.reserved_bytes.load(Relaxed) == 0;
+        let closed = self.0.allocator.is_empty();
         // Once: the index may be another device's by now.
         if closed && !self.0.closed.swap(true, Relaxed) {
             OPEN[self.0.index as usize].store(false, Relaxed);

@@ -26,6 +26,7 @@ mod history;
 mod hooks;
 mod id;
 mod large;
+mod level;
 mod local;
 mod magazine;
 mod marks;

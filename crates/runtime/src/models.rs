@@ -285,6 +285,20 @@ fn counts(fault: Option<Fault>, preemptions: usize) {
     });
 }
 
+/// One thread adds, another one resets the peak: what is there after both is in it, though it goes.
+fn peak_is_reset(fault: Option<Fault>, preemptions: usize) {
+    explore("a peak is reset", fault, preemptions, |model| {
+        let level = &model.device.0.allocator.reserved;
+        let before = level.now() as i64;
+        let other = model.spawn(move |_| level.add(5));
+        level.reset_peak();
+        other.join().unwrap();
+        level.add(-5);
+        let (_, peak) = level.now_and_peak();
+        assert!(peak as i64 == before + 5, "race on a peak: {peak}, {before} before");
+    });
+}
+
 /// `layer_norm` of X, gamma and bias, on its way to a queue while the collector frees bias and somebody else gets the
 /// memory: operands are owned by the submission, all three of them.
 fn operands_are_freed(fault: Option<Fault>, preemptions: usize) {
@@ -445,6 +459,10 @@ fn model_counts() {
 }
 
 #[test]
+fn model_peak_is_reset() {
+    peak_is_reset(None, 5)
+}
+#[test]
 fn model_operands_are_freed() {
     operands_are_freed(None, 3)
 }
@@ -468,6 +486,10 @@ fn fault_blank_while_recorded() {
 #[test]
 fn fault_lost_count() {
     counts(Some(Fault::lost_count), 2)
+}
+#[test]
+fn fault_peak_overwritten() {
+    peak_is_reset(Some(Fault::peak_overwritten), 2)
 }
 #[test]
 fn fault_reuse_leased() {

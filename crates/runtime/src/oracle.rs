@@ -21,6 +21,14 @@ enum Entry {
     Release(u64),
 }
 
+struct Look(Box<dyn FnOnce() + Send>);
+
+impl std::fmt::Debug for Look {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Look")
+    }
+}
+
 #[derive(Debug, Default)]
 struct Log {
     entries: Vec<Entry>,
@@ -33,6 +41,8 @@ struct Log {
     refused: u64,
     /// No slab is given back before so many have been refused.
     held_until_refused: u64,
+    /// Called when the device refuses a slab, once, on the thread that asks.
+    look_when_refused: Option<Look>,
     releasing: bool,
     priorities: HashMap<u8, Priority>,
 }
@@ -142,6 +152,12 @@ impl Oracle {
         self.log().slab_bytes_left = Some(bytes);
     }
 
+    /// Calls it when the device refuses a slab the next time, before the thread that has asked knows.
+    #[cfg(not(loom))]
+    pub(crate) fn look_when_refused(&self, look: impl FnOnce() + Send + 'static) {
+        self.log().look_when_refused = Some(Look(Box::new(look)));
+    }
+
     /// From now on whoever gives a slab back is held until so many have been refused.
     #[cfg(not(loom))]
     pub(crate) fn hold_releases(&self, refused: u64) {
@@ -215,6 +231,9 @@ impl raddle_hal::Device for Hal {
         if let Some(left) = log.slab_bytes_left {
             let Some(left) = left.checked_sub(size_bytes) else {
                 log.refused += 1;
+                let look = log.look_when_refused.take();
+                drop(log);
+                look.into_iter().for_each(|Look(look)| look());
                 return Err(DeviceError::OutOfMemory { size_bytes });
             };
             log.slab_bytes_left = Some(left);

@@ -245,13 +245,13 @@ impl DeviceInner {
                 local.magazine.with(|shelves| allocator.collect(&mut shelves.counts));
             }
         }
-        let allocated = (allocator.allocated_bytes.load(Relaxed) as i64).max(0) as u64;
-        let peak = allocator.allocated_peak_bytes.fetch_max(allocated, Relaxed).max(allocated);
+        let (allocated_bytes, allocated_peak_bytes) = allocator.allocated.now_and_peak();
+        let (reserved_bytes, reserved_peak_bytes) = allocator.reserved.now_and_peak();
         MemoryStats {
-            allocated_bytes: allocated as usize,
-            allocated_peak_bytes: peak as usize,
-            reserved_bytes: allocator.reserved_bytes.load(Relaxed),
-            reserved_peak_bytes: allocator.reserved_peak_bytes.load(Relaxed),
+            allocated_bytes,
+            allocated_peak_bytes,
+            reserved_bytes,
+            reserved_peak_bytes,
             allocations: allocator.allocations.load(Relaxed),
             frees: allocator.frees.load(Relaxed),
             slab_allocations: allocator.slab_allocations.load(Relaxed),
@@ -305,9 +305,8 @@ impl Device {
 
     /// Makes the peaks of [`Device::memory_stats`] start again from what is given out and held now.
     pub fn reset_memory_peaks(&self) {
-        let MemoryStats { allocated_bytes, reserved_bytes, .. } = self.0.memory_counts();
-        let allocator = &self.0.allocator;
-        allocator.allocated_peak_bytes.store(allocated_bytes as u64, Relaxed);
-        allocator.reserved_peak_bytes.store(reserved_bytes, Relaxed);
+        self.0.memory_counts(); // what magazines have counted is from before
+        self.0.allocator.allocated.reset_peak();
+        self.0.allocator.reserved.reset_peak();
     }
 }

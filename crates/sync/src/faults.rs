@@ -127,6 +127,10 @@ faults! {
     blocks_on_their_way breaks "T6";
     /// Counts of two threads that are added at once: one is lost.
     lost_count breaks "T9";
+    /// Whoever makes a peak start again overwrites what others have just raised it to.
+    peak_overwritten breaks "T9";
+    /// What a device is asked for counts as reserved before it has given it.
+    asked_is_reserved breaks "T9";
     /// The limit of a device's memory isn't looked at.
     limit_ignored breaks "T9";
     /// A hook for memory that is short is called while a list of the allocator is locked.

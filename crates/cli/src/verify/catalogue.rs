@@ -740,6 +740,11 @@ rows! {
     "raddle_runtime::capture::allocate"
     [sim("raddle_runtime::memory_tests::resources::resources_count_the_same_whatever_a_capture_does")]
     [sizes_change_inside]
+"T9.30" "A peak of memory is the most that there has been since it was reset, and what the device has refused is in none."
+    "raddle_runtime::level::Level::reset_peak"
+    [loom("raddle_runtime::models::model_peak_is_reset"),
+     test("raddle_runtime::memory_tests::bounds::what_is_refused_is_not_reserved")]
+    [peak_overwritten, asked_is_reserved]
 
 "T10.1" "An error of the device is told to who depends on the tick that failed, and to nobody else."
     "raddle_runtime::taint::Taints::failure"

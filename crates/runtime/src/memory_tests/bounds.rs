@@ -40,3 +40,31 @@ fn so_much_is_in_flight_as_asked_for() {
     let [few, as_ever, many] = [2, 8, 32].map(|ratio| reserved(ratio, 1 << 20));
     assert!(few < as_ever && as_ever < many, "{few}, {as_ever}, {many}");
 }
+
+/// What the device is asked for and doesn't give was never reserved, whoever looks meanwhile and makes the peak start again.
+fn refused_memory_is_not_counted() -> Verdict {
+    let (device, oracle) = oracle::open(8);
+    let held = device.allocate(1 << 20).unwrap();
+    let reserved_bytes = device.memory_stats().reserved_bytes;
+    oracle.set_slab_bytes_left(0);
+    oracle.look_when_refused(move || device.reset_memory_peaks());
+    device.allocate(100 << 20).unwrap_err();
+    let stats = device.memory_stats();
+    drop(held);
+    check(
+        (stats.reserved_bytes, stats.reserved_peak_bytes) == (reserved_bytes, reserved_bytes),
+        "what was refused is counted",
+    )
+}
+
+#[test]
+fn what_is_refused_is_not_reserved() {
+    let _turn = turn();
+    refused_memory_is_not_counted().unwrap();
+}
+
+#[test]
+fn fault_asked_is_reserved() {
+    let _planted = planted(Fault::asked_is_reserved);
+    refused_memory_is_not_counted().unwrap_err();
+}
