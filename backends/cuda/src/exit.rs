@@ -147,3 +147,24 @@ pub fn watch() {
         unsafe { libc::atexit(end) };
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::{in_child, quiet};
+
+    /// A thread of a child ends whose parent had the list locked.
+    #[test]
+    fn a_child_leaves_the_counts_alone() {
+        let _quiet = quiet();
+        process::claim();
+        count();
+        let counts = COUNTS.lock();
+        let is_left = in_child(|| {
+            drop(Guard);
+            true
+        });
+        drop(counts);
+        assert!(is_left, "the child waits for the lock of a thread that there isn't");
+    }
+}

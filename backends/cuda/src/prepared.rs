@@ -11,8 +11,10 @@ use crate::{
     local::{Held, Local},
     matmul::{Algorithm, Shape},
     plan::Plan,
+    process,
     staging::Block,
 };
+use raddle_sync::fault;
 use smallvec::SmallVec;
 use std::{cell::RefCell, mem, rc::Rc};
 
@@ -60,11 +62,7 @@ pub struct Here {
 }
 
 thread_local! {
-    static HERE: RefCell<Here> = RefCell::new(Here {
-        prepared: Prepared::Nothing,
-        steps: Steps::default(),
-        used: Used { kernels: Local::new(), algorithms: Local::new() },
-    });
+    static HERE: RefCell<Here> = RefCell::new(Here::new());
 }
 
 /// The things of this thread; none while its thread-locals are being destroyed. Nothing in their destructors calls the
@@ -80,7 +78,27 @@ pub fn with<R>(body: impl FnOnce(Option<&mut Here>) -> R) -> R {
     .expect("it runs once")
 }
 
+impl Drop for Here {
+    /// In a forked child the block stays where it is: its home may have been locked by a thread that there isn't.
+    fn drop(&mut self) {
+        if let Prepared::Copy(_, block @ Some(_)) = &mut self.prepared
+            && process::check().is_err()
+            && !fault!(child_gives_blocks_back)
+        {
+            mem::forget(block.take());
+        }
+    }
+}
+
 impl Here {
+    fn new() -> Here {
+        Here {
+            prepared: Prepared::Nothing,
+            steps: Steps::default(),
+            used: Used { kernels: Local::new(), algorithms: Local::new() },
+        }
+    }
+
     /// The steps are those of the next launch.
     pub fn put_steps(&mut self, device: u64) {
         self.prepared = Prepared::Kernel(device);
@@ -110,5 +128,49 @@ impl Here {
             Prepared::Copy(_, block) => block,
             _ => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        staging::{Need, Staging},
+        tests::{in_child, quiet},
+    };
+    use raddle_sync::faults::{Fault, assert_caught};
+    use std::{sync::mpsc, thread};
+
+    /// A thread is forked between preparing a copy and submitting it, while another one has the home of its block.
+    #[test]
+    fn a_child_leaves_blocks_alone() {
+        let _quiet = quiet();
+        process::claim();
+        let staging = Staging::new(1 << 20);
+        let size_bytes = staging.room(1, Need::May).unwrap().size_bytes;
+        let mut here = Some(Here::new());
+        here.iter_mut().for_each(|here| here.put_block(1, Some(staging.adopt(1, size_bytes))));
+        let ((holds, held), (forks, forked)) = (mpsc::channel(), mpsc::channel::<()>());
+        let home = staging.clone();
+        thread::scope(|scope| {
+            scope.spawn(move || {
+                home.while_locked(|| {
+                    holds.send(()).unwrap();
+                    _ = forked.recv();
+                });
+            });
+            held.recv().unwrap();
+            let is_left = in_child(|| {
+                drop(here.take()); // as at the end of the thread
+                true
+            });
+            drop(forks);
+            assert!(is_left, "the child waits for the lock of a thread that there isn't");
+        });
+    }
+
+    #[test]
+    fn fault_child_gives_blocks_back() {
+        assert_caught(Fault::child_gives_blocks_back, "prepared::tests::a_child_leaves_blocks_alone");
     }
 }

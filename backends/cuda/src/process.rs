@@ -34,40 +34,32 @@ pub fn claim() {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Cuda, device_count, tests::quiet};
+    use crate::{
+        Cuda, device_count,
+        tests::{in_child, quiet},
+    };
     use raddle_sync::faults::{Fault, assert_caught};
-
-    /// A child that takes longer hangs.
-    const TIME_S_MAX: u32 = 10;
 
     #[test]
     fn a_child_of_a_process_with_a_driver_is_refused() {
         let _quiet = quiet();
         claim();
-        // SAFETY: the child looks at numbers, and ends without running anything else of this process.
-        let child = unsafe { libc::fork() };
-        if child == 0 {
-            // SAFETY: no handler is installed, so the signal ends the child.
-            unsafe { libc::alarm(TIME_S_MAX) };
-            let owner = OWNER.load(Relaxed);
-            let refused = Err(DeviceError::Forked { owner });
-            let is_refused = Cuda::new(0).map(drop) == refused && device_count().map(drop) == refused;
-            // SAFETY: it ends the child.
-            unsafe { libc::_exit(i32::from(!is_refused)) };
-        }
-        let mut status = 0;
-        // SAFETY: the child is ours, and `status` outlives the call.
-        assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
-        assert_eq!(status, 0, "the child wasn't refused");
+        let is_refused = in_child(|| {
+            let refused = Err(DeviceError::Forked { owner: OWNER.load(Relaxed) });
+            Cuda::new(0).map(drop) == refused && device_count().map(drop) == refused
+        });
+        assert!(is_refused, "the child wasn't refused");
         // The parent isn't.
         assert_eq!(check(), Ok(()));
     }
 
     #[test]
     fn fault_child_opens_driver() {
-        assert_caught(
-            Fault::child_opens_driver,
+        for test in [
             "process::tests::a_child_of_a_process_with_a_driver_is_refused",
-        );
+            "exit::tests::a_child_leaves_the_counts_alone",
+        ] {
+            assert_caught(Fault::child_opens_driver, test);
+        }
     }
 }

@@ -72,6 +72,13 @@ impl Staging {
         self.state.lock().total_bytes
     }
 
+    /// Runs something while the list is locked.
+    #[cfg(test)]
+    pub fn while_locked(&self, body: impl FnOnce()) {
+        let _state = self.state.lock();
+        body();
+    }
+
     /// Takes all free blocks away, to be unpinned.
     pub fn take_free(&self) -> Vec<usize> {
         let mut state = self.state.lock();

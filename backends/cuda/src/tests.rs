@@ -18,6 +18,25 @@ pub fn plant(fault: Fault) -> (Planted, MutexGuard<'static, ()>) {
     (faults::plant(fault), turn)
 }
 
+/// What a body says in a forked child, which has this thread only; false if it hangs.
+pub fn in_child(body: impl FnOnce() -> bool) -> bool {
+    /// A child that takes longer hangs.
+    const TIME_S_MAX: u32 = 10;
+    // SAFETY: the child runs the body, and ends without running anything else of this process.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        // SAFETY: no handler is installed, so the signal ends the child.
+        unsafe { libc::alarm(TIME_S_MAX) };
+        let is_right = body();
+        // SAFETY: it ends the child.
+        unsafe { libc::_exit(i32::from(!is_right)) };
+    }
+    let mut status = 0;
+    // SAFETY: the child is ours, and `status` outlives the call.
+    assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+    status == 0
+}
+
 #[test]
 fn a_device_that_is_not_there_is_told() {
     let error = match Cuda::new(1_000) {

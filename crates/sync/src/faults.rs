@@ -147,6 +147,8 @@ faults! {
     child_is_not_refused breaks "T6";
     /// A forked child uses a driver that its parent has initialised.
     child_opens_driver breaks "T6";
+    /// A thread of a forked child gives its pinned block back, under a lock of the parent.
+    child_gives_blocks_back breaks "T6";
     /// A thread that lets go of its stream goes on counting as one of its users.
     unbind_keeps_count breaks "T6";
     /// A thread that ends insists that nothing is in flight.

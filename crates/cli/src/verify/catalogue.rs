@@ -533,6 +533,11 @@ rows! {
     "raddle_runtime::device::Device::close"
     [sim("raddle_runtime::tests::corners::closing_waits_for_callbacks_of_callbacks")]
     [callbacks_of_callbacks_unseen]
+"T6.20" "A thread of a forked child ends without a lock of the driver's books."
+    "raddle_cuda::prepared::Here"
+    [test("raddle_cuda::prepared::tests::a_child_leaves_blocks_alone"),
+     test("raddle_cuda::exit::tests::a_child_leaves_the_counts_alone")]
+    [child_gives_blocks_back]
 
 "T7.1" "A kernel writes every element of its output view."
     "raddle_cpu::kernels::pointwise"
