@@ -362,6 +362,48 @@ fn priorities_reach_the_driver() {
     assert!(urgent < normal, "{urgent} and {normal}");
 }
 
+/// In a process of its own: it ends with its code, though a thread waits for a kernel that takes much longer.
+fn a_process_ends_beside_a_kernel_that_does_not() {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    let mut child = command.env(ENDLESS, "1").spawn().unwrap();
+    let start = Instant::now();
+    let status = loop {
+        match child.try_wait().unwrap() {
+            Some(status) => break status,
+            None if start.elapsed() > ENDLESS_MAX / 2 => {
+                child.kill().unwrap();
+                panic!("it waits for the kernel");
+            }
+            None => std::thread::sleep(Duration::from_millis(10)),
+        }
+    };
+    assert_eq!(status.code(), Some(7));
+}
+
+const ENDLESS: &str = "RADDLE_TEST_ENDLESS";
+const ENDLESS_MAX: Duration = Duration::from_secs(120);
+
+fn endless() -> ! {
+    let gpu = plain();
+    let slab = gpu.cuda.allocate_slab(4096).unwrap();
+    gpu.control.spin(Q[0], ENDLESS_MAX.as_nanos() as u64).unwrap();
+    let sequence = gpu.submit(Q[0], &[], &fill(slab, 1));
+    let (tells, told) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        // SAFETY: it has no preconditions.
+        tells.send(unsafe { libc::gettid() }).unwrap();
+        _ = gpu.cuda.synchronize(Q[0], sequence);
+    });
+    let state = format!("/proc/self/task/{}/stat", told.recv().unwrap());
+    // It sleeps in the driver, or is gone.
+    let is_awake = || std::fs::read_to_string(&state).is_ok_and(|text| !text.contains(") S "));
+    let begun = Instant::now();
+    while is_awake() && begun.elapsed() < Duration::from_secs(10) {
+        std::thread::yield_now();
+    }
+    std::process::exit(7)
+}
+
 const TRAP: &str = "RADDLE_TEST_TRAP";
 
 fn trap() {
@@ -393,6 +435,9 @@ fn trap() {
 }
 
 fn main() -> ExitCode {
+    if std::env::var_os(ENDLESS).is_some() {
+        endless();
+    }
     if std::env::var_os(TRAP).is_some() {
         trap();
         return ExitCode::SUCCESS;
@@ -422,6 +467,7 @@ fn main() -> ExitCode {
         test("wrapped_streams_are_closed_while_others_ask", wrapped_streams_are_closed_while_others_ask),
         test("times_are_the_devices", times_are_the_devices),
         test("priorities_reach_the_driver", priorities_reach_the_driver),
+        test("a_process_ends_beside_a_kernel_that_does_not", a_process_ends_beside_a_kernel_that_does_not),
         test("a_trap_loses_the_device_and_nothing_hangs", a_trap_loses_the_device_and_nothing_hangs),
     ];
     // One at a time: they share a context, and pinning memory for one holds up the copies of another.

@@ -29,6 +29,8 @@ const ROOM_TAKEN: usize = 64;
 const PIECE: usize = 1024;
 static DROPPED: AtomicU64 = AtomicU64::new(0);
 static TRACKS: Mutex<Tracks> = Mutex::new(Tracks { all: Vec::new(), idle: Vec::new() });
+/// What is to be done where the process ends without its handlers.
+static EARLY_END: OnceLock<fn()> = OnceLock::new();
 /// Devices in service.
 static DEVICES: Mutex<Vec<(Source, String)>> = Mutex::new(Vec::new());
 
@@ -120,6 +122,16 @@ pub struct Trace {
     pub threads: Vec<Thread>,
     /// How many spans there was no room for.
     pub dropped_count: u64,
+}
+
+/// Has [`write_early`] do this: what else a handler at the end of the process would do. The first one stays.
+pub fn on_early_end(write: fn()) {
+    _ = EARLY_END.set(write);
+}
+
+/// For whoever is about to end the process without its handlers: writes the trace, if that is wanted.
+pub fn write_early() {
+    EARLY_END.get().into_iter().for_each(|write| write());
 }
 
 /// A span whose times aren't told yet.

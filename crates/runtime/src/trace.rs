@@ -70,13 +70,18 @@ pub(crate) fn watch(span_count_max: usize) {
         let path = std::path::absolute(&asked).unwrap_or_else(|_| asked.into());
         _ = AT_EXIT.set((path, std::process::id()));
         start();
+        hal::on_early_end(write_at_exit);
         // SAFETY: the handler uses statics of the process only, no thread-locals, and doesn't unwind.
         unsafe { libc::atexit(at_exit) };
     });
 }
 
-/// Other threads may be running, and work in flight: it is written as far as it has come.
 extern "C" fn at_exit() {
+    write_at_exit();
+}
+
+/// Other threads may be running, and work in flight: it is written as far as it has come.
+fn write_at_exit() {
     let Some((path, process)) = AT_EXIT.get() else { return };
     if *process != std::process::id() {
         return;

@@ -149,6 +149,8 @@ faults! {
     child_opens_driver breaks "T6";
     /// A thread of a forked child gives its pinned block back, under a lock of the parent.
     child_gives_blocks_back breaks "T6";
+    /// The end of a process waits for its threads to come out of the driver, however long that is.
+    end_waits_for_ever breaks "T6";
     /// A thread that lets go of its stream goes on counting as one of its users.
     unbind_keeps_count breaks "T6";
     /// A thread that ends insists that nothing is in flight.

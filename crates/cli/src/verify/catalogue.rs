@@ -538,6 +538,11 @@ rows! {
     [test("raddle_cuda::prepared::tests::a_child_leaves_blocks_alone"),
      test("raddle_cuda::exit::tests::a_child_leaves_the_counts_alone")]
     [child_gives_blocks_back]
+"T6.21" "A process ends with its exit code and its trace though a thread waits in the driver for a kernel that never ends."
+    "raddle_cuda::exit::end"
+    [test("raddle_cuda::exit::tests::a_process_ends_though_a_thread_stays_in_the_driver"),
+     device("raddle_cuda::gpu::a_process_ends_beside_a_kernel_that_does_not")]
+    [end_waits_for_ever]
 
 "T7.1" "A kernel writes every element of its output view."
     "raddle_cpu::kernels::pointwise"
