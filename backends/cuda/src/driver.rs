@@ -307,6 +307,14 @@ impl Context {
         Ok(driver)
     }
 
+    /// As [`Context::enter`], for the handler at the end of the process, before the driver shuts down.
+    pub fn enter_last(&self) -> Option<Driver<'_>> {
+        let driver = Driver { context: self, _here: PhantomData };
+        // SAFETY: as in `enter`.
+        (!self.lost.load(Acquire) && unsafe { sys::cuCtxSetCurrent(self.raw) } == CUresult::CUDA_SUCCESS)
+            .then_some(driver)
+    }
+
     /// Acquire pairs with the Release in `fail`.
     #[inline]
     pub fn is_lost(&self) -> bool {
@@ -489,6 +497,11 @@ impl Driver<'_> {
         // SAFETY: it writes one handle.
         self.check("cuEventCreate", unsafe { sys::cuEventCreate(&mut event, flags) })?;
         Ok(Event(event))
+    }
+
+    /// Can [`Driver::event_elapsed_ms`] be had?
+    pub fn tells_times(self) -> bool {
+        self.context.driver_version >= ELAPSED_VERSION
     }
 
     /// Milliseconds between two such events, both recorded and complete.

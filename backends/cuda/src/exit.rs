@@ -17,7 +17,7 @@
 //! that threads don't meet: it is raised, then the flag is read; the handler sets the flag, then reads the counters; all by
 //! sequentially consistent operations, so one of the two sees the other.
 
-use crate::process;
+use crate::{process, timing};
 use raddle_hal::{DeviceError, trace};
 use raddle_sync::{
     Padded, fault,
@@ -171,6 +171,10 @@ fn end() -> bool {
             }
             yield_now();
         }
+    }
+    // What has run is told now: handlers that write a trace come when the driver is gone. Not by who is inside.
+    if DEPTH.get() == 0 && trace::is_on() {
+        timing::tell_at_end();
     }
     true
 }

@@ -10,7 +10,7 @@ use super::{
     queue::Queue,
     staging::Need,
 };
-use raddle_hal::{DeviceError, Kernel, Launch, Operand, QueueId, Submitted, Wait};
+use raddle_hal::{DeviceError, Kernel, Launch, Operand, QueueId, Submitted, Wait, trace};
 use std::ptr;
 
 /// Where the steps of a plan find their scratch memory: in the last operand, if there is some.
@@ -31,6 +31,9 @@ impl Shared {
     /// - As `Device::prepare`.
     pub(crate) unsafe fn prepare(&self, launch: &Launch<'_>) -> Result<usize, DeviceError> {
         let driver = self.context.enter()?;
+        if trace::is_on() {
+            self.timing.fit(driver);
+        }
         let block = match *launch {
             Launch::Kernel { kernel, operands } => {
                 return prepared::with(|here| {
@@ -91,6 +94,8 @@ impl Shared {
         for wait in waits {
             self.queue(wait.queue).hold_up(driver, queue.stream(), wait.sequence)?;
         }
+        let timed =
+            if trace::is_on() { self.begin_timed(driver, queue, sequence, waits, launch) } else { None };
         self.perhaps_spin(id)?;
         let block = || prepared::with(|here| here?.take_block(self.id));
         // The steps of a kernel that wasn't prepared.
@@ -140,6 +145,9 @@ impl Shared {
         }
         // The launch is on the stream; what comes after it can't undo that.
         _ = self.perhaps_spin(id);
+        if let Some(timed) = timed {
+            self.end_timed(driver, queue, sequence, launch, timed);
+        }
         queue.publish(driver, sequence, matches!(launch, Launch::Download { .. }));
         // Not before: who lets go of a kernel has published its launches.
         drop(late);

@@ -5,7 +5,7 @@
 //! - [`kernels`] plans a launch as steps, [`plan`], and writes their source; `compile` and `disk` make what is
 //!   launched, a `Cache` and each thread (`local`) keep it; `matmul` asks cuBLASLt.
 //! - `graph`: recorded kernels as executable graphs.
-//! - `nvtx`: names of ops for a profiler. `device`: the hal's methods; `launch`, `caches`: what they do.
+//! - `timing`: when launches ran, for a trace. `nvtx`: names of ops for a profiler. `device`: the hal's methods; `launch`, `caches`: what they do.
 //! - `prepared`: what a thread does before it takes a lock, so that `submit` never waits for a compiler, an allocation or
 //!   the device.
 //!
@@ -43,6 +43,7 @@ mod staging;
 mod stress;
 #[cfg(test)]
 mod tests;
+mod timing;
 mod transfers;
 
 pub use doctor::{DeviceReport, LibraryReport, Report, report};
@@ -166,6 +167,7 @@ struct Shared {
     words: [u64; 2],
     allocated_bytes: AtomicUsize,
     stress: stress::Stress,
+    timing: timing::Timing,
     /// Of a loss, as they were when it was met.
     suspects: OnceLock<Vec<Wait>>,
 }
@@ -246,8 +248,10 @@ impl Cuda {
             words,
             allocated_bytes: AtomicUsize::new(0),
             stress: stress::Stress::default(),
+            timing: timing::Timing::new(),
             suspects: OnceLock::new(),
         });
+        timing::watch(&shared);
         if shared.options.spin.is_some() {
             shared.load_spin()?;
         }
@@ -375,7 +379,7 @@ impl Shared {
         let [copies, _] = zeroed(driver, size_bytes)?;
         // SAFETY: it was just allocated, so large, and is known to nobody.
         unsafe { driver.memset(records, 0, size_bytes, stream) }?;
-        let opened = self.queues[id.0 as usize].set(Queue::new(stream, word, [records, copies]));
+        let opened = self.queues[id.0 as usize].set(Queue::new(id, stream, word, [records, copies]));
         assert!(opened.is_ok(), "cuda: a queue is opened once");
         Ok(())
     }

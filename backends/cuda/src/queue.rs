@@ -39,9 +39,10 @@ use crate::{
     errors::{Errors, Record},
     events::{Events, Kind},
     exit::process_ends,
+    timing::Notes,
     transfers::Transfers,
 };
-use raddle_hal::{DeviceError, KernelError};
+use raddle_hal::{DeviceError, KernelError, QueueId};
 use raddle_sync::{
     Mutex, MutexGuard, Padded, Rank,
     atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*},
@@ -69,6 +70,7 @@ const POLL_COUNT: u32 = 64;
 
 /// What a queue has of its own; see the module.
 pub struct Queue {
+    pub id: QueueId,
     stream: AtomicU64,
     pub submitted: Padded<AtomicU64>,
     /// The last launch that put something on the stream, or tried to.
@@ -88,6 +90,9 @@ pub struct Queue {
     /// What was worked on when it was last asked in earnest.
     asked_at: AtomicU64,
     events: Mutex<Events<Event>>,
+    /// For traces: when launches ran, and of how many it isn't known, since somebody asked.
+    pub notes: Mutex<Notes<Event>>,
+    pub untimed: AtomicU64,
     pub transfers: Transfers,
     pub errors: Mutex<Errors>,
     /// Records in device memory, and their copies in pinned memory.
@@ -96,8 +101,9 @@ pub struct Queue {
 
 impl Queue {
     /// `word` and `records` are memory that the driver frees at its end, by its address for the host and for the device.
-    pub fn new(stream: Stream, word: [u64; 2], records: [u64; 2]) -> Queue {
+    pub fn new(id: QueueId, stream: Stream, word: [u64; 2], records: [u64; 2]) -> Queue {
         Queue {
+            id,
             stream: AtomicU64::new(stream.handle()),
             submitted: Padded(AtomicU64::new(0)),
             worked: AtomicU64::new(0),
@@ -111,6 +117,8 @@ impl Queue {
             is_asked: AtomicBool::new(false),
             asked_at: AtomicU64::new(0),
             events: Mutex::new(Rank::Queue, Events::new()),
+            notes: Mutex::new(Rank::Queue, Notes::new()),
+            untimed: AtomicU64::new(0),
             transfers: Transfers::new(),
             errors: Mutex::new(Rank::Queue, Errors::new()),
             records,
@@ -196,6 +204,11 @@ impl Queue {
     /// From now on other code may put work on the stream.
     pub fn expose(&self) {
         self.is_foreign.store(true, Relaxed); // whoever has the stream's handle got it after this
+    }
+
+    /// May others have put work on the stream in between?
+    pub fn is_foreign(&self) -> bool {
+        self.is_foreign.load(Relaxed)
     }
 
     /// Somebody would like to know soon what is complete.

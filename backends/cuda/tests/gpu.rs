@@ -362,6 +362,109 @@ fn priorities_reach_the_driver() {
     assert!(urgent < normal, "{urgent} and {normal}");
 }
 
+/// Spans of launches on a queue, in order.
+fn spans_of(trace: &trace::Trace, queue: QueueId) -> Vec<(u64, [u64; 2])> {
+    let of = |span: &trace::Span| match span.what {
+        trace::What::Ran(work) if work.queue == queue.0 => {
+            Some((work.sequence, [span.start_ns, span.end_ns]))
+        }
+        _ => None,
+    };
+    let mut spans: Vec<_> = trace.late.iter().filter_map(of).collect();
+    spans.sort_unstable();
+    spans
+}
+
+fn a_trace_tells_what_ran_when() {
+    const BOUNDS: &str = "bounds of the test";
+    let gpu = plain();
+    let slab = gpu.cuda.allocate_slab(4096).unwrap();
+    trace::enable();
+    // Events are made, and time is saved up for the rest.
+    (0..8).for_each(|_| _ = gpu.submit(Q[0], &[], &fill(slab, 1)));
+    gpu.control.spin(Q[0], LONG_NS).unwrap();
+    let before = gpu.submit(Q[0], &[], &fill(slab, 1));
+    gpu.cuda.synchronize(Q[0], before).unwrap();
+    let begun = trace::start().unwrap();
+    let first = gpu.submit(Q[0], &[], &fill(slab, 1));
+    gpu.cuda.synchronize(Q[0], first).unwrap();
+    gpu.submit(Q[0], &[], &Launch::Nothing);
+    // Three in a row, with something that takes its time before the second, and one of another queue behind the third.
+    let second = gpu.submit(Q[0], &[], &fill(slab, 2));
+    gpu.control.spin(Q[0], LONG_NS).unwrap();
+    let third = gpu.submit(Q[0], &[], &fill(slab, 3));
+    let fourth = gpu.submit(Q[0], &[], &fill(slab, 4));
+    let early = spans_of(&trace::snapshot(), Q[0]);
+    assert!(early.iter().all(|(sequence, _)| *sequence < third), "it doesn't wait: {early:?}");
+    let other = gpu.submit(Q[1], &[Wait { queue: Q[0], sequence: fourth }], &fill(slab, 5));
+    gpu.cuda.synchronize(Q[1], other).unwrap();
+    trace::here(BOUNDS, begun);
+    let trace = trace::snapshot();
+    trace::disable();
+    let bounds =
+        trace.threads.iter().flat_map(|thread| &thread.spans).find(|span| span.name == BOUNDS).unwrap();
+    let (mut spans, others) = (spans_of(&trace, Q[0]), spans_of(&trace, Q[1]));
+    spans.retain(|(sequence, _)| *sequence > before);
+    let numbers: Vec<u64> = spans.iter().map(|(sequence, _)| *sequence).collect();
+    assert_eq!(numbers, [first, second, third, fourth], "{spans:?}");
+    let [[behind, end]] = others.iter().map(|(_, span)| *span).collect::<Vec<_>>()[..] else {
+        panic!("{others:?}")
+    };
+    for (_, [start, end]) in spans.iter().chain(&others) {
+        // Clocks are fitted to some microseconds.
+        assert!(
+            *start >= bounds.start_ns && *end <= bounds.end_ns + 1_000_000,
+            "{bounds:?}, {spans:?}, {others:?}"
+        );
+        assert!(start <= end);
+    }
+    assert!(spans.is_sorted_by(|(_, before), (_, after)| before[1] <= after[0]), "{spans:?}");
+    let long = spans[2].1;
+    assert!(long[1] - long[0] >= LONG_NS * 9 / 10, "{spans:?}");
+    assert!(long[1] - long[0] <= bounds.end_ns - bounds.start_ns);
+    assert!(behind >= long[0] + LONG_NS * 9 / 10 && end >= behind, "{spans:?}, {others:?}");
+    // SAFETY: everything is complete.
+    unsafe { gpu.cuda.release_slab(slab) };
+}
+
+/// However fast launches come, a thread spends little of its time on theirs.
+fn a_trace_takes_little_of_a_threads_time() {
+    const COUNT: usize = 20_000;
+    let gpu = plain();
+    let slab = gpu.cuda.allocate_slab(4096).unwrap();
+    let submit_all = || {
+        let start = Instant::now();
+        for _ in 0..COUNT {
+            let sequence = gpu.submit(Q[0], &[], &fill(slab, 1));
+            if sequence.is_multiple_of(100) {
+                gpu.cuda.synchronize(Q[0], sequence).unwrap();
+            }
+        }
+        start.elapsed()
+    };
+    submit_all();
+    let mut pairs: Vec<f64> = (0..9)
+        .map(|_| {
+            let off = submit_all();
+            trace::enable();
+            let on = submit_all();
+            trace::disable();
+            on.as_secs_f64() / off.as_secs_f64()
+        })
+        .collect();
+    pairs.sort_by(f64::total_cmp);
+    let trace = trace::snapshot();
+    let timed = spans_of(&trace, Q[0]).len() as u64;
+    println!(
+        "with a trace {COUNT} fills take {pairs:.3?} of the time; {timed} timed, {} not",
+        trace.untimed_count
+    );
+    assert!(timed > 9 * 50, "{timed} are timed");
+    assert!(pairs[4] < 1.1, "{pairs:?}");
+    // SAFETY: everything is complete.
+    unsafe { gpu.cuda.release_slab(slab) };
+}
+
 /// In a process of its own: it ends with its code, though a thread waits for a kernel that takes much longer.
 fn a_process_ends_beside_a_kernel_that_does_not() {
     let mut command = Command::new(std::env::current_exe().unwrap());
@@ -467,6 +570,8 @@ fn main() -> ExitCode {
         test("wrapped_streams_are_closed_while_others_ask", wrapped_streams_are_closed_while_others_ask),
         test("times_are_the_devices", times_are_the_devices),
         test("priorities_reach_the_driver", priorities_reach_the_driver),
+        test("a_trace_tells_what_ran_when", a_trace_tells_what_ran_when),
+        test("a_trace_takes_little_of_a_threads_time", a_trace_takes_little_of_a_threads_time),
         test("a_process_ends_beside_a_kernel_that_does_not", a_process_ends_beside_a_kernel_that_does_not),
         test("a_trap_loses_the_device_and_nothing_hangs", a_trap_loses_the_device_and_nothing_hangs),
     ];

@@ -15,6 +15,7 @@ use raddle_sync::{
 };
 use std::{
     cell::OnceCell,
+    sync::Weak,
     time::{Duration, Instant},
 };
 
@@ -29,6 +30,13 @@ const ROOM_TAKEN: usize = 64;
 const PIECE: usize = 1024;
 static DROPPED: AtomicU64 = AtomicU64::new(0);
 static TRACKS: Mutex<Tracks> = Mutex::new(Tracks { all: Vec::new(), idle: Vec::new() });
+/// What devices have told later, whatever thread has heard of it. In a place of its own, as it may be told by a thread whose
+/// thread-locals are gone.
+static LATE: Mutex<Record> = Mutex::new(Record { thread_name: None, pieces: Vec::new(), room: 0 });
+/// Devices that have more to tell.
+static TELLERS: Mutex<Vec<Weak<dyn Late>>> = Mutex::new(Vec::new());
+/// Launches of which it isn't known when they ran, so that tracing takes no longer.
+static UNTIMED: AtomicU64 = AtomicU64::new(0);
 /// What is to be done where the process ends without its handlers.
 static EARLY_END: OnceLock<fn()> = OnceLock::new();
 /// Devices in service.
@@ -120,8 +128,26 @@ pub struct Trace {
     pub devices: Vec<(Source, String)>,
     /// Threads in the order in which they first recorded something.
     pub threads: Vec<Thread>,
+    /// What devices have told later of what they ran.
+    pub late: Vec<Span>,
     /// How many spans there was no room for.
     pub dropped_count: u64,
+    /// Of how many launches devices didn't find out when they ran, since that would have slowed them down.
+    pub untimed_count: u64,
+}
+
+/// A device that hears only later of what it ran.
+pub trait Late: Send + Sync {
+    /// Hands over what it knows by now, by [`ran_late`]. Called on any thread, under no lock; doesn't wait for the device.
+    fn tell(&self);
+}
+
+/// Asks a device, too, whenever somebody looks at the trace.
+pub fn ask(device: Weak<dyn Late>) {
+    if let Some(mut tellers) = lock_soon(&TELLERS) {
+        tellers.retain(|known| known.strong_count() > 0);
+        tellers.push(device);
+    }
 }
 
 /// Has [`write_early`] do this: what else a handler at the end of the process would do. The first one stays.
@@ -160,6 +186,17 @@ struct Record {
 }
 
 impl Record {
+    /// Takes in as many spans as there is room for. How many those are.
+    fn take_in<const N: usize>(&mut self, spans: [Recorded; N]) -> usize {
+        if self.room < N {
+            self.room += take_room();
+        }
+        let count = self.room.min(N);
+        self.room -= count;
+        spans.into_iter().take(count).for_each(|span| self.push(span));
+        count
+    }
+
     fn push(&mut self, span: Recorded) {
         match self.pieces.last_mut() {
             Some(piece) if piece.len() < PIECE => piece.push(span),
@@ -244,6 +281,8 @@ pub fn set_span_count_max(count_max: usize) {
 
 /// What there is now. Never blocks for long: the record of a thread that is stuck in it is left out.
 pub fn snapshot() -> Trace {
+    let tellers = lock_soon(&TELLERS).map_or_else(Vec::new, |tellers| tellers.clone());
+    tellers.iter().filter_map(Weak::upgrade).for_each(|device| device.tell());
     let tracks = lock_soon(&TRACKS).map_or_else(Vec::new, |tracks| tracks.all.clone());
     let told_ns = origin().nanoseconds(&Reading::now());
     let told = |recorded: &Recorded| Span {
@@ -260,8 +299,21 @@ pub fn snapshot() -> Trace {
     Trace {
         devices: lock_soon(&DEVICES).map_or_else(Vec::new, |devices| devices.clone()),
         threads: tracks.into_iter().filter_map(thread).collect(),
+        late: lock_soon(&LATE).map_or_else(Vec::new, |late| late.pieces.iter().flatten().map(told).collect()),
         dropped_count: DROPPED.load(Relaxed),
+        untimed_count: UNTIMED.load(Relaxed),
     }
+}
+
+/// Is a trace being recorded?
+#[inline]
+pub fn is_on() -> bool {
+    ON.load(Relaxed)
+}
+
+/// How moments are moved by nanoseconds, as they have passed since recording began.
+pub fn moved() -> impl Fn(Moment, i64) -> Moment {
+    origin().moved(&Reading::now())
 }
 
 /// The time, if a trace is being recorded.
@@ -298,6 +350,18 @@ pub fn ran(work: Work, name: &'static str, start: Moment) {
     push([Recorded { what: What::Ran(work), name, start, end: Moment::now() }]);
 }
 
+/// Notes that work ran some time ago, as the device tells now.
+#[cold]
+pub fn ran_late(work: Work, name: &'static str, start: Moment, end: Moment) {
+    let span = Recorded { what: What::Ran(work), name, start, end };
+    count_dropped(1 - lock_soon(&LATE).map_or(0, |mut late| late.take_in([span])));
+}
+
+/// Counts work of which the device won't tell when it ran.
+pub fn untimed(count: u64) {
+    UNTIMED.fetch_add(count, Relaxed);
+}
+
 /// Notes what this thread has done, from `start` until now.
 #[cold]
 pub fn here(name: &'static str, start: Moment) {
@@ -331,18 +395,15 @@ fn push<const N: usize>(spans: [Recorded; N]) {
         let record = if IN_CHILD.load(Relaxed) { lock_soon(&own.0.0) } else { Some(lock(&own.0.0)) };
         let Some(mut record) = record else { return 0 };
         record.room += room;
-        if record.room < N {
-            record.room += take_room();
-        }
-        let count = record.room.min(N);
-        record.room -= count;
-        spans.into_iter().take(count).for_each(|span| record.push(span));
-        count
+        record.take_in(spans)
     });
     // Past the end of its thread-locals a thread records nothing.
-    let dropped = N - count.unwrap_or_default();
-    if dropped > 0 {
-        DROPPED.fetch_add(dropped as u64, Relaxed);
+    count_dropped(N - count.unwrap_or_default());
+}
+
+fn count_dropped(count: usize) {
+    if count > 0 {
+        DROPPED.fetch_add(count as u64, Relaxed);
     }
 }
 

@@ -8,12 +8,20 @@
 //! | in the viewer | what |
 //! |---|---|
 //! | process `threads` | a track for each thread: submissions, and what it did besides, such as compiling or a callback; one that has ended hands its track on to another of its name |
-//! | a process for each device | a track for each stream: what ran, on devices that tell (the CPU and the simulator; of CUDA only the host's side is known) |
+//! | a process for each device | a track for each stream: what ran |
 //! | arrows | from an awaited op to the one that waited |
 //! | counters | bytes allocated, and reserved from the device |
 //!
 //! A span that there was no room for (`RADDLE_TRACE_SPANS`) is missing, and so are arrows from and to it: no arrow lacks an
-//! end.
+//! end. How many those are stands in the file, as `dropped`.
+//!
+//! **CUDA** doesn't say when it runs what. A thread that submits has an event noted behind its launches, and what lies between two
+//! of these is shown, on the host's clock, to which the device's is fitted ten times a second, to some microseconds. A span begins
+//! when the launch before it on its stream was over, or when it was submitted, if that was later: on a stream that had run dry
+//! it holds the way to the device, too. To time a launch takes about as long as a small one, so a thread does it for a twentieth
+//! of its time at most: launches that come slower than every 30 µs or so are all shown; of a thread that submits
+//! faster some runs of a few dozen in a row are, and the rest, counted as `untimed`, has only its submissions. What is in
+//! flight at the end of the process isn't shown.
 
 use crate::{Error, Result};
 use raddle_hal::trace::{self as hal, Source, Span, Trace, What, Work};
@@ -153,6 +161,8 @@ fn render(trace: &Trace, to: &mut impl Write) -> io::Result<()> {
     let spans = || {
         let threads = trace.threads.iter().enumerate();
         let all = threads.flat_map(|(track, thread)| thread.spans.iter().map(move |span| (track, span)));
+        // What ran is on the track of its stream, whoever has told it.
+        let all = all.chain(trace.late.iter().map(|span| (0, span)));
         all.filter(|(_, span)| is_shown(span))
     };
     let work = times(spans(), &process);
@@ -180,8 +190,8 @@ fn render(trace: &Trace, to: &mut impl Write) -> io::Result<()> {
 
     writeln!(
         to,
-        "{{\"displayTimeUnit\":\"ns\",\"otherData\":{{\"dropped\":{}}},\"traceEvents\":[",
-        trace.dropped_count
+        "{{\"displayTimeUnit\":\"ns\",\"otherData\":{{\"dropped\":{},\"untimed\":{}}},\"traceEvents\":[",
+        trace.dropped_count, trace.untimed_count
     )?;
     let mut lines =
         tracks(trace, &work, &process).into_iter().chain(events.into_iter().map(|event| event.text));
@@ -247,7 +257,9 @@ fn times<'a>(
 fn arrow(producer: Option<&Times>, consumer: Times, events: &mut Vec<Event>) {
     let ran = |producer: &Times| {
         let (from, to) = (producer.ran?, consumer.ran?);
-        Some(((from, from.end_ns - 1), (to, to.start_ns)))
+        // A device's clock may be fitted to the host's otherwise for the one than for the other.
+        let from_ns = (from.end_ns - 1).min(to.start_ns.max(from.start_ns));
+        (from_ns < to.end_ns).then_some(((from, from_ns), (to, to.start_ns)))
     };
     let submitted = |producer: &Times| {
         let (from, to) = (producer.submitted?, consumer.submitted?);

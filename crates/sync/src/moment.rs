@@ -7,6 +7,22 @@ use std::{sync::OnceLock, time::Instant};
 pub struct Moment(u64);
 
 impl Moment {
+    /// When so much had been counted; for tests.
+    pub const fn at(counted: u64) -> Moment {
+        Moment(counted)
+    }
+
+    /// What has been counted since an earlier one: processors count a few billions a second, or nanoseconds.
+    #[inline]
+    pub fn counted_since(self, earlier: Moment) -> u64 {
+        self.0.saturating_sub(earlier.0)
+    }
+
+    /// The middle between this one and a later one.
+    pub fn middle(self, later: Moment) -> Moment {
+        Moment(self.0 + later.counted_since(self) / 2)
+    }
+
     /// Now: what the processor has counted, if it counts evenly, else the system's clock.
     #[inline]
     pub fn now() -> Moment {
@@ -38,6 +54,14 @@ impl Reading {
         let counted = later.moment.0.saturating_sub(start).max(1) as u128;
         let passed = later.instant.saturating_duration_since(self.instant).as_nanos();
         move |moment| (moment.0.saturating_sub(start) as u128 * passed / counted) as u64
+    }
+
+    /// The moment so many nanoseconds after another one, or before it: by how fast moments passed from this reading to a later
+    /// one.
+    pub fn moved(&self, later: &Reading) -> impl Fn(Moment, i64) -> Moment + use<> {
+        let counted = later.moment.0.saturating_sub(self.moment.0) as i128;
+        let passed = (later.instant.saturating_duration_since(self.instant).as_nanos() as i128).max(1);
+        move |moment, ns| Moment(moment.0.saturating_add_signed((i128::from(ns) * counted / passed) as i64))
     }
 }
 
@@ -79,6 +103,24 @@ mod tests {
             told.abs_diff(is)
         });
         assert!(apart_ns.min().is_some_and(|apart_ns| apart_ns < 1000));
+    }
+
+    #[test]
+    fn moments_are_moved_as_they_are_told() {
+        let start = Reading::now();
+        let later = loop {
+            let later = Reading::now();
+            if later.instant > start.instant + std::time::Duration::from_micros(50) {
+                break later;
+            }
+        };
+        let (told, moved) = (start.nanoseconds(&later), start.moved(&later));
+        for ns in [0, 1000, 40_000, 1_000_000] {
+            let there = moved(start.moment, ns);
+            assert!(told(there).abs_diff(ns as u64) <= 10, "{ns} ns are told as {}", told(there));
+            assert!(moved(there, -ns).0.abs_diff(start.moment.0) <= 10);
+        }
+        assert_eq!(start.moment.middle(start.moment), start.moment);
     }
 
     #[test]

@@ -138,7 +138,9 @@ fn trace() -> Trace {
     Trace {
         devices: vec![(source, "cpu".into())],
         threads: vec![Thread { name, spans }, Thread { name: None, spans: others }],
+        late: Vec::new(),
         dropped_count: 3,
+        untimed_count: 2,
     }
 }
 
@@ -155,7 +157,10 @@ fn the_file_is_well_formed() {
     assert_eq!(check(&text), Ok([5, 1, 3]), "{text}");
     assert!(text.contains(r#""args":{"name":"a \"b\"\u000a\\"}"#), "{text}");
     assert!(text.contains("\"ts\":0.012,\"dur\":1.000"), "{text}");
-    assert!(text.starts_with("{\"displayTimeUnit\":\"ns\",\"otherData\":{\"dropped\":3},"), "{text}");
+    assert!(
+        text.starts_with("{\"displayTimeUnit\":\"ns\",\"otherData\":{\"dropped\":3,\"untimed\":2},"),
+        "{text}"
+    );
     assert_eq!(check(&rendered(&Trace::default())), Ok([0; 3]));
 }
 
@@ -187,6 +192,25 @@ fn without_what_ran_arrows_join_submissions() {
     }
     let _turn = crate::tests::turn();
     assert_eq!(check(&rendered(&trace)), Ok([3, 1, 3]));
+}
+
+/// On the tracks of streams, as if a thread had seen it run; of clocks that were fitted differently no arrow goes back.
+#[test]
+fn what_a_device_tells_late_is_shown_the_same() {
+    let _turn = crate::tests::turn();
+    let now = trace();
+    let mut late = now.clone();
+    for thread in &mut late.threads {
+        let is_ran = |span: &mut Span| matches!(span.what, What::Ran(_));
+        late.late.extend(thread.spans.extract_if(.., is_ran));
+    }
+    assert_eq!(check(&rendered(&late)), check(&rendered(&now)));
+    let Some(first) = late.late.first_mut() else { panic!("it ran") };
+    (first.start_ns, first.end_ns) = (28, 35); // what waits for it ran at 31
+    assert_eq!(check(&rendered(&late)), Ok([5, 1, 3]));
+    let Some(first) = late.late.first_mut() else { panic!("it ran") };
+    (first.start_ns, first.end_ns) = (32, 35);
+    assert_eq!(check(&rendered(&late)), Ok([5, 1, 3]), "it joins the submissions");
 }
 
 #[test]
