@@ -2,7 +2,9 @@
 
 use crate::{Failure, Outcome};
 use std::{
-    env, fs,
+    env,
+    ffi::{OsStr, OsString},
+    fs,
     path::{Path, PathBuf},
     process::{Command, Stdio},
     time::{Duration, Instant},
@@ -25,8 +27,18 @@ pub fn cargo() -> Command {
 }
 
 /// A program, started in the root of the repository.
-pub fn program(name: impl AsRef<std::ffi::OsStr>) -> Command {
+///
+/// It isn't told of our package, as we are by the cargo that runs us. Build scripts ask for these variables (`ring`'s does), and
+/// would run again, with all that stands on what they make, whenever a cargo inside of ours and one outside take turns.
+pub fn program(name: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(name);
+    let of_our_package = |name: &OsString| {
+        let name = name.to_string_lossy();
+        name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_")
+    };
+    for (name, _) in env::vars_os().filter(|(name, _)| of_our_package(name)) {
+        command.env_remove(name);
+    }
     command.current_dir(root()).stdin(Stdio::null());
     command
 }
@@ -124,4 +136,18 @@ pub fn capture_within(
 
 fn unable(command: &Command, error: &std::io::Error) -> Failure {
     Failure::Check(format!("`{}` can't be started: {error}", line(command)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_are_not_told_of_our_package() {
+        let is_told = |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
+        assert!(env::vars().any(|(name, _)| is_told(&name)), "cargo tells us, or this shows nothing");
+        let said = capture(&mut program("env")).ok().expect("there is such a program").stdout;
+        assert!(said.contains("PATH="), "{said}");
+        assert!(!said.lines().any(is_told), "{said}");
+    }
 }
