@@ -25,7 +25,7 @@ Example: cargo xtask faults demo -- --steps 100 --device sim:7
 pub fn run(options: Options) -> Outcome {
     options.finish()?;
     let mut command = command::cargo();
-    command.args(["run", "-p", "raddle-cli", "--bin", "raddle", "--", "verify", "--faults"]);
+    command.args(["run", "--bin", "raddle", "--", "verify", "--faults"]);
     command::stream(command.args(&options.rest))
 }
 
@@ -52,7 +52,7 @@ pub fn demo(options: Options) -> Outcome {
     // A debug build can plant faults. The CPU runs most ops on the spot, so that little is ever in flight; the simulator
     // runs them late.
     let mut command = command::cargo();
-    command.args(["run", "-p", "raddle-cli", "--bin", "raddle", "--", "demo", "--json"]).arg(&json);
+    command.args(["run", "--bin", "raddle", "--", "demo", "--json"]).arg(&json);
     if options.rest.is_empty() {
         command.args(["--device", "sim:7", "--steps", "300", "--threads", "4"]);
     }

@@ -4,7 +4,6 @@
 use crate::{Failure, Options, Outcome, command, failed};
 use std::{
     path::PathBuf,
-    process::Command,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
@@ -28,26 +27,33 @@ Example: cargo xtask soak --minutes 30
 /// A batch that takes longer than this hangs: it takes seconds.
 const BATCH_TIME_MAX: Duration = Duration::from_secs(600);
 
+/// As it ships. No package is named, so that what it shares with `cargo run --release` has the same features and is built once.
 fn build(name: &str) -> Result<PathBuf, Failure> {
-    command::stream(&mut cargo_build(name))?;
+    command::stream(command::cargo().args(["build", "--release", "--bin", name]))?;
     Ok(command::target_dir("release").join(name))
 }
 
 /// Builds the programs as they ship, but able to plant faults and with the ranks of locks checked.
 pub fn build_checked() -> Result<PathBuf, Failure> {
     let folder = command::target_dir("faults");
-    let mut cargo = cargo_build("programs");
-    cargo.arg("--target-dir").arg(&folder).env("RUSTFLAGS", "--cfg raddle_faults");
+    let mut cargo = command::cargo();
+    cargo
+        .args([
+            "build",
+            "--release",
+            "-p",
+            "raddle-conformance",
+            "--no-default-features",
+            "--bin",
+            "programs",
+        ])
+        .arg("--target-dir")
+        .arg(&folder)
+        .env("RUSTFLAGS", "--cfg raddle_faults");
     // Linking in one piece gains a tenth here and costs a minute.
     cargo.env("CARGO_PROFILE_RELEASE_LTO", "off").env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16");
     command::stream(&mut cargo)?;
     Ok(folder.join("release/programs"))
-}
-
-fn cargo_build(name: &str) -> Command {
-    let mut cargo = command::cargo();
-    cargo.args(["build", "--release", "-p", "raddle-conformance", "--bin", name]);
-    cargo
 }
 
 /// Threads on one device.
