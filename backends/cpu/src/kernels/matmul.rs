@@ -62,19 +62,72 @@ impl<A: Copy> Matrix<A> {
 pub trait Product: Wide {
     /// The exact gelu: ½ x (1 + erf(x / √2))
     fn gelu(self) -> Self;
+
+    /// `to = a · b`, or `to += a · b` if `add`: the library's kernel.
+    ///
+    /// # Safety
+    /// - As of [`product`].
+    unsafe fn gemm(
+        sizes: (usize, usize, usize),
+        a: Matrix<Self>,
+        b: Matrix<Self>,
+        to: Matrix<Self>,
+        add: bool,
+    );
 }
-impl Product for f32 {
-    #[inline(always)]
-    fn gelu(self) -> f32 {
-        0.5 * self * (1.0 + math::f32::erf(self * std::f32::consts::FRAC_1_SQRT_2))
-    }
+
+// Its crates for these two types alone: those for 16-bit and complex numbers take as long to build.
+macro_rules! products {
+    ($($t:ident of $library:ident),*) => { $(
+        impl Product for $t {
+            #[inline(always)]
+            fn gelu(self) -> $t {
+                0.5 * self * (1.0 + math::$t::erf(self * std::$t::consts::FRAC_1_SQRT_2))
+            }
+
+            unsafe fn gemm(
+                (m, n, k): (usize, usize, usize),
+                a: Matrix<$t>,
+                b: Matrix<$t>,
+                to: Matrix<$t>,
+                add: bool,
+            ) {
+                // It likes the elements of a column to lie side by side.
+                if to.column < to.row {
+                    let (a, b, to) = (b.transposed(), a.transposed(), to.transposed());
+                    // SAFETY: the caller's bullet; the strides are the other way round from here on.
+                    return unsafe { Self::gemm((n, m, k), a, b, to, add) };
+                }
+                let gemm = $library::gemm::$t::get_gemm_fn();
+                // SAFETY: the caller's bullet.
+                unsafe {
+                    gemm(
+                        m,
+                        n,
+                        k,
+                        to.at(0, 0),
+                        to.column as isize,
+                        to.row as isize,
+                        add,
+                        a.at(0, 0),
+                        a.column as isize,
+                        a.row as isize,
+                        b.at(0, 0),
+                        b.column as isize,
+                        b.row as isize,
+                        1.0,
+                        1.0,
+                        false,
+                        false,
+                        false,
+                        gemm_common::Parallelism::None,
+                    );
+                }
+            }
+        }
+    )* };
 }
-impl Product for f64 {
-    #[inline(always)]
-    fn gelu(self) -> f64 {
-        0.5 * self * (1.0 + math::f64::erf(self * std::f64::consts::FRAC_1_SQRT_2))
-    }
-}
+products!(f32 of gemm_f32, f64 of gemm_f64);
 
 /// Runs a kernel of this module.
 ///
@@ -303,29 +356,7 @@ pub unsafe fn product<A: Product>(
                 let (a, b, to) = (b.transposed(), a.transposed(), to.transposed());
                 A::few_rows(((n, m, end - start), a, b, to, add));
             } else {
-                with_locals_of_others(|| {
-                    gemm::gemm(
-                        m,
-                        n,
-                        end - start,
-                        to.at(0, 0),
-                        to.column as isize,
-                        to.row as isize,
-                        add,
-                        a.at(0, 0),
-                        a.column as isize,
-                        a.row as isize,
-                        b.at(0, 0),
-                        b.column as isize,
-                        b.row as isize,
-                        A::ONE,
-                        A::ONE,
-                        false,
-                        false,
-                        false,
-                        gemm::Parallelism::None,
-                    );
-                });
+                with_locals_of_others(|| A::gemm((m, n, end - start), a, b, to, add));
             }
         }
     }
