@@ -107,6 +107,7 @@ pub fn check(files: &[File]) -> Vec<Violation> {
         check_unwrap(file, lines, test_file, &mut violations);
     }
     check_faults(&parsed, &mut violations);
+    check_untested(files, &parsed, &mut violations);
     check_tied(files, &mut violations);
     violations.sort_by(|a, b| (&a.path, a.line).cmp(&(&b.path, b.line)));
     violations
@@ -309,6 +310,52 @@ fn check_faults(parsed: &[(&File, Vec<Line>)], violations: &mut Vec<Violation>) 
     }
 }
 
+/// What says in its manifest that it has no tests, so that none are built, has none: they would never run.
+fn check_untested(files: &[File], parsed: &[(&File, Vec<Line>)], violations: &mut Vec<Violation>) {
+    for manifest in files {
+        let Some(folder) = manifest.path.strip_suffix("Cargo.toml") else { continue };
+        for section in manifest.text.split("\n[") {
+            let says = |line: &str| section.lines().any(|found| found == line);
+            let own = section.lines().find_map(|line| line.strip_prefix("path = \"")?.strip_suffix('"'));
+            let is_of = |path: &str| match section.lines().next() {
+                Some("lib]") => path.starts_with("src/") && !path.starts_with("src/bin/"),
+                Some("[bin]]") => Some(path) == own,
+                _ => false,
+            };
+            for (file, lines) in parsed {
+                if !file.path.strip_prefix(folder).is_some_and(is_of) {
+                    continue;
+                }
+                let test = lines.iter().position(|line| line.code.contains("#[test]"));
+                for (key, index) in [("test", test), ("doctest", example(&file.text))] {
+                    if let Some(index) = index.filter(|_| says(&format!("{key} = false"))) {
+                        let what =
+                            format!("it never runs: {} says `{key} = false`; drop that", manifest.path);
+                        violations.push(at(file, index, what));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The line of the first example in docs that is compiled.
+fn example(text: &str) -> Option<usize> {
+    let fence = |line: &str| {
+        let doc = line.trim_start();
+        let info = doc.strip_prefix("///").or(doc.strip_prefix("//!"))?.trim().strip_prefix("```")?;
+        Some(info.to_string())
+    };
+    let mut fences = text.lines().enumerate().filter_map(|(index, line)| Some((index, fence(line)?)));
+    while let Some((index, info)) = fences.next() {
+        if !info.starts_with("text") {
+            return Some(index);
+        }
+        fences.next(); // its end
+    }
+    None
+}
+
 fn check_tied(files: &[File], violations: &mut Vec<Violation>) {
     for file in files.iter().filter(|file| !TIED_EXEMPT.contains(&file.path.as_str())) {
         for (index, line) in file.text.lines().enumerate() {
@@ -438,6 +485,32 @@ mod tests {
             check(list, "// fault!(one)"),
             ["crates/sync/src/faults.rs:3: fault \"one\" is planted nowhere: no `fault!(one)`"]
         );
+    }
+
+    #[test]
+    fn what_has_tests_runs_them() {
+        let check = |manifest: &str, path: &str, text: &str| {
+            let file = |path: &str, text: &str| File { path: path.into(), text: text.into() };
+            let files = [file("benches/Cargo.toml", manifest), file(path, text)];
+            check(&files).iter().map(Violation::to_string).collect::<Vec<_>>()
+        };
+        let (library, test) = ("[package]\n\n[lib]\ntest = false\ndoctest = false\n", "\n#[test]\nfn a() {}");
+        let expected = "benches/src/a.rs:2: it never runs: benches/Cargo.toml says `test = false`; drop that";
+        assert_eq!(check(library, "benches/src/a.rs", test), [expected]);
+        for elsewhere in ["benches/tests/a.rs", "benches/src/bin/a.rs", "xtask/src/a.rs"] {
+            assert!(check(library, elsewhere, test).is_empty(), "{elsewhere}");
+        }
+        assert!(check("[lib]\n\n[[bin]]\ntest = false\n", "benches/src/a.rs", test).is_empty());
+        let bin = "[package]\n\n[[bin]]\nname = \"a\"\npath = \"src/bin/a.rs\"\ntest = false\n";
+        assert_eq!(check(bin, "benches/src/bin/a.rs", test).len(), 1);
+        assert!(check(bin, "benches/src/bin/b.rs", test).is_empty());
+
+        let expected =
+            "benches/src/a.rs:4: it never runs: benches/Cargo.toml says `doctest = false`; drop that";
+        let shown = "//! ```text\n//! 1\n//! ```\n    /// ```\n    /// a();\n    /// ```";
+        assert_eq!(check(library, "benches/src/a.rs", shown), [expected]);
+        assert!(check(library, "benches/src/a.rs", "//! ```text\n//! 1\n//! ```\n// ```").is_empty());
+        assert!(check("[lib]\n", "benches/src/a.rs", shown).is_empty());
     }
 
     #[test]
