@@ -10,11 +10,14 @@ const SEED_COUNT: &str = "200";
 const SEED_COUNT_PLANTED: &str = "2000";
 /// A program takes milliseconds.
 const LIMIT_S: &str = "10";
+/// The same where a fault may make it hang.
+const LIMIT_S_PLANTED: &str = "3";
 
 fn programs(fault: Option<&str>) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_programs"));
-    let count = if fault.is_some() { SEED_COUNT_PLANTED } else { SEED_COUNT };
-    command.args(["--count", count, "--limit-s", LIMIT_S, "--until-failure"]);
+    let (count, limit_s) =
+        if fault.is_some() { (SEED_COUNT_PLANTED, LIMIT_S_PLANTED) } else { (SEED_COUNT, LIMIT_S) };
+    command.args(["--count", count, "--limit-s", limit_s, "--until-failure"]);
     command.env_remove("RADDLE_FAULT").env("RUST_BACKTRACE", "0");
     if let Some(fault) = fault {
         command.env("RADDLE_FAULT", fault);

@@ -159,6 +159,9 @@ fn main() -> ExitCode {
             ("vectors_bf16", DType::BF16, None, None, 0.999),
         ];
         for (name, dtype, pad_to, captured_tokens_max, least) in kinds {
+            if backend == Backend::Cpu && captured_tokens_max == Some(0) {
+                continue; // nothing is captured there unless it is asked for
+            }
             let options = ModelOptions { dtype, pad_to, captured_tokens_max };
             let compare =
                 move |device: &Device| vectors_are_those_of_sentence_transformers(device, options, least);

@@ -24,6 +24,8 @@ use std::{
 
 /// A child that takes longer hangs.
 const TIME_S_MAX: u32 = 10;
+/// The same where a planted fault has to make it hang: what it does takes milliseconds.
+const PLANTED_TIME_S_MAX: u32 = 2;
 
 /// Enough for the parallel path (the report's number), and far below it.
 const COUNTS: [usize; 2] = [64_000, 10];
@@ -71,7 +73,11 @@ fn sums(device: &Device, count: usize) -> Result<(f32, f32)> {
 
 /// The child's exit code says which step of its body failed, 0 for none.
 fn in_child(body: impl FnOnce() -> std::result::Result<(), i32>) -> End {
-    process::in_child(TIME_S_MAX, Leave::Normally, || body().err().unwrap_or(0))
+    in_child_within(TIME_S_MAX, body)
+}
+
+fn in_child_within(time_s_max: u32, body: impl FnOnce() -> std::result::Result<(), i32>) -> End {
+    process::in_child(time_s_max, Leave::Normally, || body().err().unwrap_or(0))
         .expect("there is room for a process")
 }
 
@@ -217,7 +223,7 @@ fn use_what_the_parent_has_locked(plant: bool) -> End {
     begun.recv().unwrap();
     let event = Event::new();
     let mut waiting = std::pin::pin!(event.wait());
-    let end = in_child(|| {
+    let end = in_child_within(if plant { PLANTED_TIME_S_MAX } else { TIME_S_MAX }, || {
         let _planted = plant.then(|| faults::plant(Fault::child_takes_locks));
         let stream = Stream::current(&device).map_err(|_| 1)?;
         let guard = Stream::from_pool(&device, Priority::High).map_err(|_| 2)?.enter();
@@ -460,7 +466,7 @@ fn a_panic_holds_nothing() {
 
 #[test]
 fn fault_panic_keeps_claims() {
-    let end = process::in_child(TIME_S_MAX, Leave::AtOnce, || {
+    let end = process::in_child(PLANTED_TIME_S_MAX, Leave::AtOnce, || {
         let _planted = faults::plant(Fault::panic_keeps_claims);
         panic_at_a_launch();
         0
@@ -513,7 +519,7 @@ fn a_hook_may_replay_the_graph_that_is_short() {
 
 #[test]
 fn fault_hook_waits_for_itself() {
-    let end = process::in_child(TIME_S_MAX, Leave::AtOnce, || {
+    let end = process::in_child(PLANTED_TIME_S_MAX, Leave::AtOnce, || {
         let _planted = faults::plant(Fault::hook_waits_for_itself);
         replay_in_a_hook();
         0
