@@ -310,8 +310,7 @@ impl Shared<'_> {
         let make = || -> std::result::Result<_, Box<dyn std::error::Error>> {
             let options = AutoencoderOptions::new(64, 256, 8);
             let model = TopKAutoencoder::new(options, DType::F32, self.device, Some(&generator))?;
-            let parameters = model.parameters().into_iter().map(|(_, tensor)| tensor).collect();
-            let adam = Adam::new(parameters, AdamOptions::default())?;
+            let adam = Adam::new(model.parameters(), AdamOptions::default())?;
             Ok((model, adam, Tensor::randn([128, 64], DType::F32, self.device, &generator)?))
         };
         let (mut model, mut adam, x) = make().map_err(|error| error.to_string())?;

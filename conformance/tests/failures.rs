@@ -63,8 +63,7 @@ impl Training {
         let generator = Generator::new(3);
         let options = AutoencoderOptions::new(INPUTS, FEATURES, 8);
         let model = TopKAutoencoder::new(options, DType::F32, device, Some(&generator))?;
-        let parameters = model.parameters().into_iter().map(|(_, tensor)| tensor).collect();
-        let adam = Adam::new(parameters, AdamOptions::default())?;
+        let adam = Adam::new(model.parameters(), AdamOptions::default())?;
         let x = Tensor::randn([ROWS, INPUTS], DType::F32, device, &generator)?;
         Ok(Training { model, adam, x })
     }
@@ -77,7 +76,7 @@ impl Training {
 
     fn is_finite(&self) -> bool {
         let finite = |tensor: &Tensor| tensor.to_vec::<f32>().unwrap().iter().all(|value| value.is_finite());
-        self.model.parameters().iter().all(|(_, tensor)| finite(tensor))
+        self.model.parameters().iter().all(finite)
     }
 }
 

@@ -582,7 +582,7 @@ fn the_autoencoder_is_captured(device: &Device) {
     let train = |captured: bool| -> Vec<Vec<u32>> {
         let options = AutoencoderOptions::new(12, 40, 4);
         let mut model = TopKAutoencoder::new(options, DType::F32, device, Some(&Generator::new(3))).unwrap();
-        let parameters: Vec<Tensor> = model.parameters().into_iter().map(|(_, tensor)| tensor).collect();
+        let parameters = model.parameters();
         let adam = AdamOptions { lr: 0.01, capturable: true, ..AdamOptions::default() };
         let mut adam = Adam::new(parameters.clone(), adam).unwrap();
         let x = normal(device, &[9, 12], 5);

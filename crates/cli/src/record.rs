@@ -106,8 +106,7 @@ fn training(device: &Device, steps: u32) -> Outcome {
     let generator = Generator::new(0);
     let options = AutoencoderOptions::new(INPUTS, 8192, 32);
     let mut model = TopKAutoencoder::new(options, F32, device, Some(&generator))?;
-    let parameters = model.parameters().into_iter().map(|(_, tensor)| tensor).collect();
-    let mut adam = Adam::new(parameters, AdamOptions::default()).map_err(failure)?;
+    let mut adam = Adam::new(model.parameters(), AdamOptions::default()).map_err(failure)?;
     let batch = vec![0.5f32; BATCH * INPUTS];
     for _ in 0..steps {
         let x = Tensor::from_slice(&batch, [BATCH, INPUTS], device)?;

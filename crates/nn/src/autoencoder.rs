@@ -285,7 +285,7 @@ impl Module for TopKAutoencoder {
         self.decode((&values, &index))
     }
 
-    fn parameters(&self) -> Vec<(String, Tensor)> {
+    fn named_parameters(&self) -> Vec<(String, Tensor)> {
         let named = |name: &str, tensor: &Tensor| (name.to_string(), tensor.clone());
         vec![
             named("encoder.weight", &self.encoder_weight),

@@ -101,7 +101,7 @@ const DTYPES: [(DType, &str); 8] = [
 
 // ------------------------------------------------------------ saving
 
-/// Writes tensors with their names, such as [`Module::parameters`](crate::Module::parameters) gives, to a file. Waits for
+/// Writes tensors with their names, such as [`Module::named_parameters`](crate::Module::named_parameters) gives, to a file. Waits for
 /// their elements.
 ///
 /// Errors: a name that is given twice, or `__metadata__`; whatever the disk says. The file is as it was before, then.
@@ -202,7 +202,7 @@ pub fn load_bytes(path: impl AsRef<Path>, file: &[u8], device: &Device) -> Resul
     entries.into_iter().map(read).collect()
 }
 
-/// Overwrites parameters, such as [`Module::parameters`](crate::Module::parameters) gives, with those of the same names in
+/// Overwrites parameters, such as [`Module::named_parameters`](crate::Module::named_parameters) gives, with those of the same names in
 /// a file; strides stay. Every name, shape and dtype must agree, and all are checked before the first is written.
 pub fn load_into(path: impl AsRef<Path>, parameters: &[(String, Tensor)]) -> Result<()> {
     let path = path.as_ref();

@@ -10,8 +10,13 @@ pub trait Module: Send + Sync {
     fn forward(&self, x: &Tensor) -> Result<Tensor>;
 
     /// Its parameters with their names, in a fixed order. The tensors are handles: what is written to them, the module sees.
-    fn parameters(&self) -> Vec<(String, Tensor)> {
+    fn named_parameters(&self) -> Vec<(String, Tensor)> {
         Vec::new()
+    }
+
+    /// The same without names, as optimisers take them.
+    fn parameters(&self) -> Vec<Tensor> {
+        self.named_parameters().into_iter().map(|(_, tensor)| tensor).collect()
     }
 
     /// Turns behaviour that differs in training ([`Dropout`]) on or off. A fresh module is in training.
@@ -79,7 +84,7 @@ impl Module for Linear {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         x.linear(&self.weight, self.bias.as_ref())
     }
-    fn parameters(&self) -> Vec<(String, Tensor)> {
+    fn named_parameters(&self) -> Vec<(String, Tensor)> {
         named(Some(&self.weight), self.bias.as_ref())
     }
 }
@@ -117,7 +122,7 @@ impl Module for LayerNorm {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         x.layer_norm(self.weight.rank(), Some(&self.weight), Some(&self.bias), self.eps)
     }
-    fn parameters(&self) -> Vec<(String, Tensor)> {
+    fn named_parameters(&self) -> Vec<(String, Tensor)> {
         named(Some(&self.weight), Some(&self.bias))
     }
 }
@@ -148,7 +153,7 @@ impl Module for Embedding {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         self.weight.embedding(x)
     }
-    fn parameters(&self) -> Vec<(String, Tensor)> {
+    fn named_parameters(&self) -> Vec<(String, Tensor)> {
         named(Some(&self.weight), None)
     }
 }
@@ -214,10 +219,10 @@ impl Module for Sequential {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         self.0.iter().try_fold(x.clone(), |x, module| module.forward(&x))
     }
-    fn parameters(&self) -> Vec<(String, Tensor)> {
+    fn named_parameters(&self) -> Vec<(String, Tensor)> {
         let mut named = Vec::new();
         for (index, module) in self.0.iter().enumerate() {
-            let parameters = module.parameters().into_iter();
+            let parameters = module.named_parameters().into_iter();
             named.extend(parameters.map(|(name, tensor)| (format!("{index}.{name}"), tensor)));
         }
         named

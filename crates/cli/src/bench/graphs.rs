@@ -49,7 +49,7 @@ fn transformer(device: &Device, threads: usize) -> Outcome<Vec<f64>> {
 fn autoencoder(device: &Device, (d, h, batch, k): (usize, usize, usize, usize)) -> Outcome<Vec<f64>> {
     let options = AutoencoderOptions::new(d, h, k);
     let mut model = TopKAutoencoder::new(options, F32, device, Some(&Generator::new(0)))?;
-    let parameters: Vec<Tensor> = model.parameters().into_iter().map(|(_, tensor)| tensor).collect();
+    let parameters = model.parameters();
     let failed = |error: StepError| Failure::Other(error.to_string());
     let adam = AdamOptions { capturable: true, ..AdamOptions::default() };
     let mut adam = Adam::new(parameters.clone(), adam).map_err(|error| failed(error.into()))?;

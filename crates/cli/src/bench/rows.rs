@@ -357,7 +357,7 @@ fn autoencoder(
 ) -> Outcome<Vec<f64>> {
     let options = AutoencoderOptions::new(d, h, k);
     let mut model = TopKAutoencoder::new(options, F32, device, Some(&Generator::new(0)))?;
-    let parameters: Vec<Tensor> = model.parameters().into_iter().map(|(_, tensor)| tensor).collect();
+    let parameters = model.parameters();
     let mut adam = Adam::new(parameters.clone(), AdamOptions::default()).map_err(failure)?;
     let parameters: Vec<&Tensor> = parameters.iter().collect();
     let x = normal(device, &[batch, d])?;

@@ -55,9 +55,8 @@ impl Trainer {
         let model = TopKAutoencoder::new(options, DType::F32, &images.device(), Some(&generator))?;
         // The decoder starts at the mean image, as in the paper.
         no_grad(|| model.decoder_bias.detach().copy_(&images.mean(0, false)?).map(drop))?;
-        let parameters = model.parameters().into_iter().map(|(_, tensor)| tensor).collect();
         let options = AdamOptions { lr: LEARNING_RATE, ..AdamOptions::default() };
-        let adam = Adam::new(parameters, options).map_err(failure)?;
+        let adam = Adam::new(model.parameters(), options).map_err(failure)?;
         let order = (0..images.shape()[0] as i64).collect();
         let random = SplitMix(seed);
         Ok(Trainer { images: images.clone(), model, adam, order, used: usize::MAX, random })
@@ -127,14 +126,14 @@ impl Trainer {
 
     /// The parameters as they are now.
     pub fn parameters_on_host(&self) -> Result<Vec<Vec<f32>>> {
-        self.model.parameters().iter().map(|(_, tensor)| tensor.to_vec()).collect()
+        self.model.parameters().iter().map(Tensor::to_vec).collect()
     }
 
     /// How far each parameter has moved from what it was.
     pub fn moved(&self, first: &[Vec<f32>]) -> Result<Vec<Parameter>> {
         let norm =
             |values: &mut dyn Iterator<Item = f64>| values.map(|value| value * value).sum::<f64>().sqrt();
-        let parameters = self.model.parameters();
+        let parameters = self.model.named_parameters();
         let moved = parameters.iter().zip(first).map(|((name, tensor), first)| {
             let last: Vec<f32> = tensor.to_vec()?;
             let difference = norm(&mut last.iter().zip(first).map(|(last, first)| f64::from(last - first)));

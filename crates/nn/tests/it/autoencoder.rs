@@ -19,8 +19,7 @@ fn values(tensor: &Tensor) -> Vec<f64> {
 /// Trains; the losses, and the model.
 fn train(options: AutoencoderOptions, steps: usize) -> (Vec<f32>, TopKAutoencoder) {
     let mut model = model(options, DType::F32);
-    let parameters = model.parameters().into_iter().map(|(_, parameter)| parameter).collect();
-    let mut adam = Adam::new(parameters, AdamOptions { lr: 3e-3, ..Default::default() }).unwrap();
+    let mut adam = Adam::new(model.parameters(), AdamOptions { lr: 3e-3, ..Default::default() }).unwrap();
     let x = data(128, options.inputs, DType::F32);
     let mut losses = Vec::new();
     for _ in 0..steps {
@@ -39,11 +38,11 @@ fn the_encoder_moves_and_the_loss_falls() {
         (&[64, 16][..], &[1, 64][..])
     );
     assert_eq!(values(&before.encoder_weight.t().unwrap()), values(&before.decoder_weight));
-    let names: Vec<String> = before.parameters().into_iter().map(|(name, _)| name).collect();
+    let names: Vec<String> = before.named_parameters().into_iter().map(|(name, _)| name).collect();
     assert_eq!(names, ["encoder.weight", "encoder.bias", "decoder.weight", "decoder.bias"]);
     let (losses, after) = train(options, 120);
     assert!(losses[119] < 0.6 * losses[0], "{} to {}", losses[0], losses[119]);
-    for ((name, before), (_, after)) in before.parameters().iter().zip(after.parameters()) {
+    for ((name, before), (_, after)) in before.named_parameters().iter().zip(after.named_parameters()) {
         let moved =
             values(before).iter().zip(values(&after)).any(|(before, after)| (before - after).abs() > 1e-3);
         assert!(moved, "{name} didn't move");
@@ -62,12 +61,12 @@ fn the_fast_step_has_the_gradients_of_the_tape() {
     let mut model = model(options, DType::F64);
     let x = data(9, 12, DType::F64);
     let loss = model.compute_gradients(&x).unwrap();
-    let fast: Vec<Vec<f64>> = model.parameters().iter().map(|(_, p)| values(&p.grad().unwrap())).collect();
-    model.parameters().iter().for_each(|(_, parameter)| parameter.zero_grad());
+    let fast: Vec<Vec<f64>> = model.parameters().iter().map(|p| values(&p.grad().unwrap())).collect();
+    model.parameters().iter().for_each(Tensor::zero_grad);
     let taped = model.loss(&x).unwrap();
     assert!((taped.item::<f64>().unwrap() - loss.item::<f64>().unwrap()).abs() < 1e-12);
     taped.backward().unwrap();
-    for ((name, parameter), fast) in model.parameters().iter().zip(fast) {
+    for ((name, parameter), fast) in model.named_parameters().iter().zip(fast) {
         for (taped, fast) in values(&parameter.grad().unwrap()).iter().zip(fast) {
             assert!((taped - fast).abs() < 1e-12, "{name}: {taped} and {fast}");
         }

@@ -17,7 +17,7 @@ fn a_stack_of_layers() {
         .then(linear(6, 3))
         .then(Function(Tensor::relu))
         .then(Dropout::new(0.5, None));
-    let names: Vec<String> = model.parameters().into_iter().map(|(name, _)| name).collect();
+    let names: Vec<String> = model.named_parameters().into_iter().map(|(name, _)| name).collect();
     assert_eq!(names, ["0.weight", "1.weight", "1.bias", "2.weight", "2.bias"]);
     model.set_training(false);
     let words = tensor(&[1i64, 9, 0, 1], &[2, 2]);
@@ -25,7 +25,7 @@ fn a_stack_of_layers() {
     assert_eq!(**y.shape(), [2, 2, 3]);
     assert_eq!(y.to_vec::<f32>().unwrap(), model.forward(&words).unwrap().to_vec::<f32>().unwrap());
     y.sum(.., false).unwrap().backward().unwrap();
-    assert!(model.parameters().iter().all(|(_, parameter)| parameter.grad().is_some()));
+    assert!(model.parameters().iter().all(|parameter| parameter.grad().is_some()));
 }
 
 #[test]
