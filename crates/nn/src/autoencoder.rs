@@ -77,11 +77,11 @@ impl TopKAutoencoder {
     /// The decoder's columns are random directions, the encoder is its transposed copy, biases are 0.
     ///
     /// Errors: `k` is 0 or more than the features; a dtype that isn't a float.
-    pub fn new(
+    pub fn new<'g>(
         options: AutoencoderOptions,
         dtype: DType,
         device: &Device,
-        generator: Option<&Generator>,
+        generator: impl Into<Option<&'g Generator>>,
     ) -> Result<TopKAutoencoder> {
         let op = "topk_autoencoder";
         let AutoencoderOptions { inputs, features, k, .. } = options;

@@ -53,14 +53,15 @@ pub struct Linear {
 
 impl Linear {
     /// Weight and bias even in ±1 / √in, as PyTorch's.
-    pub fn new(
+    pub fn new<'g>(
         inputs: usize,
         outputs: usize,
         bias: bool,
         dtype: DType,
         device: &Device,
-        generator: Option<&Generator>,
+        generator: impl Into<Option<&'g Generator>>,
     ) -> Result<Linear> {
+        let generator = generator.into();
         let weight = fresh("linear", &[outputs, inputs], dtype, device)?;
         init::kaiming_uniform_(&weight, 5f64.sqrt(), generator)?;
         let bias = if bias {
@@ -136,12 +137,12 @@ pub struct Embedding {
 
 impl Embedding {
     /// Normal with mean 0 and standard deviation 1, as PyTorch's.
-    pub fn new(
+    pub fn new<'g>(
         rows: usize,
         width: usize,
         dtype: DType,
         device: &Device,
-        generator: Option<&Generator>,
+        generator: impl Into<Option<&'g Generator>>,
     ) -> Result<Embedding> {
         let weight = fresh("embedding", &[rows, width], dtype, device)?;
         init::normal_(&weight, 0.0, 1.0, generator)?;

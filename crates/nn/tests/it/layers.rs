@@ -31,7 +31,7 @@ fn a_stack_of_layers() {
 #[test]
 fn initial_values_are_as_wide_as_they_say() {
     let generator = Generator::new(2);
-    let linear = Linear::new(25, 400, true, DType::F32, device(), Some(&generator)).unwrap();
+    let linear = Linear::new(25, 400, true, DType::F32, device(), &generator).unwrap();
     for values in [linear.weight.detach(), linear.bias.unwrap().detach()] {
         let values: Vec<f32> = values.to_vec().unwrap();
         assert!(values.iter().all(|value| value.abs() <= 0.2));
@@ -39,9 +39,19 @@ fn initial_values_are_as_wide_as_they_say() {
     }
     let weight = tensor(&[0f64; 24], &[2, 4, 3]);
     assert_eq!(init::fans(&weight), (12, 6));
-    init::xavier_uniform_(&weight, 1.0, Some(&generator)).unwrap();
+    init::xavier_uniform_(&weight, 1.0, &generator).unwrap();
     let bound = (6f64 / 18.0).sqrt();
     assert!(weight.to_vec::<f64>().unwrap().iter().all(|value| value.abs() <= bound));
+    // 10,000 draws: their deviation is known to 1 in 140, and this allows 4 of those.
+    let weight = linear.weight.detach();
+    let assert_deviation = |expected: f64| {
+        let found = f64::from(weight.std(.., 1.0, false).unwrap().item::<f32>().unwrap());
+        assert!((found / expected - 1.0).abs() < 4.0 / 140.0, "expected {expected}, found {found}");
+    };
+    init::xavier_normal_(&weight, 3.0, &generator).unwrap();
+    assert_deviation(3.0 * (2f64 / 425.0).sqrt());
+    init::kaiming_normal_(&weight, 0.5, &generator).unwrap();
+    assert_deviation((2f64 / (1.25 * 25.0)).sqrt());
 }
 
 #[test]
