@@ -549,7 +549,7 @@ fn errors(device: &Device) {
             x.index_select(0, &index(&[1, 1])),
             "index_select: index has the wrong number of axes, expected 0 or 1, found 2",
         ),
-        (Tensor::cat(&[], 0), "cat: wrong number of tensors, expected at least 1, found 0"),
+        (Tensor::cat::<&Tensor>(&[], 0), "cat: wrong number of tensors, expected at least 1, found 0"),
         (
             Tensor::cat(&[&x, &zeros(&[2, 2], DType::F32)], 0),
             "cat: a tensor has the wrong shape, expected [2, 3], found [2, 2]",

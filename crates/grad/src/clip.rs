@@ -3,14 +3,17 @@
 use crate::{Autograd, Error, Result, mode::ModeGuard};
 use raddle_op::{Program, ProgramRef};
 use raddle_tensor::{DType, Scalar, Tensor, pointwise_groups};
-use std::sync::{Arc, OnceLock};
+use std::{
+    borrow::Borrow,
+    sync::{Arc, OnceLock},
+};
 
 /// Scales the gradients of all `parameters` so that their norm, taken together as one vector, is at most `max_norm`; gives
 /// the norm before. The factor is `min(1, max_norm / (norm + 1e-6))`, as PyTorch's. Parameters without a gradient don't
 /// count; all gradients are on one device. A norm of NaN makes all gradients NaN.
 ///
 /// None if no parameter has a gradient. Errors: `max_norm` is negative or NaN.
-pub fn clip_grad_norm_(parameters: &[&Tensor], max_norm: f64) -> Result<Option<Tensor>> {
+pub fn clip_grad_norm_<T: Borrow<Tensor>>(parameters: &[T], max_norm: f64) -> Result<Option<Tensor>> {
     if max_norm.is_nan() || max_norm < 0.0 {
         let (op, what, expected) = ("clip_grad_norm", "max_norm", "a number that isn't negative");
         return Err(Error::Argument { op, what, expected, found: max_norm });
@@ -23,7 +26,7 @@ pub fn clip_grad_norm_(parameters: &[&Tensor], max_norm: f64) -> Result<Option<T
         grads.iter().map(|grad| Ok(grad.to(wide)?.norm(.., false)?)).collect::<Result<_>>()?;
     let total = match norms.len() {
         1 => norms[0].clone(),
-        _ => Tensor::stack(&norms.iter().collect::<Vec<_>>(), 0)?.norm(.., false)?,
+        _ => Tensor::stack(&norms, 0)?.norm(.., false)?,
     };
     debug_assert_eq!(total.device(), first.device());
     // min lets NaN through.
@@ -47,7 +50,7 @@ pub fn clip_grad_norm_(parameters: &[&Tensor], max_norm: f64) -> Result<Option<T
 }
 
 /// Clamps each element of the gradients of `parameters` to [−`clip`, `clip`]. NaN stays.
-pub fn clip_grad_value_(parameters: &[&Tensor], clip: f64) -> Result<()> {
+pub fn clip_grad_value_<T: Borrow<Tensor>>(parameters: &[T], clip: f64) -> Result<()> {
     if clip.is_nan() || clip < 0.0 {
         let (op, what, expected) = ("clip_grad_value", "clip", "a number that isn't negative");
         return Err(Error::Argument { op, what, expected, found: clip });
@@ -59,9 +62,9 @@ pub fn clip_grad_value_(parameters: &[&Tensor], clip: f64) -> Result<()> {
     in_place(clamp, &[Scalar::Float(clip)], &gradients(parameters), |_| Ok(None))
 }
 
-fn gradients(parameters: &[&Tensor]) -> Vec<Tensor> {
+fn gradients<T: Borrow<Tensor>>(parameters: &[T]) -> Vec<Tensor> {
     let mut grads: Vec<Tensor> = Vec::new();
-    for grad in parameters.iter().filter_map(|parameter| parameter.grad()) {
+    for grad in parameters.iter().filter_map(|parameter| parameter.borrow().grad()) {
         // A parameter that is listed twice counts once.
         if !grads.iter().any(|other| other.is(&grad)) {
             grads.push(grad);

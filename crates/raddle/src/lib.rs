@@ -17,7 +17,7 @@
 //!     let threads: Vec<_> = (0..4i64).map(part).collect();
 //!     threads.into_iter().map(|thread| thread.join().expect("it doesn't panic")).collect::<raddle::Result<Vec<_>>>()
 //! })?;
-//! let all = Tensor::cat(&rows.iter().collect::<Vec<_>>(), 0)?;
+//! let all = Tensor::cat(&rows, 0)?;
 //! assert_eq!(**all.shape(), [8, 4]);
 //! # Ok(())
 //! # }

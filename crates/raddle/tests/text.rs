@@ -32,7 +32,7 @@ fn on_eight_threads(model: &SentenceEncoder, texts: &[String]) -> Vec<u32> {
         let threads: Vec<_> = texts.chunks(64).map(|part| scope.spawn(|| model.encode(part))).collect();
         threads.into_iter().map(|thread| thread.join().unwrap().unwrap()).collect::<Vec<Tensor>>()
     });
-    bits(&Tensor::cat(&parts.iter().collect::<Vec<_>>(), 0).unwrap())
+    bits(&Tensor::cat(&parts, 0).unwrap())
 }
 
 fn bits(tensor: &Tensor) -> Vec<u32> {

@@ -5,18 +5,31 @@ use crate::{
     create::check_dtype,
     error::shape_error,
     pointwise::{check_device, check_disjoint, check_out, check_rank},
-    record::{self, Mode, TensorRefs},
+    record::{self, Mode, TensorRefs, refs},
     result_type,
 };
 use raddle_base::Scalar;
 use raddle_op::{Kernel, PARAM_COUNT_MAX, Pointwise};
 use raddle_runtime::Operand;
+use std::borrow::Borrow;
 
 impl Tensor {
     /// The tensors one after the other along an axis. They agree in all other axes; dtypes are promoted. Tensors of shape
-    /// `[0]` are left out, as in PyTorch.
-    pub fn cat(tensors: &[&Tensor], axis: isize) -> Result<Tensor> {
+    /// `[0]` are left out, as in PyTorch. The list is of tensors or of references to some.
+    ///
+    /// ```
+    /// # use raddle_tensor::{DType, Device, Result, Tensor};
+    /// # fn main() -> Result<()> {
+    /// # let device = Device::open(Box::new(raddle_cpu::Cpu::new()))?;
+    /// let x = Tensor::arange(0, 6, 1, DType::F32, &device)?.reshape([2, 3])?;
+    /// let halves = x.split(2, 1)?; // [2, 2] and [2, 1]
+    /// assert_eq!(**Tensor::cat(&halves, 1)?.shape(), [2, 3]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn cat<T: Borrow<Tensor>>(tensors: &[T], axis: isize) -> Result<Tensor> {
         let op = "cat";
+        let tensors = &refs(tensors)[..];
         let (axis, shape) = cat_shape(tensors, axis)?;
         let args: Vec<Arg<'_>> = tensors.iter().map(|tensor| Arg::Tensor(tensor)).collect();
         let device = tensors[0].device();
@@ -28,8 +41,9 @@ impl Tensor {
     }
 
     /// [`cat`](Tensor::cat) into `out`.
-    pub fn cat_out(tensors: &[&Tensor], axis: isize, out: &Tensor) -> Result<()> {
+    pub fn cat_out<T: Borrow<Tensor>>(tensors: &[T], axis: isize, out: &Tensor) -> Result<()> {
         let op = "cat";
+        let tensors = &refs(tensors)[..];
         let (axis, shape) = cat_shape(tensors, axis)?;
         let args: Vec<Arg<'_>> = tensors.iter().map(|tensor| Arg::Tensor(tensor)).collect();
         check_dtype(op, "the output", result_type(&args), out)?;
@@ -39,16 +53,16 @@ impl Tensor {
         record::written(Mode::Out, &inputs, &[out], || Call::Cat { axis }, || cat_launch(tensors, axis, out))
     }
 
-    /// The tensors, which have one shape, along a new axis.
-    pub fn stack(tensors: &[&Tensor], axis: isize) -> Result<Tensor> {
-        let (parts, axis) = stack_parts(tensors, axis)?;
-        Tensor::cat(&parts.iter().collect::<Vec<_>>(), axis)
+    /// The tensors, which have one shape, along a new axis. The list as in [`cat`](Tensor::cat).
+    pub fn stack<T: Borrow<Tensor>>(tensors: &[T], axis: isize) -> Result<Tensor> {
+        let (parts, axis) = stack_parts(&refs(tensors), axis)?;
+        Tensor::cat(&parts, axis)
     }
 
     /// [`stack`](Tensor::stack) into `out`.
-    pub fn stack_out(tensors: &[&Tensor], axis: isize, out: &Tensor) -> Result<()> {
-        let (parts, axis) = stack_parts(tensors, axis)?;
-        Tensor::cat_out(&parts.iter().collect::<Vec<_>>(), axis, out)
+    pub fn stack_out<T: Borrow<Tensor>>(tensors: &[T], axis: isize, out: &Tensor) -> Result<()> {
+        let (parts, axis) = stack_parts(&refs(tensors), axis)?;
+        Tensor::cat_out(&parts, axis, out)
     }
 }
 

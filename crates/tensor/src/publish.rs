@@ -5,7 +5,7 @@
 //! version and keeps it as long as it likes; its tensors never change. Old versions go when their last reader drops them,
 //! even while work that reads them is in flight: the runtime holds the memory until that is over.
 
-use crate::{DType, Error, Result, Tensor, pointwise::check_device};
+use crate::{DType, Error, Result, Tensor, pointwise::check_device, record::refs};
 use arc_swap::ArcSwap;
 use raddle_base::Scalar;
 use raddle_op::{Kernel, PARAM_COUNT_MAX, Pointwise};
@@ -14,7 +14,7 @@ use raddle_sync::{
     atomic::{AtomicU64, Ordering},
     fault,
 };
-use std::sync::Arc;
+use std::{borrow::Borrow, sync::Arc};
 
 /// One version: copies of the published tensors, which nobody changes.
 #[derive(Debug)]
@@ -35,6 +35,27 @@ impl Published {
 }
 
 /// Where versions are published. Share it by reference or in an `Arc`; all methods may be called from any thread.
+///
+/// ```
+/// # use raddle_tensor::{DType, Device, Publisher, Result, Tensor};
+/// # fn main() -> Result<()> {
+/// # let device = Device::open(Box::new(raddle_cpu::Cpu::new()))?;
+/// let weights = [Tensor::zeros([2, 2], DType::F32, &device)?, Tensor::zeros([2], DType::F32, &device)?];
+/// let publisher = Publisher::new(&weights)?;
+/// std::thread::scope(|scope| {
+///     let reader = scope.spawn(|| {
+///         let version = publisher.load(); // the first or the second, and whole
+///         Ok::<_, raddle_tensor::Error>([version.tensors()[0].sum(.., false)?, version.tensors()[1].sum(.., false)?])
+///     });
+///     weights[0].add_(1.0)?;
+///     weights[1].add_(1.0)?;
+///     publisher.publish(&weights)?;
+///     let [matrix, vector] = reader.join().expect("it doesn't panic")?;
+///     assert_eq!(matrix.item::<f32>()?, 2.0 * vector.item::<f32>()?);
+///     Ok(())
+/// })
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Publisher {
     current: ArcSwap<Published>,
@@ -42,8 +63,9 @@ pub struct Publisher {
 }
 
 impl Publisher {
-    /// Publishes a first version.
-    pub fn new(tensors: &[&Tensor]) -> Result<Publisher> {
+    /// Publishes a first version, of tensors or references to some.
+    pub fn new<T: Borrow<Tensor>>(tensors: &[T]) -> Result<Publisher> {
+        let tensors = &refs(tensors)[..];
         let first = Published { id: 0, tensors: like(tensors)? };
         copy(&first.tensors, tensors)?;
         Ok(Publisher { current: ArcSwap::from_pointee(first), next_id: AtomicU64::new(1) })
@@ -53,7 +75,8 @@ impl Publisher {
     /// the copy, nor for readers. If two threads publish at once, the version with the higher number stays.
     ///
     /// The copy is one launch for each dtype to compute in: nothing is written between its parts.
-    pub fn publish(&self, tensors: &[&Tensor]) -> Result<u64> {
+    pub fn publish<T: Borrow<Tensor>>(&self, tensors: &[T]) -> Result<u64> {
+        let tensors = &refs(tensors)[..];
         let copies = like(tensors)?;
         if !fault!(publish_before_copy) {
             copy(&copies, tensors)?;

@@ -16,7 +16,7 @@ use raddle_sync::{
     atomic::{AtomicBool, Ordering},
 };
 use smallvec::SmallVec;
-use std::{any::Any, cell::Cell};
+use std::{any::Any, borrow::Borrow, cell::Cell};
 
 /// Is the result a new tensor, or was an existing one written?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -181,6 +181,11 @@ pub(crate) fn written(
 
 /// The tensors of a call, on the stack in all usual cases.
 pub(crate) type TensorRefs<'a> = SmallVec<[&'a Tensor; 4]>;
+
+/// References to tensors, of a list of tensors or of references.
+pub(crate) fn refs<T: Borrow<Tensor>>(tensors: &[T]) -> TensorRefs<'_> {
+    tensors.iter().map(Borrow::borrow).collect()
+}
 
 /// A refusal, for recorders.
 pub fn refuse(op: &'static str, reason: &'static str) -> Error {

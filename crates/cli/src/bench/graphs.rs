@@ -53,7 +53,6 @@ fn autoencoder(device: &Device, (d, h, batch, k): (usize, usize, usize, usize)) 
     let failed = |error: StepError| Failure::Other(error.to_string());
     let adam = AdamOptions { capturable: true, ..AdamOptions::default() };
     let mut adam = Adam::new(parameters.clone(), adam).map_err(|error| failed(error.into()))?;
-    let parameters: Vec<&Tensor> = parameters.iter().collect();
     let x = Tensor::randn([batch, d], F32, device, None)?;
     let graph = device.capture(|| {
         let loss = model.compute_gradients(&x)?;

@@ -359,7 +359,6 @@ fn autoencoder(
     let mut model = TopKAutoencoder::new(options, F32, device, Some(&Generator::new(0)))?;
     let parameters = model.parameters();
     let mut adam = Adam::new(parameters.clone(), AdamOptions::default()).map_err(failure)?;
-    let parameters: Vec<&Tensor> = parameters.iter().collect();
     let x = normal(device, &[batch, d])?;
     steps(device, || -> std::result::Result<(), StepError> {
         let mut update = || adam.step().map_err(StepError::from);

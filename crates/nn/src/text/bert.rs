@@ -256,7 +256,7 @@ impl Layer {
             weight.push(part.weight.mul(scale)?);
             bias.extend(part.bias.map(|bias| bias.mul(scale)).transpose()?);
         }
-        let joined = |parts: &[Tensor]| Tensor::cat(&parts.iter().collect::<Vec<_>>(), 0)?.to_dtype(dtype);
+        let joined = |parts: &[Tensor]| Tensor::cat(parts, 0)?.to_dtype(dtype);
         let mut linear = |part: &str, shape| take_linear(weights, &format!("{name}.{part}"), shape, dtype);
         Ok(Layer {
             attention: Linear { weight: as_multiplied(&joined(&weight)?)?, bias: Some(joined(&bias)?) },

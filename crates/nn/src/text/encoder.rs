@@ -193,7 +193,7 @@ impl Rows {
 pub(super) fn join(parts: &[Tensor]) -> raddle_tensor::Result<Tensor> {
     match parts {
         [one] => Ok(one.clone()),
-        _ => Tensor::cat(&parts.iter().collect::<Vec<_>>(), 0),
+        _ => Tensor::cat(parts, 0),
     }
 }
 

@@ -111,7 +111,7 @@ impl Modules {
         }
         let mut vectors = match &modes[..] {
             [one] => one.clone(),
-            several => Tensor::cat(&several.iter().collect::<Vec<_>>(), 1)?,
+            several => Tensor::cat(several, 1)?,
         };
         let left_out = usize::from(!to_the_end && self.is_normalized());
         for step in &self.steps[..self.steps.len() - left_out] {
