@@ -260,7 +260,7 @@ fn mark(device: &Device, tensor: &Tensor, stream: Stream, by_address: bool) {
         let inside = tensor.buffer().size_bytes() as u64 / 2;
         assert!(device.record_stream_raw(tensor.buffer().address() + inside, stream));
     } else {
-        device.record_stream(tensor.buffer(), stream).unwrap();
+        tensor.record_stream(stream).unwrap();
     }
 }
 
@@ -357,10 +357,12 @@ fn record_of_8_threads_20_times(ground: &Ground) {
 fn a_stream_of_another_device_is_refused(ground: &Ground) {
     let (device, other) = (&ground.device, Device::new("sim:1001").unwrap());
     let tensor = filled(device, 4, 1.0);
-    let error = device.record_stream(tensor.buffer(), Stream::default(&other).unwrap()).unwrap_err();
+    let stream = Stream::default(&other).unwrap();
+    let error = device.record_stream(tensor.buffer(), stream).unwrap_err();
     assert!(matches!(error, runtime::Error::StreamDevice { .. }), "{error}");
     let expected = format!("record_stream: expected a stream of {}, found one of sim:1001", device.name());
     assert_eq!(error.to_string(), expected);
+    assert_eq!(tensor.record_stream(stream).unwrap_err().to_string(), expected);
     assert!(other.close().unwrap());
 }
 

@@ -23,6 +23,29 @@
 //! # }
 //! ```
 //!
+//! Streams, events and pools are for those who want to say what runs where; results are the same without:
+//!
+//! ```
+//! use raddle::{Event, Priority, Stream, prelude::*};
+//!
+//! # fn main() -> raddle::Result<()> {
+//! let device = Device::new("cpu")?;
+//! let x = Tensor::ones([1000], DType::F32, &device)?;
+//! let (side, pool) = (Stream::from_pool(&device, Priority::High)?, device.memory_pool());
+//! let event = Event::new();
+//! let y = {
+//!     let (_stream, _memory) = (side.enter(), pool.enter()); // of this thread, as long as the guards live
+//!     let y = x.mul(2)?;
+//!     event.record(side);
+//!     y
+//! };
+//! assert_eq!(y.sum(.., false)?.item::<f32>()?, 2000.0); // ordered behind `mul`, on another stream
+//! event.synchronize()?; // the host waits; `Stream::wait_event` is for streams, and `event.wait()` a future
+//! assert!(event.query());
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! - [`Device`]: where tensors live; named as `cpu`, `cuda:0` or `sim:7`.
 //! - [`Tensor`]: views, broadcasting, promotion and methods as in PyTorch; all ops return a [`Result`].
 //! - [`fused`]: one kernel from a closure. [`Publisher`]: versions of live weights for those who train and serve at once.
@@ -31,6 +54,10 @@
 //!   ([`Event::timing`]).
 //! - [`grad`], [`optim`], [`nn`]: gradients, optimisers, layers and checkpoints.
 //! - [`serve`]: a batcher, for requests of many threads that are run together; `engine`: a model behind it.
+//!
+//! Errors are of the part that they come from: [`Error`] of tensors and devices, [`grad::Error`], [`optim::Error`],
+//! [`nn::checkpoint::CheckpointError`] and so on. A function that uses several returns
+//! `Result<_, Box<dyn std::error::Error + Send + Sync>>`, to which all of them convert.
 #![forbid(unsafe_code)]
 
 mod device;
@@ -74,5 +101,10 @@ pub mod cuda {
 
 /// What most programs need: `use raddle::prelude::*;`.
 pub mod prelude {
-    pub use crate::{DType, Device, Element, Generator, INFER, Scalar, Tensor, fused, manual_seed};
+    pub use crate::{
+        DType, Device, Element, Generator, INFER, Scalar, Tensor, fused,
+        grad::{Autograd, no_grad},
+        manual_seed,
+        nn::Module,
+    };
 }

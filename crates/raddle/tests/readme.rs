@@ -26,17 +26,43 @@ std::thread::scope(|scope| {
     Ok(())
 }
 
+/// A classifier, trained and published.
+#[rustfmt::skip]
+fn training(device: Device, batches: Vec<(Tensor, Tensor)>) -> Result<(), Box<dyn std::error::Error>> {
+// The second example begins.
+use raddle::{Publisher, nn::{Function, Linear, LossReduction, Sequential, cross_entropy}, optim::{Adam, AdamOptions}};
+
+let model = Sequential::new()
+    .then(Linear::new(64, 32, true, DType::F32, &device, None)?)
+    .then(Function(Tensor::relu))
+    .then(Linear::new(32, 10, true, DType::F32, &device, None)?);
+let mut adam = Adam::new(model.parameters(), AdamOptions::default())?;
+let publisher = Publisher::new(&model.parameters())?;
+for (images, labels) in batches {
+    adam.zero_grad();
+    cross_entropy(&model.forward(&images)?, &labels, LossReduction::Mean)?.backward()?;
+    adam.step()?;
+    publisher.publish(&model.parameters())?;
+}
+// The second example ends.
+    for (live, published) in model.parameters().iter().zip(publisher.load().tensors()) {
+        assert_eq!(live.to_vec::<f32>()?, published.to_vec::<f32>()?);
+    }
+    assert_eq!(publisher.load().id(), 3);
+    Ok(())
+}
+
 /// A model that all threads use.
 #[rustfmt::skip]
 fn sentences(device: Device, texts: &[String]) -> Result<(), raddle::nn::text::ModelError> {
-// The second example begins.
+// The third example begins.
 let model = SentenceEncoder::load("model-dir", &device)?;
 std::thread::scope(|scope| {
     for part in texts.chunks(64) {
         scope.spawn(|| model.encode(part));     // [64, 384]; a text's vector has the same bits whatever stands beside it
     }
 });
-// The second example ends.
+// The third example ends.
     Ok(())
 }
 
@@ -50,7 +76,7 @@ fn example(which: &str) -> &'static str {
 
 #[test]
 fn the_readmes_examples_run() {
-    for which in ["first", "second"] {
+    for which in ["first", "second", "third"] {
         assert!(
             README.contains(example(which)),
             "the README's {which} example is another:\n{}",
@@ -58,9 +84,15 @@ fn the_readmes_examples_run() {
         );
     }
     tensors().unwrap();
+    let device = Device::new("cpu").unwrap();
+    let batch = |seed| {
+        let generator = Generator::new(seed);
+        let images = Tensor::rand([16, 64], DType::F32, &device, &generator).unwrap();
+        (images, Tensor::randint(0, 10, [16], DType::I64, &device, &generator).unwrap())
+    };
+    training(device, (0..3).map(batch).collect()).unwrap();
 
     let folder = std::env::temp_dir().join(format!("raddle-{}-readme", std::process::id()));
-    let device = Device::new("cpu").unwrap();
     let words = ["a", "thread", "waits", "stream"];
     write_random_model(folder.join("model-dir"), &BertConfig::tiny(8), &words, 32, 1, &device).unwrap();
     std::env::set_current_dir(&folder).unwrap();

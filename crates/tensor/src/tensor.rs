@@ -1,7 +1,7 @@
 //! The handle.
 
 use crate::{DType, Device, Dims, Error, Layout, Result, record::Slot};
-use raddle_runtime::{Access, Buffer, Operand};
+use raddle_runtime::{Access, Buffer, Operand, Stream};
 use raddle_sync::{
     Arc,
     atomic::{AtomicBool, AtomicU64, Ordering},
@@ -154,6 +154,14 @@ impl Tensor {
     #[inline]
     pub fn buffer(&self) -> &Buffer {
         &self.0.storage.buffer
+    }
+    /// Notes that code outside of the runtime uses its memory on a stream. When the last view of it is gone, that memory isn't
+    /// used again before everything is complete that is on the stream then. What the runtime itself does needs no such note.
+    /// See [`Device::record_stream`]; blocks as that does.
+    ///
+    /// Errors: a stream of another device, or one that has been closed.
+    pub fn record_stream(&self, stream: Stream) -> Result<()> {
+        Ok(self.device().record_stream(self.buffer(), stream)?)
     }
     /// Number of elements that the storage holds.
     pub fn storage_element_count(&self) -> usize {
