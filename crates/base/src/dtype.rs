@@ -52,6 +52,10 @@ macro_rules! dtypes {
             pub const fn name(self) -> &'static str {
                 match self { $(DType::$name => $text),* }
             }
+            /// One element from its bytes, which must be [`size_bytes`](DType::size_bytes) long.
+            pub fn scalar_from_bytes(self, bytes: &[u8]) -> Scalar {
+                match self { $(DType::$name => <$t>::from_bytes(bytes).to_scalar()),* }
+            }
             /// The dtype of that name.
             pub fn from_name(name: &str) -> Option<DType> {
                 match name { $($text => Some(DType::$name),)* _ => None }

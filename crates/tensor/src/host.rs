@@ -164,25 +164,3 @@ impl Tensor {
         Ok(out)
     }
 }
-
-/// Reading one element of any dtype.
-pub(crate) trait FromBytes {
-    fn scalar_from_bytes(self, bytes: &[u8]) -> Scalar;
-}
-impl FromBytes for DType {
-    fn scalar_from_bytes(self, bytes: &[u8]) -> Scalar {
-        fn read<T: Element>(bytes: &[u8]) -> Scalar {
-            T::from_bytes(bytes).to_scalar()
-        }
-        match self {
-            DType::Bool => read::<bool>(bytes),
-            DType::U8 => read::<u8>(bytes),
-            DType::I32 => read::<i32>(bytes),
-            DType::I64 => read::<i64>(bytes),
-            DType::F16 => read::<raddle_base::f16>(bytes),
-            DType::BF16 => read::<raddle_base::bf16>(bytes),
-            DType::F32 => read::<f32>(bytes),
-            DType::F64 => read::<f64>(bytes),
-        }
-    }
-}

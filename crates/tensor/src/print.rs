@@ -1,6 +1,6 @@
 //! Printing, much as PyTorch does: numbers aligned, the middle of large tensors left out, dtype and device at the end.
 
-use crate::{DType, Result, Scalar, Tensor, host::FromBytes, record::Silence};
+use crate::{DType, Result, Scalar, Tensor, record::Silence};
 use std::fmt;
 
 /// Above so many elements only the edges are shown (PyTorch's `threshold`).
