@@ -102,7 +102,8 @@ fn with_axes(layout: &Layout, rank: usize, axes: u8) -> Layout {
 }
 
 impl Reduction {
-    fn name(self) -> &'static str {
+    /// Its method.
+    pub fn name(self) -> &'static str {
         match self {
             Reduction::Sum => "sum",
             Reduction::Mean => "mean",
