@@ -74,12 +74,6 @@ impl Args {
         self.bytes.extend_from_slice(&bytes);
         self
     }
-    /// Adds bytes that are aligned to `align` in the kernel's eyes, such as an array or a struct passed by value.
-    pub fn push_bytes(&mut self, bytes: &[u8], align: usize) -> &mut Args {
-        self.align(align);
-        self.bytes.extend_from_slice(bytes);
-        self
-    }
     /// Fills up to a multiple of `align`, which most often it is.
     #[inline]
     pub fn align(&mut self, align: usize) {
