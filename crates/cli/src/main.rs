@@ -1,6 +1,7 @@
 //! The `raddle` program.
 //!
-//! Exit codes: 0 good, 2 wrong use or input (`doctor`: a device that can't be used), 1 anything else. Errors go to stderr, the point in the first line.
+//! Exit codes: 0 good, 2 wrong use or input (`doctor`: a device that can't be used), 1 anything else. Errors go to stderr,
+//! the point in the first line.
 #![forbid(unsafe_code)]
 
 mod bench;

@@ -56,8 +56,9 @@ impl Grain {
     }
 }
 
-/// A slab has at least this part of what the list has, so that there are few of them, and little is left over. Peaks of
-/// the three traces in `benches` with 4, 8, 16, 32, in MiB, whenever work is complete: 402, 381, 339, 339; 28, 31, 27, 26; 173, 148, 127, 126.
+/// A slab has at least this part of what the list has, so that there are few of them, and little is left over. Peaks of the
+/// three traces in `benches` with 4, 8, 16, 32, in MiB, whenever work is complete: 402, 381, 339, 339; 28, 31, 27, 26; 173,
+/// 148, 127, 126.
 const SLAB_PART: usize = 32;
 
 /// Free pieces looked at before the list is tidied up, and all of them are.

@@ -291,8 +291,8 @@ impl Plan {
         }
     }
 
-    /// Would writing output `output` after the instruction at `position` (in it, before it has read, if `within`) hurt an input that is the
-    /// same view and is still to be read?
+    /// Would writing output `output` after the instruction at `position` (in it, before it has read, if `within`) hurt an
+    /// input that is the same view and is still to be read?
     fn is_safe_to_write(&self, context: &Context<'_>, output: usize, position: usize, within: bool) -> bool {
         context.program.insts().iter().enumerate().all(|(id, inst)| match inst {
             Inst::Input(input) if context.input(*input as usize).start == context.output(output).start => {

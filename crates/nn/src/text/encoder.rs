@@ -16,11 +16,12 @@ use std::{borrow::Borrow, path::Path, sync::LazyLock};
 pub struct ModelOptions {
     /// What it computes in: f32, f16 or bf16. Results are f32.
     pub dtype: DType,
-    /// Texts are padded to a multiple of so many tokens: from 1, which is no padding, to the model's number of positions. If nothing is said: 1 on a device
-    /// where a small launch costs little, else 16 (a guess), since texts of one padded length share their launches.
+    /// Texts are padded to a multiple of so many tokens: from 1, which is no padding, to the model's number of positions. If
+    /// nothing is said: 1 on a device where a small launch costs little, else 16 (a guess), since texts of one padded length
+    /// share their launches.
     pub pad_to: Option<usize>,
-    /// Passes of at most so many tokens, with padding, are captured as graphs if their texts are of one padded length; 0 is none. If nothing is said:
-    /// 2048 (guess) where a launch costs much, else 0. All graphs together take at most 1 GiB.
+    /// Passes of at most so many tokens, with padding, are captured as graphs if their texts are of one padded length; 0 is
+    /// none. If nothing is said: 2048 (guess) where a launch costs much, else 0. All graphs together take at most 1 GiB.
     pub captured_tokens_max: Option<usize>,
 }
 

@@ -1,5 +1,5 @@
-//! Models that read text: sentence encoders and rerankers of the BERT kind (BERT, RoBERTa, DistilBERT, MPNet), from a folder as Hugging Face and
-//! sentence-transformers lay it out.
+//! Models that read text: sentence encoders and rerankers of the BERT kind (BERT, RoBERTa, DistilBERT, MPNet), from a folder
+//! as Hugging Face and sentence-transformers lay it out.
 //!
 //! ```no_run
 //! use raddle_nn::text::SentenceEncoder;

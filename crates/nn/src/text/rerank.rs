@@ -19,8 +19,8 @@ pub struct CrossEncoder {
 }
 
 impl CrossEncoder {
-    /// Loads a model in f32 from a folder, as it is saved of a `BertForSequenceClassification` (or RoBERTa's, DistilBERT's or MPNet's): `config.json`,
-    /// `tokenizer.json`, `model.safetensors`. Reads the files, and doesn't wait for the device.
+    /// Loads a model in f32 from a folder, as it is saved of a `BertForSequenceClassification` (or RoBERTa's, DistilBERT's or
+    /// MPNet's): `config.json`, `tokenizer.json`, `model.safetensors`. Reads the files, and doesn't wait for the device.
     ///
     /// Errors: what is missing, broken or not known, with its file and place.
     pub fn load(folder: impl AsRef<Path>, device: &Device) -> Result<CrossEncoder> {

@@ -64,8 +64,9 @@ pub struct Tokenizer {
 }
 
 impl Tokenizer {
-    /// Reads `tokenizer.json`, and `sentence_bert_config.json` or else `tokenizer_config.json` for the limit, of a folder, for a model of so many tokens and positions. What
-    /// the former says of truncation and padding is ignored: they are the model's.
+    /// Reads `tokenizer.json`, and `sentence_bert_config.json` or else `tokenizer_config.json` for the limit, of a folder,
+    /// for a model of so many tokens and positions. What the former says of truncation and padding is ignored: they are the
+    /// model's.
     pub(super) fn load(folder: &Path, vocabulary: usize, positions: usize) -> Result<Tokenizer> {
         let file = folder.join("tokenizer.json");
         let tokenizer = tokenizer_file::read(file.clone())?;
