@@ -251,7 +251,8 @@ mod cores {
             }
             let now = now.assume_init();
             // Unless somebody else has chosen for it since.
-            let allowed = moved.filter(|moved| libc::CPU_EQUAL(&moved.set, &now)).map_or(now, |moved| moved.allowed);
+            let allowed =
+                moved.filter(|moved| libc::CPU_EQUAL(&moved.set, &now)).map_or(now, |moved| moved.allowed);
             if core >= 8 * size || libc::CPU_COUNT(&allowed) < 2 || !libc::CPU_ISSET(core, &allowed) {
                 return;
             }

@@ -38,6 +38,7 @@ pub enum ViewError {
     Index { op: &'static str, axis: usize, index: isize, size: usize },
     Step { op: &'static str, axis: usize },
     Broadcast { op: &'static str, from: Dims, to: Dims },
+    Shapes { op: &'static str, lhs: Dims, rhs: Dims, from_end: usize },
     ElementCount { op: &'static str, from: Dims, to: Dims },
     NotViewable { op: &'static str, layout: Layout, to: Dims },
     OutOfStorage { op: &'static str, last: usize, storage: usize },
@@ -69,6 +70,14 @@ impl fmt::Display for ViewError {
             }
             Step { op, axis } => write!(f, "{op}: step on axis {axis} must be at least 1, found 0"),
             Broadcast { op, from, to } => write!(f, "{op}: shape {from:?} can't be broadcast to {to:?}"),
+            Shapes { op, lhs, rhs, from_end } => {
+                let [left, right] = [lhs, rhs].map(|dims| dims.len() - 1 - from_end);
+                write!(
+                    f,
+                    "{op}: shapes can't be broadcast together, lhs {lhs:?} axis {left} is {}, rhs {rhs:?} axis {right} is {}",
+                    lhs[left], rhs[right]
+                )
+            }
             ElementCount { op, from, to } => write!(
                 f,
                 "{op}: shape {to:?} has {} elements, the tensor of shape {from:?} has {}",
@@ -430,7 +439,7 @@ impl Layout {
                 (a, b) if a == b => a,
                 (1, b) => b,
                 (a, 1) => a,
-                _ => return Err(ViewError::Broadcast { op, from: *a, to: *b }),
+                _ => return Err(ViewError::Shapes { op, lhs: *a, rhs: *b, from_end }),
             };
         }
         Ok(shape)

@@ -65,6 +65,14 @@ pub enum Error {
     /// An op on a list of tensors was given the wrong number of them.
     #[error("{op}: wrong number of tensors, expected {expected}, found {found}")]
     TensorCount { op: &'static str, expected: &'static str, found: usize },
+    /// A recorded closure or program is given more or fewer of something than it has.
+    #[error("{op}: wrong number of {what}, expected {expected}, found {found}")]
+    Count { op: &'static str, what: &'static str, expected: usize, found: usize },
+    /// What is left over for the size that is to be inferred isn't whole.
+    #[error(
+        "{op}: a size can't be inferred, the others make {known} elements, the tensor of shape {shape:?} has {found}"
+    )]
+    Infer { op: &'static str, known: usize, shape: Vec<usize>, found: usize },
     /// The result would be larger than any memory.
     #[error("{op}: shape {shape:?} of {dtype} has more bytes than can be addressed")]
     TooLarge { op: &'static str, shape: Vec<usize>, dtype: DType },

@@ -123,10 +123,9 @@ impl Fused {
 
     fn plan(&self, inputs: &[&Tensor]) -> Result<(Dims, DType, Device)> {
         let op = "fused";
-        let Some((first, rest)) = inputs.split_first().filter(|_| inputs.len() == self.program.input_count())
-        else {
-            let expected = "as many as the closure has inputs";
-            return Err(Error::TensorCount { op, expected, found: inputs.len() });
+        let expected = self.program.input_count();
+        let Some((first, rest)) = inputs.split_first().filter(|_| inputs.len() == expected) else {
+            return Err(Error::Count { op, what: "inputs", expected, found: inputs.len() });
         };
         let device = check_device(op, first, rest)?;
         let mut shape = *first.shape();
@@ -187,21 +186,19 @@ pub fn pointwise_groups(
     groups: &[(&[&Tensor], &[&Tensor])],
 ) -> Result<()> {
     let program = program.into();
-    let count_error = |expected, found| Err(Error::TensorCount { op, expected, found });
-    if params.len() != program.param_count() || params.len() > PARAM_COUNT_MAX {
-        return count_error("as many parameters as the program has", params.len());
-    }
+    let check_count = |what, expected, found| match found == expected {
+        true => Ok(()),
+        false => Err(Error::Count { op, what, expected, found }),
+    };
+    check_count("parameters", program.param_count(), params.len())?;
+    check_count("parameters", params.len().min(PARAM_COUNT_MAX), params.len())?;
     let Some(first) = groups.iter().find_map(|(outputs, _)| outputs.first()) else { return Ok(()) };
     let device = first.device();
     let mut operands: Vec<Operand<'_>> = Vec::new();
     let mut launched = 0;
     for (outputs, inputs) in groups {
-        if outputs.len() != program.outputs().len() {
-            return count_error("as many outputs as the program has", outputs.len());
-        }
-        if inputs.len() != program.input_count() {
-            return count_error("as many inputs as the program has", inputs.len());
-        }
+        check_count("outputs", program.outputs().len(), outputs.len())?;
+        check_count("inputs", program.input_count(), inputs.len())?;
         let Some(shape) = outputs.first().map(|out| *out.shape()) else { continue };
         check_device(op, first, inputs)?;
         for (index, out) in outputs.iter().enumerate() {

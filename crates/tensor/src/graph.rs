@@ -261,8 +261,8 @@ impl<T: Outputs> Graph<T> {
     /// Replays, and copies the outputs into tensors of their shapes; nothing of the graph's memory stays in use.
     pub fn replay_into(&self, outs: &[&Tensor]) -> Result<()> {
         if outs.len() != self.outputs.len() {
-            let expected = "as many as the closure returns";
-            return Err(Error::TensorCount { op: "replay", expected, found: outs.len() });
+            let (expected, found) = (self.outputs.len(), outs.len());
+            return Err(Error::Count { op: "replay", what: "outputs", expected, found });
         }
         let outputs = self.replay()?.into_tensors();
         let _silence = Silence::new();

@@ -133,7 +133,7 @@ impl Tensor {
         let known = shape.checked_product().ok_or(ViewError::Overflow { op, shape })?;
         let count = self.element_count();
         if known == 0 || !count.is_multiple_of(known) {
-            return Err(ViewError::ElementCount { op, from: *self.shape(), to: shape }.into());
+            return Err(Error::Infer { op, known, shape: self.shape().to_vec(), found: count });
         }
         shape[open] = count / known;
         Ok(shape)

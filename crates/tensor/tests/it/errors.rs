@@ -1,5 +1,5 @@
 use crate::{counted, device, tensor};
-use raddle_tensor::{DType, Result, Tensor};
+use raddle_tensor::{DType, INFER, Result, Tensor, fused};
 
 fn text<T>(result: Result<T>) -> String {
     match result {
@@ -15,7 +15,23 @@ fn errors_say_where_what_expected_found() {
         text(a.matmul(&b)),
         "matmul: inner sizes differ, lhs [2, 3] axis 1 is 3, rhs [4, 5] axis 0 is 4"
     );
-    assert_eq!(text(a.add(&b)), "add: shape [2, 3] can't be broadcast to [4, 5]");
+    assert_eq!(
+        text(a.add(&b)),
+        "add: shapes can't be broadcast together, lhs [2, 3] axis 1 is 3, rhs [4, 5] axis 1 is 5"
+    );
+    assert_eq!(
+        text(a.add(&counted(&[4, 1]))),
+        "add: shapes can't be broadcast together, lhs [2, 3] axis 0 is 2, rhs [4, 1] axis 0 is 4"
+    );
+    assert_eq!(
+        text(counted(&[4]).add(&a)),
+        "add: shapes can't be broadcast together, lhs [4] axis 0 is 4, rhs [2, 3] axis 1 is 3"
+    );
+    assert_eq!(
+        text(a.reshape([4, INFER])),
+        "reshape: a size can't be inferred, the others make 4 elements, the tensor of shape [2, 3] has 6"
+    );
+    assert_eq!(text(fused(|[x, y]| x + y).call(&[&a])), "fused: wrong number of inputs, expected 2, found 1");
     assert_eq!(text(a.sum(2, false)), "sum: axis 2 is out of range, expected -2 to 1, rank is 2");
     assert_eq!(text(a.sum([0, -2], false)), "sum: axis 0 is named twice");
     assert_eq!(
