@@ -333,6 +333,10 @@ faults! {
     body_without_end breaks "T9";
     /// A server goes on computing for clients that have gone.
     gone_keep_room breaks "T9";
+    /// What a client that has gone leaves to be tokenized counts as no request any more.
+    left_jobs_hold_nothing breaks "T9";
+    /// A client that takes a byte of an answer now and then is waited for.
+    any_byte_is_enough breaks "T9";
     /// A server's log holds what its clients send.
     body_in_log breaks "T10";
     /// A run of `embed` that goes on reads its input from the beginning.

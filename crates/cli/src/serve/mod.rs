@@ -75,7 +75,7 @@ pub struct Arguments {
     /// How long a text waits for others to fill its batch while a thread is free.
     #[arg(long, value_name = "MICROSECONDS", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=10_000_000))]
     max_wait: u32,
-    /// Requests at once; one more is told 429.
+    /// Requests at once, with those whose answer of more than 64 KiB is still being taken; one more is told 429.
     #[arg(long, default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     max_concurrent_requests: u32,
     /// Texts that wait to be computed; a request with one more is told 429.
@@ -98,7 +98,7 @@ pub struct Arguments {
     /// How long a head may take to come, and a connection may be idle.
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=86_400))]
     head_timeout: u32,
-    /// How long a body may take to come, and a client may take nothing of an answer.
+    /// How long a body may take to come, and a client to take an answer, or each 256 KiB of a longer one.
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=86_400))]
     body_timeout: u32,
     /// After a signal: how long what was accepted may take to be answered.

@@ -756,6 +756,16 @@ rows! {
      test("raddle_runtime::memory_tests::bounds::what_is_refused_is_not_reserved")]
     [peak_overwritten, asked_is_reserved]
 
+"T9.31" "What a client that goes leaves to be tokenized counts as its request until it has ended."
+    "raddle_server::http::work::prepare"
+    [test("raddle_server::http::work::tests::what_a_client_leaves_behind_keeps_its_room")]
+    [left_jobs_hold_nothing]
+"T9.32" "A client that takes an answer too slowly is left, and until then its request counts as one."
+    "raddle_server::http::io::Paced"
+    [test("raddle_server::http::io::tests::who_takes_too_little_is_left"),
+     test("raddle_server::it::limits::answers_that_nobody_takes_keep_their_room")]
+    [any_byte_is_enough]
+
 "T10.1" "An error of the device is told to who depends on the tick that failed, and to nobody else."
     "raddle_runtime::taint::Taints::failure"
     [sim("raddle_runtime::tests::errors_go_to_dependents_only"),

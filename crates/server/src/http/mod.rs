@@ -56,7 +56,7 @@ pub struct App {
     metrics: Metrics,
     samples: Samples,
     /// One for each request that may be computed at once.
-    permits: Semaphore,
+    permits: Arc<Semaphore>,
     /// Set once: each answer then ends its connection.
     is_stopping: AtomicBool,
 }
@@ -65,6 +65,7 @@ impl App {
     /// The state of a server that begins.
     pub fn new(engine: Engine, options: Options) -> Arc<App> {
         let permits = Semaphore::new(options.concurrent_request_count_max.min(Semaphore::MAX_PERMITS));
+        let permits = Arc::new(permits);
         let (metrics, samples) = (Metrics::default(), Samples::new());
         Arc::new(App { engine, options, metrics, samples, permits, is_stopping: AtomicBool::new(false) })
     }

@@ -47,10 +47,10 @@ struct Usage {
 /// Vectors are of norm 1, a part of one too.
 pub async fn embeddings(State(app): State<Arc<App>>, request: Request) -> Answer {
     let width = width(app.engine.about())?;
-    let _permit = work::permit(&app)?;
+    let permit = work::permit(&app)?;
     let batching = work::request(&app, request.headers())?;
     let bytes = body::read(&app, request).await?;
-    let prepared = work::prepare(&app, bytes, move |app, bytes| {
+    let prepared = work::prepare(&app, &permit, bytes, move |app, bytes| {
         let body: Embeddings<'_> = request::read(bytes)?;
         check_dimensions(body.dimensions, width)?;
         let too_long = work::too_long(body.truncate, None);
@@ -78,7 +78,7 @@ pub async fn embeddings(State(app): State<Arc<App>>, request: Request) -> Answer
         model: name(&app),
         usage: Usage { prompt_tokens: cost.tokens, total_tokens: cost.tokens },
     };
-    answer_of(cost, &list, numbers)
+    answer_of(permit, cost, &list, numbers)
 }
 
 fn about(app: &App) -> Value {

@@ -12,7 +12,8 @@ pub struct Options {
     pub input_count_max: usize,
     /// The same of OpenAI's routes; the default is OpenAI's.
     pub openai_input_count_max: usize,
-    /// Requests that are tokenized or computed at once. One more is told to come later.
+    /// Requests that are read or computed at once, or whose answer of more than 64 KiB is being taken. One more is told to come
+    /// later.
     pub concurrent_request_count_max: usize,
     /// Connections at once. One more waits to be accepted.
     pub connection_count_max: usize,
@@ -20,7 +21,7 @@ pub struct Options {
     pub head_within: Duration,
     /// How long a body may take to come.
     pub body_within: Duration,
-    /// How long a client may take nothing of what is sent to it.
+    /// How long a client may need to take an answer, or 256 KiB of a longer one.
     pub send_within: Duration,
     /// A request must begin to be computed within this time, if it doesn't say another.
     pub begin_within: Option<Duration>,

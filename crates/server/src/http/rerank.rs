@@ -27,10 +27,10 @@ pub async fn rerank(State(app): State<Arc<App>>, request: Request) -> Answer {
         Kind::Reranker { labels } if labels.len() == 1 => {}
         _ => return Err(EngineError::NoReranker.into()),
     }
-    let _permit = work::permit(&app)?;
+    let permit = work::permit(&app)?;
     let batching = work::request(&app, request.headers())?;
     let bytes = body::read(&app, request).await?;
-    let prepared = work::prepare(&app, bytes, |app, bytes| {
+    let prepared = work::prepare(&app, &permit, bytes, |app, bytes| {
         let body: Rerank<'_> = request::read(bytes)?;
         work::count(&body.texts, app.options.input_count_max)?;
         let too_long = work::too_long(body.truncate, body.truncation_direction);
@@ -52,5 +52,5 @@ pub async fn rerank(State(app): State<Arc<App>>, request: Request) -> Answer {
     // Stable: equal ones stay in order.
     ranks.sort_by(|a, b| b.score.total_cmp(&a.score));
     let text_bytes: usize = ranks.iter().filter_map(|rank| rank.text.as_ref()).map(String::len).sum();
-    answer_of(cost, &ranks, 4 * ranks.len() + text_bytes / 8)
+    answer_of(permit, cost, &ranks, 4 * ranks.len() + text_bytes / 8)
 }

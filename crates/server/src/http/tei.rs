@@ -3,7 +3,8 @@
 use super::{
     App, body,
     failure::{Failure, Kind as FailureKind},
-    rerank, work,
+    rerank,
+    work::{self, Permit},
 };
 use crate::{
     engine::{About, EngineError, Kind, Row, normalise},
@@ -14,6 +15,7 @@ use axum::{
     extract::{Request, State},
     http::{HeaderValue, Response, StatusCode, header},
 };
+use bytes::Bytes;
 use raddle_sync::Arc;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -23,23 +25,55 @@ pub type Answer = Result<Response<Body>, Failure>;
 
 /// An answer in JSON. `capacity` is a guess of its length.
 pub fn answer(value: &impl Serialize, capacity: usize) -> Answer {
+    Ok(json_response(Body::from(json_of(value, capacity)?)))
+}
+
+fn json_of(value: &impl Serialize, capacity: usize) -> Result<Vec<u8>, Failure> {
     let mut bytes = Vec::with_capacity(capacity);
     serde_json::to_writer(&mut bytes, value).map_err(|error| {
         Failure::new(StatusCode::INTERNAL_SERVER_ERROR, FailureKind::Backend, format!("answer: {error}"))
     })?;
-    let mut response = Response::new(Body::from(bytes));
+    Ok(bytes)
+}
+
+fn json_response(body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    Ok(response)
+    response
 }
 
 /// Bytes of a number in JSON.
 const NUMBER_BYTES: usize = 14;
 
 /// An answer, and what it has cost.
-pub fn answer_of(cost: work::Cost, value: &impl Serialize, numbers: usize) -> Answer {
-    let mut response = answer(value, 64 + numbers * NUMBER_BYTES)?;
+pub fn answer_of(permit: Permit, cost: work::Cost, value: &impl Serialize, numbers: usize) -> Answer {
+    let mut response = answer_holding(permit, value, 64 + numbers * NUMBER_BYTES)?;
     response.extensions_mut().insert(cost);
     Ok(response)
+}
+
+/// Bytes of an answer that a connection may hold anyway (a guess: as many as of a head).
+const SMALL_BYTES_MAX: usize = 64 * 1024;
+
+/// An answer that keeps the room of its request until it has been sent, unless it is small: of large ones there are as many as
+/// requests at once, however many clients don't take theirs.
+pub fn answer_holding(permit: Permit, value: &impl Serialize, capacity: usize) -> Answer {
+    let bytes = json_of(value, capacity)?;
+    Ok(json_response(match bytes.len() {
+        0..=SMALL_BYTES_MAX => Body::from(bytes),
+        _ => Body::from(Bytes::from_owner(Held { bytes, _permit: permit })),
+    }))
+}
+
+struct Held {
+    bytes: Vec<u8>,
+    _permit: Permit,
+}
+
+impl AsRef<[u8]> for Held {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
 }
 
 /// The width of vectors; a reranker has none.
@@ -77,10 +111,10 @@ pub async fn root(state: State<Arc<App>>, request: Request) -> Answer {
 
 pub async fn embed(State(app): State<Arc<App>>, request: Request) -> Answer {
     let width = width(app.engine.about())?;
-    let _permit = work::permit(&app)?;
+    let permit = work::permit(&app)?;
     let batching = work::request(&app, request.headers())?;
     let bytes = body::read(&app, request).await?;
-    let prepared = work::prepare(&app, bytes, move |app, bytes| {
+    let prepared = work::prepare(&app, &permit, bytes, move |app, bytes| {
         let body: Embed<'_> = request::read(bytes)?;
         check_dimensions(body.dimensions, width)?;
         let too_long = work::too_long(body.truncate, body.truncation_direction);
@@ -91,15 +125,15 @@ pub async fn embed(State(app): State<Arc<App>>, request: Request) -> Answer {
     let (tokens, dimensions, normalize) = prepared.await?;
     let (mut rows, cost) = work::rows(&app, tokens, batching).await?;
     rows.iter_mut().for_each(|row| shape(row, dimensions, normalize));
-    answer_of(cost, &rows, rows.len() * dimensions.unwrap_or(width))
+    answer_of(permit, cost, &rows, rows.len() * dimensions.unwrap_or(width))
 }
 
 pub async fn similarity(State(app): State<Arc<App>>, request: Request) -> Answer {
     width(app.engine.about())?;
-    let _permit = work::permit(&app)?;
+    let permit = work::permit(&app)?;
     let batching = work::request(&app, request.headers())?;
     let bytes = body::read(&app, request).await?;
-    let prepared = work::prepare(&app, bytes, |app, bytes| {
+    let prepared = work::prepare(&app, &permit, bytes, |app, bytes| {
         let Similarity { inputs, parameters } = request::read(bytes)?;
         let SimilarityParameters { truncate, truncation_direction, prompt_name } =
             parameters.unwrap_or_default();
@@ -119,7 +153,7 @@ pub async fn similarity(State(app): State<Arc<App>>, request: Request) -> Answer
     let (one, others) = rows.split_first().expect("there is a row for the source and each sentence");
     let dot = |row: &Row| row.iter().zip(one).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>() as f32;
     let scores: Vec<f32> = others.iter().map(dot).collect();
-    answer_of(cost, &scores, scores.len())
+    answer_of(permit, cost, &scores, scores.len())
 }
 
 #[derive(Serialize)]
@@ -132,9 +166,9 @@ struct Spelled {
 }
 
 pub async fn tokenize(State(app): State<Arc<App>>, request: Request) -> Answer {
-    let _permit = work::permit(&app)?;
+    let permit = work::permit(&app)?;
     let bytes = body::read(&app, request).await?;
-    let spelled = work::prepare(&app, bytes, |app, bytes| {
+    let spelled = work::prepare(&app, &permit, bytes, |app, bytes| {
         let body: Tokenize<'_> = request::read(bytes)?;
         work::count(&body.inputs, app.options.input_count_max)?;
         let prompt = work::prompt(app, body.prompt_name.as_deref())?;
@@ -155,13 +189,13 @@ pub async fn tokenize(State(app): State<Arc<App>>, request: Request) -> Answer {
         work::texts(&body.inputs)?.iter().map(spell).collect::<Result<Vec<_>, Failure>>()
     });
     let spelled = spelled.await?;
-    answer(&spelled, 64 * spelled.iter().map(Vec::len).sum::<usize>())
+    answer_holding(permit, &spelled, 64 * spelled.iter().map(Vec::len).sum::<usize>())
 }
 
 pub async fn decode(State(app): State<Arc<App>>, request: Request) -> Answer {
-    let _permit = work::permit(&app)?;
+    let permit = work::permit(&app)?;
     let bytes = body::read(&app, request).await?;
-    let texts = work::prepare(&app, bytes, |app, bytes| {
+    let texts = work::prepare(&app, &permit, bytes, |app, bytes| {
         let Decode { ids, skip_special_tokens } = request::read(bytes)?;
         work::count(&ids, app.options.input_count_max)?;
         let decode = |input: &Input<'_>| match input {
@@ -172,7 +206,8 @@ pub async fn decode(State(app): State<Arc<App>>, request: Request) -> Answer {
         };
         ids.items.iter().map(decode).collect::<Result<Vec<_>, Failure>>()
     });
-    answer(&texts.await?, 256)
+    let texts = texts.await?;
+    answer_holding(permit, &texts, 256)
 }
 
 pub async fn health(State(app): State<Arc<App>>) -> Answer {

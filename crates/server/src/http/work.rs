@@ -14,7 +14,7 @@ use raddle_nn::text::{Tokens, TooLong};
 use raddle_serve::{Priority, Request};
 use raddle_sync::{Arc, fault};
 use std::time::{Duration, Instant};
-use tokio::sync::SemaphorePermit;
+use tokio::{sync::OwnedSemaphorePermit, task::JoinHandle};
 
 /// Larger bodies are read and tokenized on a thread that may take its time (a guess: MiniLM's tokenizer takes about 1 ms).
 const INLINE_BYTES_MAX: usize = 4096;
@@ -26,17 +26,29 @@ pub struct Cost {
     pub tokens: usize,
 }
 
-/// Room for one request; dropping it gives it back.
-pub fn permit(app: &App) -> Result<SemaphorePermit<'_>, Failure> {
-    app.permits.try_acquire().map_err(|_| {
+/// Room for one request: free again when no job of it is left, and a large answer has been sent or given up.
+pub type Permit = Arc<OwnedSemaphorePermit>;
+
+pub fn permit(app: &App) -> Result<Permit, Failure> {
+    app.permits.clone().try_acquire_owned().map(Arc::new).map_err(|_| {
         let most = app.options.concurrent_request_count_max;
         Failure::overloaded(format!("the server is busy, expected less than {most} requests at once"))
     })
 }
 
+/// What runs beside its request, and need not begin when the request is dropped.
+struct Job<T>(JoinHandle<T>);
+
+impl<T> Drop for Job<T> {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
 /// Reads a body and makes tokens of it: here if that is quick, else where it holds up nobody.
 pub async fn prepare<T: Send + 'static>(
     app: &Arc<App>,
+    permit: &Permit,
     bytes: Bytes,
     body: impl FnOnce(&App, &[u8]) -> Result<T, Failure> + Send + 'static,
 ) -> Result<T, Failure> {
@@ -48,12 +60,16 @@ pub async fn prepare<T: Send + 'static>(
     let prepared = if bytes.len() <= INLINE_BYTES_MAX {
         body(app, &bytes)
     } else {
-        let own = app.clone();
+        // A job that waits or runs outlives a client that goes. Without its room they would be a queue without an end.
+        let (own, room) = (app.clone(), (!fault!(left_jobs_hold_nothing)).then(|| permit.clone()));
         let body = move || {
             assert!(!fault!(panic_in_tokenizer_thread), "planted");
-            body(&own, &bytes)
+            let prepared = body(&own, &bytes);
+            drop((bytes, room));
+            prepared
         };
-        match tokio::task::spawn_blocking(body).await {
+        let mut job = Job(tokio::task::spawn_blocking(body));
+        match (&mut job.0).await {
             Ok(prepared) => prepared,
             Err(error) => match error.try_into_panic() {
                 Ok(panic) => std::panic::resume_unwind(panic),
@@ -204,5 +220,66 @@ fn check_finite(index: usize, row: &Row) -> Result<(), Failure> {
                 format!("text {index}: element {place} is wrong, expected a finite number, found {element}");
             Err(Failure::new(StatusCode::FAILED_DEPENDENCY, Kind::Backend, message))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        engine::{Engine, EngineOptions, Model},
+        http::Options,
+    };
+    use futures_util::FutureExt;
+    use raddle_nn::text::{BertConfig, ModelOptions, write_random_model};
+    use raddle_sync::{
+        atomic::{AtomicBool, Ordering::SeqCst},
+        faults::{Fault, assert_caught},
+    };
+    use std::sync::mpsc;
+
+    fn app(concurrent_request_count_max: usize) -> Arc<App> {
+        let device = raddle_tensor::Device::open(Box::new(raddle_cpu::Cpu::new())).unwrap();
+        let folder = std::env::temp_dir().join(format!("raddle-{}-work", std::process::id()));
+        write_random_model(&folder, &BertConfig::tiny(5), &["a"], 16, 3, &device).unwrap();
+        let model = Model::load(&folder, &device, &ModelOptions::default()).unwrap();
+        std::fs::remove_dir_all(folder).unwrap();
+        let engine = Engine::start(model, EngineOptions::default()).unwrap();
+        App::new(engine, Options { concurrent_request_count_max, ..Options::default() })
+    }
+
+    /// A client that sends much and goes, again and again.
+    #[test]
+    fn what_a_client_leaves_behind_keeps_its_room() {
+        let app = app(1);
+        let runtime = tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).build().unwrap();
+        runtime.block_on(async {
+            let (end, ended) = mpsc::channel();
+            let other = tokio::task::spawn_blocking(move || ended.recv());
+            let begun = Arc::new(AtomicBool::new(false));
+            let noted = begun.clone();
+            let room = permit(&app).unwrap();
+            let large = Bytes::from(vec![b' '; INLINE_BYTES_MAX + 1]);
+            let mut prepared = Box::pin(prepare(&app, &room, large, move |_, _| {
+                noted.store(true, SeqCst);
+                Ok(())
+            }));
+            assert!(prepared.as_mut().now_or_never().is_none());
+            drop(prepared);
+            drop(room);
+            assert!(permit(&app).is_err(), "its job is still there");
+            end.send(()).unwrap();
+            other.await.unwrap().unwrap();
+            while permit(&app).is_err() {
+                tokio::task::yield_now().await;
+            }
+            assert!(!begun.load(SeqCst), "nobody waited for it");
+        });
+    }
+
+    #[test]
+    fn fault_left_jobs_hold_nothing() {
+        let test = "http::work::tests::what_a_client_leaves_behind_keeps_its_room";
+        assert_caught(Fault::left_jobs_hold_nothing, test);
     }
 }

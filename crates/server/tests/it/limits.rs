@@ -140,6 +140,28 @@ fn who_reads_nothing_is_left() {
     assert!(count < COUNT, "all {COUNT} were answered");
 }
 
+/// What waits to be taken is memory, too. A million tokens are some 70 MB of JSON.
+#[test]
+fn answers_that_nobody_takes_keep_their_room() {
+    let server = with(Options { concurrent_request_count_max: 1, ..Options::default() });
+    // More than the system holds for a client that doesn't read.
+    let body = json!({ "inputs": "a ".repeat(200_000) }).to_string();
+    let status = || send(&server).receive().unwrap().status;
+    for is_taken in [true, false] {
+        let mut first = server.client();
+        let (accepted, done) = server.app.served();
+        first.send("POST", "/tokenize", &[JSON], body.as_bytes());
+        server.until(|app| app.served() == (accepted + 1, done + 1));
+        assert_eq!(status(), 429);
+        if is_taken {
+            let tokens = first.receive().unwrap().good();
+            assert_eq!(tokens[0].as_array().unwrap().len(), 200_002);
+        }
+        drop(first);
+        server.until(|_| status() == 200);
+    }
+}
+
 #[test]
 fn connections_are_bounded() {
     let server = with(Options { connection_count_max: 1, ..Options::default() });
