@@ -160,7 +160,10 @@ impl From<ModelError> for Failure {
     fn from(error: ModelError) -> Failure {
         let message = error.to_string();
         match error {
-            ModelError::Text { what: "the number of tokens", .. } => Failure::too_large(message),
+            // A tokenizer that puts nothing around texts makes nothing of an empty one.
+            ModelError::Text { what: "the number of tokens", ref found, .. } if found != "0" => {
+                Failure::too_large(message)
+            }
             ModelError::Text { .. } | ModelError::Tokenizer { .. } | ModelError::NoTexts => {
                 Failure::new(StatusCode::UNPROCESSABLE_ENTITY, Kind::Tokenizer, message)
             }

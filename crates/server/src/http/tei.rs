@@ -139,14 +139,10 @@ pub async fn similarity(State(app): State<Arc<App>>, request: Request) -> Answer
             parameters.unwrap_or_default();
         let too_long = work::too_long(truncate, truncation_direction);
         work::count(&inputs.sentences, app.options.input_count_max)?;
+        // In front of the others, as which it isn't counted.
         let mut all = inputs.sentences;
-        // The others are counted, not this one.
-        let mut one = all.clone();
-        one.items = vec![Input::Text(inputs.source_sentence)];
-        let mut tokens = work::tokens(app, one, prompt_name.as_deref(), too_long)?;
-        all.is_list = true;
-        tokens.extend(work::tokens(app, all, prompt_name.as_deref(), too_long)?);
-        Ok(tokens)
+        all.items.insert(0, Input::Text(inputs.source_sentence));
+        work::tokens(app, all, prompt_name.as_deref(), too_long)
     });
     let (mut rows, cost) = work::rows(&app, prepared.await?, batching).await?;
     rows.iter_mut().for_each(|row| normalise(row));

@@ -1,13 +1,14 @@
 //! Every error is JSON, in the words of its path's protocol.
 
-use crate::server::{Client, Server, engine_of, model};
+use crate::server::{Client, Server, TOKENS_MAX, device, engine_of, model};
+use raddle_nn::text::{BertConfig, ModelOptions, write_random_model};
 use raddle_server::{
     engine::{Engine, EngineOptions, Model},
     http::Options,
 };
 use raddle_sync::faults::{Fault, assert_caught};
 use serde_json::{Value, json};
-use std::io::Write;
+use std::{fs, io::Write};
 
 const JSON: (&str, &str) = ("content-type", "application/json");
 
@@ -105,11 +106,26 @@ fn wrong_requests_are_told_what_is_wrong() {
         "validation",
         "ids: expected token",
     );
+    // The one that the others are compared with is text 0, whatever is wrong with one.
+    let similarity = |source: &str, sentences: Value| {
+        let inputs = json!({ "source_sentence": source, "sentences": sentences });
+        server
+            .post("/similarity", &json!({ "inputs": inputs, "parameters": { "truncate": false } }))
+            .error()
+            .2
+    };
+    let long = "a ".repeat(20);
+    assert!(similarity(&long, json!(["a"])).starts_with("text 0: the number of tokens"));
+    assert!(similarity("a", json!([long])).starts_with("text 1: the number of tokens"));
+    assert!(similarity("a", json!([[12]])).starts_with("text 1: a token is wrong"));
     let message = "rerank: the model is a sentence encoder, expected a reranker";
     let body = json!({ "query": "a", "texts": ["a"] });
     assert_error(server.post("/rerank", &body).error(), 424, "backend", message);
     assert_error(server.get("/nowhere").error(), 404, "validation", "there is no such path");
     assert_error(server.get("/embed").error(), 405, "validation", "the path has no such method");
+    for (method, path, known) in [("GET", "/embed", "POST"), ("DELETE", "/", "GET,HEAD,POST")] {
+        assert_eq!(server.client().call(method, path, &[], b"").headers["allow"], known);
+    }
 
     let raw =
         |headers: &[(&str, &str)], body: &[u8]| server.client().call("POST", "/embed", headers, body).error();
@@ -156,6 +172,27 @@ fn lists_may_be_as_long_as_the_limit() {
     embed(4).good();
     let message = "inputs: more than the queue holds, expected at most 4, found 5";
     assert_eq!(embed(5).error(), (413, "validation".into(), message.into()));
+}
+
+/// Case F-22: a tokenizer that puts nothing around texts makes nothing of an empty one. That isn't too large.
+#[test]
+fn a_text_without_tokens_is_no_large_one() {
+    let folder = std::env::temp_dir().join(format!("raddle-{}-bare", std::process::id()));
+    write_random_model(&folder, &BertConfig::tiny(5), &["a"], TOKENS_MAX, 5, device()).unwrap();
+    let file = folder.join("tokenizer.json");
+    let mut tokenizer: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+    tokenizer["post_processor"] = Value::Null;
+    fs::write(file, tokenizer.to_string()).unwrap();
+    let model = Model::load(&folder, device(), &ModelOptions::default()).unwrap();
+    fs::remove_dir_all(folder).unwrap();
+    let engine = Engine::start(model, EngineOptions::default()).unwrap();
+    let server = Server::start(engine, Options::default());
+    for inputs in [json!(["a", ""]), json!(["a", "  "]), json!([[4], []])] {
+        let message = "text 1: the number of tokens is wrong, expected 1 to 16, found 0";
+        assert_error(server.post("/embed", &json!({ "inputs": inputs })).error(), 422, "tokenizer", message);
+        assert_eq!(server.post("/v1/embeddings", &json!({ "input": inputs })).status, 400);
+    }
+    server.post("/embed", &json!({ "inputs": "a" })).good();
 }
 
 /// JSON has no such numbers.
