@@ -6,24 +6,32 @@
 //! 2. For [`Options::linger`](super::Options::linger), or until no connection is left, requests still come through connections
 //!    that are there, are answered, and end them. A client that is between two requests so has an answer rather than a
 //!    broken connection.
-//! 3. Connections on which nothing is being answered are closed, and the others when they have been answered.
+//! 3. Connections on which nothing is being answered are closed, also in the middle of a head, and the others when they have been
+//!    answered.
 //! 4. What isn't answered within [`Options::drain_within`](super::Options::drain_within) of the signal is given up.
 //!
 //! So every request that was accepted, which is to say that its head was read, is answered in full, or the result says how
 //! many were given up.
 
 use super::{App, io::Paced, router, status};
-use hyper::server::conn::http1;
+use hyper::{
+    server::conn::http1,
+    service::{Service, service_fn},
+};
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
     server::graceful::{GracefulShutdown, Watcher},
     service::TowerToHyperService,
 };
-use raddle_sync::{Arc, atomic::Ordering::Relaxed, fault};
+use raddle_sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering::Relaxed},
+    fault,
+};
 use std::{io, pin::pin, time::Duration};
 use tokio::{
     net::{TcpListener, TcpStream},
-    sync::{OwnedSemaphorePermit, Semaphore},
+    sync::{OwnedSemaphorePermit, Semaphore, watch},
     task::JoinSet,
     time::{Instant, timeout, timeout_at},
 };
@@ -50,12 +58,13 @@ pub async fn serve(app: Arc<App>, listener: TcpListener, stop: impl Future<Outpu
     let routes = TowerToHyperService::new(router(app.clone()));
     let permits = Arc::new(Semaphore::new(app.options.connection_count_max.min(Semaphore::MAX_PERMITS)));
     let graceful = GracefulShutdown::new();
+    let (end, ending) = watch::channel(false);
     let mut tasks = JoinSet::new();
     let begin = |tasks: &mut JoinSet<()>, stream: TcpStream, permit: OwnedSemaphorePermit| {
-        let (routes, watcher, app) = (routes.clone(), graceful.watcher(), app.clone());
-        let open = Open::begin(app);
+        let (routes, watcher, ending) = (routes.clone(), graceful.watcher(), ending.clone());
+        let open = Open::begin(app.clone());
         tasks.spawn(async move {
-            connection(&open.0, stream, routes, watcher).await;
+            connection(&open.0, stream, routes, watcher, ending).await;
             drop(permit);
         });
     };
@@ -95,6 +104,7 @@ pub async fn serve(app: Arc<App>, listener: TcpListener, stop: impl Future<Outpu
     let linger = deadline.min(Instant::now() + app.options.linger);
     // One is the one that samples.
     while tasks.len() > 1 && timeout_at(linger, tasks.join_next()).await.is_ok() {}
+    _ = end.send(true);
     _ = timeout_at(deadline, graceful.shutdown()).await;
     // Before the tasks are ended: requests that are dropped with them count as left by their clients.
     let (accepted, done) = app.served();
@@ -142,16 +152,35 @@ async fn connection(
     stream: TcpStream,
     routes: TowerToHyperService<axum::Router>,
     watcher: Watcher,
+    mut ending: watch::Receiver<bool>,
 ) {
     // Answers are written whole; waiting for more would only delay them.
     _ = stream.set_nodelay(true);
+    // Has the head of a request been read? It is this task's alone.
+    let is_asked = AtomicBool::new(false);
+    let service = service_fn(|request| {
+        is_asked.store(true, Relaxed);
+        routes.call(request)
+    });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(app.options.head_within)
         .max_headers(HEADER_COUNT_MAX)
         .max_header_size(HEAD_BYTES_MAX)
-        .serve_connection(TokioIo::new(Paced::new(stream, app.options.send_within)), routes);
-    if let Err(error) = watcher.watch(connection).await {
+        .serve_connection(TokioIo::new(Paced::new(stream, app.options.send_within)), service);
+    let mut watched = pin!(watcher.watch(connection));
+    let ended = tokio::select! {
+        biased;
+        ended = &mut watched => Some(ended),
+        () = async { _ = ending.wait_for(|is_ending| *is_ending).await } => None,
+    };
+    let ended = match ended {
+        Some(ended) => ended,
+        None if is_asked.load(Relaxed) => watched.await,
+        // Of a first head that has come in part the rest would be waited for.
+        None => return,
+    };
+    if let Err(error) = ended {
         tracing::debug!(%error, "a connection broke off");
     }
 }

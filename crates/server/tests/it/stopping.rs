@@ -4,11 +4,12 @@ use crate::server::{Server, engine_of, model};
 use raddle_nn::text::Tokens;
 use raddle_server::{
     engine::{Engine, EngineOptions, Model},
-    http::Options,
+    http::{Options, listen::Drained},
 };
 use raddle_sync::faults::{Fault, assert_caught};
 use serde_json::json;
 use std::{
+    io::{Read, Write},
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering::*},
@@ -94,6 +95,30 @@ fn idle_connections_dont_hold_it_up() {
     assert_eq!(server.stop().given_up, 0);
     assert!(idle.receive().is_none());
     drop(unused);
+}
+
+/// Nor do those of which a part of the first head has come.
+#[test]
+fn half_a_head_doesnt_hold_it_up() {
+    let hour = Duration::from_secs(3600);
+    let mut server = Server::start(
+        engine_of(false, EngineOptions::default()),
+        Options {
+            linger: Duration::from_millis(1),
+            drain_within: hour,
+            head_within: hour,
+            ..Options::default()
+        },
+    );
+    let mut half = server.client();
+    half.0.get_mut().write_all(b"POST /embed HT").unwrap();
+    server.until(|app| app.connection_count() == 1);
+    server.tell();
+    // Closed, rather than that the client's own patience is over.
+    let mut rest = Vec::new();
+    let end = half.0.read_to_end(&mut rest).map_err(|error| error.kind());
+    assert!(matches!(end, Ok(0) | Err(std::io::ErrorKind::ConnectionReset)), "{end:?}");
+    assert_eq!(server.stop(), Drained { accepted: 0, cancelled: 0, given_up: 0 });
 }
 
 #[test]
