@@ -46,13 +46,12 @@ mod tokens;
 
 pub(crate) use captured::{BYTES_MAX as GRAPH_BYTES_MAX, GRAPHS_MAX, REPLAYS_MAX};
 pub(crate) use encoder::PASS_TOKENS_MAX;
-pub(crate) use folder::FILE_BYTES_MAX as SETTINGS_BYTES_MAX;
 pub(crate) use tokenizer_file::FILE_BYTES_MAX as TOKENIZER_BYTES_MAX;
 
 pub use bert::BertConfig;
 pub use encoder::{ModelOptions, SentenceEncoder};
 pub use family::Family;
-pub use folder::write_random_model;
+pub use folder::{FILE_BYTES_MAX as SETTINGS_BYTES_MAX, write_random_model};
 pub use pooling::Pooling;
 pub use rerank::CrossEncoder;
 pub use spell::Piece;

@@ -1,10 +1,13 @@
 //! What an engine runs, as its folder says.
 
-use super::{EngineOptions, Model, model::Inner};
+use super::{
+    EngineOptions, Model,
+    model::{Inner, settings},
+};
 use raddle_nn::text::{ModelError, Pooling, Tokens, TooLong};
 use raddle_tensor::DType;
 use serde_json::Value;
-use std::{collections::BTreeMap, fs};
+use std::collections::BTreeMap;
 
 /// What an engine runs.
 #[derive(Clone, Debug, PartialEq)]
@@ -102,8 +105,7 @@ impl About {
 impl Prompts {
     /// A file that is missing or says something else has none: it isn't needed to compute.
     fn of(model: &Model) -> Prompts {
-        let text = fs::read(model.folder.join("config_sentence_transformers.json")).unwrap_or_default();
-        let file: Value = serde_json::from_slice(&text).unwrap_or_default();
+        let file = settings(&model.folder, "config_sentence_transformers.json");
         let text = |(name, text): (&String, &Value)| Some((name.clone(), text.as_str()?.to_string()));
         let by_name: BTreeMap<_, _> =
             file["prompts"].as_object().into_iter().flatten().filter_map(text).collect();

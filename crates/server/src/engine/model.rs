@@ -1,11 +1,14 @@
 //! The two kinds of models, told by the folder.
 
 use super::Row;
-use raddle_nn::text::{CrossEncoder, ModelError, ModelOptions, SentenceEncoder, Tokenizer, Tokens};
+use raddle_nn::text::{
+    CrossEncoder, ModelError, ModelOptions, SETTINGS_BYTES_MAX, SentenceEncoder, Tokenizer, Tokens,
+};
 use raddle_tensor::{DType, Device, Tensor};
 use serde_json::Value;
 use std::{
     fmt, fs,
+    io::Read,
     path::{Path, PathBuf},
 };
 
@@ -16,6 +19,18 @@ pub struct Model {
     pub(super) dtype: DType,
     /// `config.json`, which the loader has read without complaint.
     pub(super) config: Value,
+}
+
+/// A file of settings, of which no more is read than a loader does. Null if it isn't there or is no JSON: what is wrong with a
+/// file is the loader's to say, with the place.
+pub(super) fn settings(folder: &Path, file: &str) -> Value {
+    let mut text = Vec::new();
+    let read = fs::File::open(folder.join(file))
+        .and_then(|open| open.take(SETTINGS_BYTES_MAX + 1).read_to_end(&mut text));
+    match read {
+        Ok(bytes) if bytes as u64 <= SETTINGS_BYTES_MAX => serde_json::from_slice(&text).unwrap_or_default(),
+        _ => Value::Null,
+    }
 }
 
 pub(super) enum Inner {
@@ -34,9 +49,7 @@ impl Model {
         options: &ModelOptions,
     ) -> Result<Model, ModelError> {
         let folder = folder.as_ref();
-        // What can't be read here is an error of the loader, which says where and what.
-        let text = fs::read(folder.join("config.json")).unwrap_or_default();
-        let config: Value = serde_json::from_slice(&text).unwrap_or_default();
+        let config = settings(folder, "config.json");
         let inner = match &config["architectures"][0] {
             Value::String(name) if name.ends_with("ForSequenceClassification") => {
                 Inner::Reranker(CrossEncoder::load_with(folder, device, options)?)

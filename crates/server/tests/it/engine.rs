@@ -1,9 +1,12 @@
 //! The engine without a server.
 
 use crate::server::{WIDTH, device, engine_of, folder, model};
-use raddle_nn::text::{CrossEncoder, SentenceEncoder, TooLong};
+use raddle_nn::text::{
+    BertConfig, CrossEncoder, ModelOptions, SETTINGS_BYTES_MAX, SentenceEncoder, TooLong, write_random_model,
+};
 use raddle_serve::Request;
-use raddle_server::engine::{Engine, EngineError, EngineOptions};
+use raddle_server::engine::{Engine, EngineError, EngineOptions, Model};
+use std::fs;
 
 fn texts() -> Vec<String> {
     (0..200)
@@ -107,4 +110,23 @@ fn a_limit_below_the_models_is_raised_to_it() {
     let tokens = engine.complete(vec![4; 40], TooLong::Truncate).unwrap();
     assert_eq!(tokens.ids.len(), 16);
     assert!(engine.submit(tokens, Request::default()).unwrap().wait().is_ok());
+}
+
+/// Also of a reranker's, whose loader doesn't look at it.
+#[test]
+fn no_more_of_settings_is_read_than_there_may_be() {
+    let folder = std::env::temp_dir().join(format!("raddle-{}-prompts", std::process::id()));
+    write_random_model(&folder, &BertConfig::tiny(5), &["a"], 16, 5, device()).unwrap();
+    let config = fs::read_to_string(folder.join("config.json")).unwrap();
+    fs::write(folder.join("config.json"), config.replace("BertModel", "BertForSequenceClassification"))
+        .unwrap();
+    let prompts = |bytes: u64| {
+        let text = r#"{"prompts": {"query": "a "}}"#;
+        let text = " ".repeat(bytes as usize - text.len()) + text;
+        fs::write(folder.join("config_sentence_transformers.json"), text).unwrap();
+        let model = Model::load(&folder, device(), &ModelOptions::default()).unwrap();
+        Engine::start(model, EngineOptions::default()).unwrap().about().prompts.by_name.len()
+    };
+    assert_eq!((prompts(SETTINGS_BYTES_MAX), prompts(SETTINGS_BYTES_MAX + 1)), (1, 0));
+    fs::remove_dir_all(folder).unwrap();
 }
