@@ -244,6 +244,34 @@ fn fault_batch_never_ends() {
     assert!(server.folder.join("report.json").exists());
 }
 
+/// Neither does it run without one, nor with one that nobody can show, and it doesn't tell it.
+#[test]
+fn a_key_that_no_client_can_send_is_refused() {
+    for (key, found) in [
+        ("", "found none; leave it out for a server without a key"),
+        ("sesame\n", "found others, which a client can't send"),
+        ("open sesame", "found others, which a client can't send"),
+        ("s\u{e9}same", "found others, which a client can't send"),
+    ] {
+        for place in ["--api-key", "RADDLE_API_KEY"] {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_raddle"));
+            command.args(["serve", "--model", "/nowhere", "--port", "0"]);
+            let command = match place {
+                "--api-key" => command.args([place, key]),
+                _ => command.env(place, key),
+            };
+            let output = command.output().unwrap();
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            let expected = "expected printable ASCII characters without spaces";
+            assert_eq!(
+                stderr.lines().next(),
+                Some(&*format!("raddle: serve: {place} is wrong, {expected}, {found}"))
+            );
+            assert_eq!(output.status.code(), Some(2));
+        }
+    }
+}
+
 /// Neither texts nor keys, whatever comes of the request and however much is logged.
 #[test]
 fn logs_hold_nothing_of_what_clients_send() {

@@ -49,8 +49,8 @@ pub struct Arguments {
     /// What the model computes in: f32, f16 or bf16 (or as text-embeddings-inference calls them).
     #[arg(long, default_value = "f32")]
     dtype: String,
-    /// What clients must show as `Authorization: Bearer KEY`, but for /health, /metrics and the page. Without it: the
-    /// variable RADDLE_API_KEY, which others on this machine can't see, or no key.
+    /// What clients must show as `Authorization: Bearer KEY`, but for /health, /metrics and the page: printable ASCII
+    /// characters without spaces. Without it: the variable RADDLE_API_KEY, which others on this machine can't see, or no key.
     #[arg(long, value_name = "KEY")]
     api_key: Option<String>,
     /// An origin whose pages may ask, such as https://example.org, or * for any; may be said several times. Without it: none, so
@@ -119,6 +119,9 @@ pub struct Arguments {
     json: Option<PathBuf>,
 }
 
+/// Where a key is if it isn't an option.
+const KEY_VARIABLE: &str = "RADDLE_API_KEY";
+
 #[derive(Serialize)]
 struct Report {
     address: String,
@@ -151,6 +154,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
             arguments.max_queue
         )));
     }
+    let key = key(arguments)?;
     let cors = Origins::read(&arguments.cors_allow_origin).map_err(|found| {
         let expected = "expected an origin such as https://example.org, or *";
         Failure::Input(format!("serve: --cors-allow-origin is wrong, {expected}, found {found:?}"))
@@ -182,7 +186,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
     }
     let name = arguments.served_model_name.clone().or(hub_name);
     let model_name = name.clone().unwrap_or_else(|| engine.about().name.clone());
-    let app = App::new(engine, http_options(arguments, name, cors));
+    let app = App::new(engine, http_options(arguments, name, key, cors));
     let ended = runtime.block_on(async {
         // In the system's queue; more are refused there.
         let listener = socket.listen(1024).map_err(|error| failed(&error))?;
@@ -264,11 +268,30 @@ fn engine_options(arguments: &Arguments) -> EngineOptions {
     }
 }
 
-fn http_options(arguments: &Arguments, name: Option<String>, cors: Origins) -> Options {
+/// What clients must show, of the option or else of the variable.
+///
+/// Errors: a key that no client can show, as a line's end behind it, or an empty one: who gives that wants one, and a variable of
+/// a script that isn't set must not open the server.
+fn key(arguments: &Arguments) -> Outcome<Option<String>> {
+    let variable = || std::env::var_os(KEY_VARIABLE).map(|key| (KEY_VARIABLE, key));
+    let option = arguments.api_key.clone().map(|key| ("--api-key", key.into()));
+    let Some((place, key)) = option.or_else(variable) else { return Ok(None) };
+    let is_shown = |key: &String| !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_graphic());
+    let wrong = |found: &str| {
+        let expected = "expected printable ASCII characters without spaces";
+        Failure::Input(format!("serve: {place} is wrong, {expected}, found {found}"))
+    };
+    match key.into_string() {
+        Ok(key) if is_shown(&key) => Ok(Some(key)),
+        Ok(key) if key.is_empty() => Err(wrong("none; leave it out for a server without a key")),
+        _ => Err(wrong("others, which a client can't send")),
+    }
+}
+
+fn http_options(arguments: &Arguments, name: Option<String>, key: Option<String>, cors: Origins) -> Options {
     let seconds = |seconds: u32| Duration::from_secs(seconds.into());
     let inputs =
         |usual: u32| arguments.max_client_batch_size.unwrap_or(usual).min(arguments.max_queue) as usize;
-    let variable = || std::env::var("RADDLE_API_KEY").ok();
     Options {
         body_bytes_max: arguments.payload_limit as usize,
         input_count_max: inputs(32),
@@ -280,7 +303,7 @@ fn http_options(arguments: &Arguments, name: Option<String>, cors: Origins) -> O
         send_within: seconds(arguments.body_timeout),
         begin_within: arguments.begin_within.map(|millis| Duration::from_millis(millis.into())),
         drain_within: seconds(arguments.drain_timeout),
-        key: arguments.api_key.clone().or_else(variable).filter(|key| !key.is_empty()),
+        key,
         name,
         cors,
         ..Options::default()
