@@ -1,6 +1,6 @@
 //! `raddle memory`: what a snapshot of a device's memory says.
 
-use crate::output::{Failure, Outcome, is_stdout, say, write_whole};
+use crate::output::{Failure, Outcome, check_keeps, is_stdout, say, write_whole};
 use raddle::{
     MemorySnapshot,
     runtime::{PieceBytes, PoolKind},
@@ -22,6 +22,7 @@ pub struct Arguments {
 
 pub fn run(arguments: &Arguments) -> Outcome {
     let path = &arguments.snapshot;
+    check_keeps(arguments.html.as_deref(), "--html", &[path])?;
     let wrong = |reason: String| Failure::Input(format!("{}: {reason}", path.display()));
     let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
     let snapshot = MemorySnapshot::from_json(&text).map_err(|error| wrong(error.to_string()))?;

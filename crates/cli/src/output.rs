@@ -98,6 +98,25 @@ pub fn check_writable(path: Option<&Path>) -> Outcome {
     }
 }
 
+/// Errors: a report, named by its option, would take the place of a file that a command reads or writes besides. Another name
+/// of such a file may be given: reports are renamed into their places, so that the file stays under its own.
+pub fn check_keeps(report: Option<&Path>, option: &str, files: &[&PathBuf]) -> Outcome {
+    let Some(path) = report.filter(|path| !is_stdout(Some(path))) else { return Ok(()) };
+    // What can't be looked at is told by those who open it.
+    let place = |path: &Path| -> Option<PathBuf> {
+        let target = target(path).ok()??;
+        Some(fs::canonicalize(folder(&target)).ok()?.join(target.file_name()?))
+    };
+    let Some(replaced) = place(path) else { return Ok(()) };
+    match files.iter().find(|file| place(file).as_ref() == Some(&replaced)) {
+        Some(file) => {
+            let file = file.display();
+            Err(Failure::Input(format!("{option}: expected a file of its own, found that of {file}")))
+        }
+        None => Ok(()),
+    }
+}
+
 fn folder(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }

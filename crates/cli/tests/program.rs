@@ -157,6 +157,14 @@ fn replay_reports_what_it_promises() {
     assert_eq!(names, ["ours", "pytorch", "rmm"]);
     assert_refused(&["replay", trace, "--check", "/nowhere/counts.json"], "/nowhere/counts.json");
     assert_refused(&["replay", trace, trace, "/nowhere/trace"], "/nowhere/trace");
+    let own = "expected a file of its own, found that of ";
+    for arguments in [
+        &["replay", trace, "--json", trace][..],
+        &["replay", "/dev/null", "--check", "/counts", "--json", "/tmp/../counts"],
+        &["memory", "/memory.json", "--html", "/memory.json"],
+    ] {
+        assert_refused(arguments, own);
+    }
     let more = [&std::fs::read(&path).unwrap()[..], b"more than the head of a member"].concat();
     std::fs::write(&path, more).unwrap();
     assert_refused(&["replay", trace], "invalid gzip header");

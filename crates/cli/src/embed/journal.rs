@@ -54,7 +54,8 @@ pub struct Journal {
     file: File,
 }
 
-fn path_of(output: &Path) -> PathBuf {
+/// Where the journal of an output is.
+pub fn path_of(output: &Path) -> PathBuf {
     let mut path = partial_path(output).into_os_string();
     path.push(".journal");
     path.into()

@@ -11,7 +11,9 @@ mod journal;
 mod model;
 mod vectors;
 
-use crate::output::{Failure, Outcome, check_writable, is_stdout, progress, say, target, tell, write_json};
+use crate::output::{
+    Failure, Outcome, check_keeps, check_writable, is_stdout, progress, say, target, tell, write_json,
+};
 use engine::{Engine, Window};
 use indicatif::ProgressBar;
 use input::{Format, Input, count_lines};
@@ -128,6 +130,8 @@ pub fn run(arguments: &Arguments) -> Outcome {
     // Before a model is fetched or loaded.
     let output = output_file(&arguments.output)?;
     check_apart(&arguments.input, &output)?;
+    let kept = [&arguments.input, &output, &partial_path(&output), &journal::path_of(&output)];
+    check_keeps(arguments.json.as_deref(), "--json", &kept)?;
     let input =
         Input::open(&arguments.input, arguments.format, &arguments.field, arguments.line_bytes as usize)?;
     let threads = arguments
@@ -204,7 +208,8 @@ fn output_file(path: &Path) -> Outcome<PathBuf> {
 fn check_apart(input: &Path, output: &Path) -> Outcome {
     use std::os::unix::fs::MetadataExt;
     let file = |path: &Path| std::fs::metadata(path).ok().map(|metadata| (metadata.dev(), metadata.ino()));
-    let Some(read) = file(input).filter(|_| input != Path::new("-")) else { return Ok(()) };
+    let input = if input == Path::new("-") { Path::new("/dev/stdin") } else { input };
+    let Some(read) = file(input) else { return Ok(()) };
     match [output, &partial_path(output)].into_iter().find(|path| file(path) == Some(read)) {
         Some(path) => Err(Failure::Input(format!(
             "--output: expected another file than that of --input, found the same one, {}",

@@ -16,7 +16,7 @@ mod tests;
 
 pub use file::write as write_trace;
 
-use crate::output::{Outcome, check_writable, is_stdout, say, write_json};
+use crate::output::{Outcome, check_keeps, check_writable, is_stdout, say, write_json};
 use engine::{Pace, play};
 use policy::{Counts, Ours, Policy, Slabs};
 use pytorch::PyTorch;
@@ -111,6 +111,8 @@ struct Replayed {
 }
 
 pub fn run(arguments: &Arguments) -> Outcome {
+    let read: Vec<&PathBuf> = arguments.traces.iter().chain(&arguments.check).collect();
+    check_keeps(arguments.json.as_deref(), "--json", &read)?;
     let traces = arguments.traces.iter().map(|path| Ok((path.as_path(), file::read(path)?)));
     let traces = traces.collect::<Outcome<Vec<_>>>()?;
     let json = arguments.json.as_deref();
