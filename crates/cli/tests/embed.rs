@@ -32,12 +32,16 @@ impl Folder {
         fs::read(self.path(name)).unwrap()
     }
 
-    /// `embed` of this folder's model and a file.
+    /// `embed` of this folder's model and a file, with its report on standard output.
     fn embed(&self, input: &str, output: &str, more: &[&str]) -> Command {
+        self.embed_to(Path::new("-"), input, output, more)
+    }
+
+    fn embed_to(&self, report: &Path, input: &str, output: &str, more: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_raddle"));
         let input = if input == "-" { PathBuf::from("-") } else { self.path(input) };
         command.arg("embed").arg("--model").arg(self.path("model")).arg("--input").arg(input);
-        command.arg("--output").arg(self.path(output)).args(more).args(["--json", "-"]);
+        command.arg("--output").arg(self.path(output)).args(more).arg("--json").arg(report);
         command
     }
 
@@ -430,6 +434,65 @@ fn an_input_is_never_the_output() {
         assert_eq!(folder.read("a.jsonl"), text.as_bytes());
     }
     folder.report("a.jsonl", "e.jsonl", &[]);
+}
+
+/// Nor does the report take the place of what is read or written.
+#[test]
+fn a_report_is_a_file_of_its_own() {
+    let folder = Folder::new("report");
+    let text = "{\"text\": \"a thread\"}\n";
+    fs::write(folder.path("a.jsonl"), text).unwrap();
+    std::os::unix::fs::symlink(folder.path("a.jsonl"), folder.path("link")).unwrap();
+    let embed = |report: &str| {
+        let mut command = folder.embed_to(Path::new(report), "a.jsonl", "v.jsonl", &[]);
+        command.current_dir(&folder.0);
+        command
+    };
+    for report in ["a.jsonl", "./link", "v.jsonl", "v.jsonl.partial", "v.jsonl.partial.journal"] {
+        refused(embed(report), "--json: expected a file of its own, found that of ");
+        assert_eq!(folder.read("a.jsonl"), text.as_bytes());
+        assert!(!folder.path("v.jsonl").exists());
+    }
+    assert!(embed("report.json").status().unwrap().success());
+    // Through a shell's redirection, too.
+    let mut command = folder.embed("-", "a.jsonl", &[]);
+    command.stdin(fs::File::open(folder.path("a.jsonl")).unwrap());
+    refused(command, "--output: expected another file than that of --input, found the same one");
+    assert_eq!(folder.read("a.jsonl"), text.as_bytes());
+}
+
+/// Of a text whose vector isn't finite there is none, and it is told: weights that are broken, or numbers beyond f16.
+#[test]
+fn a_vector_that_is_not_finite_is_a_skipped_line() {
+    let folder = Folder::new("finite");
+    fs::write(folder.path("lines.txt"), "a thread\nthread waits\nstream\n").unwrap();
+    folder.report("lines.txt", "whole.npy", &[]);
+    let weights = folder.path("model/model.safetensors");
+    let tensors = raddle::nn::checkpoint::load(&weights, &raddle::Device::new("cpu").unwrap()).unwrap();
+    let (_, words) = tensors.iter().find(|(name, _)| name.ends_with("word_embeddings.weight")).unwrap();
+    // That of the third word, behind four special ones.
+    words.select(0, 6).unwrap().fill_(f32::NAN).unwrap();
+    raddle::nn::checkpoint::save(&weights, &tensors).unwrap();
+    let report = folder.report("lines.txt", "v.npy", &[]);
+    assert_eq!(report["skipped"], json!([{ "line": 2, "why": "its vector has an element that is NaN" }]));
+    let (found, whole) = (folder.read("v.npy"), folder.read("whole.npy"));
+    let row = 4 * 32;
+    let [found, whole] = [&found, &whole].map(|bytes| &bytes[bytes.len() - 3 * row..]);
+    assert!(found[..row] == whole[..row] && found[2 * row..] == whole[2 * row..]);
+    folder.report("lines.txt", "v.jsonl", &[]);
+    let lines = String::from_utf8(folder.read("v.jsonl")).unwrap();
+    let second: Value = serde_json::from_str(lines.lines().nth(1).unwrap()).unwrap();
+    assert_eq!(second, json!({ "line": 2, "error": "its vector has an element that is NaN" }));
+}
+
+/// What else a folder may hold has no part in the model.
+#[test]
+fn what_is_no_file_of_the_model_is_not_read() {
+    let folder = Folder::new("others");
+    fs::write(folder.path("lines.txt"), "a thread\n").unwrap();
+    std::os::unix::fs::symlink("nowhere", folder.path("model/vocab.json")).unwrap();
+    fs::create_dir(folder.path("model/onnx.json")).unwrap();
+    folder.report("lines.txt", "v.npy", &[]);
 }
 
 /// The output lies where the link points, also of a run that goes on; what isn't whole lies beside it until it is.

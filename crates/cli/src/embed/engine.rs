@@ -67,11 +67,21 @@ type Done = (u64, Result<Outcome<Answer>, Box<dyn Any + Send>>);
 
 impl Engine<'_> {
     /// Takes windows from `next` until there is none, and gives them to `finish` in the same order. `note` hears of texts that
-    /// are done.
+    /// have their rows. A row that isn't finite is none: its line is one that can't be read.
     ///
     /// Errors: the first of anyone's; then nothing more is asked for, read or given.
     pub fn run(
         &self,
+        next: impl FnMut() -> Outcome<Option<Vec<Line>>>,
+        finish: impl FnMut(Window) -> Outcome,
+        note: impl Fn(u64),
+    ) -> Outcome {
+        self.run_with(|task| self.work(task), next, finish, note)
+    }
+
+    fn run_with(
+        &self,
+        work: impl Fn(Task) -> Outcome<Answer> + Sync,
         mut next: impl FnMut() -> Outcome<Option<Vec<Line>>>,
         mut finish: impl FnMut(Window) -> Outcome,
         note: impl Fn(u64),
@@ -81,11 +91,11 @@ impl Engine<'_> {
         let take = Mutex::new(take);
         std::thread::scope(|scope| {
             for _ in 0..self.threads {
-                let (take, answer) = (&take, answer.clone());
+                let (take, work, answer) = (&take, &work, answer.clone());
                 scope.spawn(move || {
                     let job = || take.lock().unwrap_or_else(PoisonError::into_inner).recv();
                     while let Ok((window, task)) = job() {
-                        let done = catch_unwind(AssertUnwindSafe(|| self.work(task)));
+                        let done = catch_unwind(AssertUnwindSafe(|| work(task)));
                         // Nobody listens any more: another job has failed.
                         if answer.send((window, done)).is_err() {
                             break;
@@ -94,8 +104,8 @@ impl Engine<'_> {
                 });
             }
             drop(answer);
-            // Dropped at the end, which ends the threads.
-            let give = give;
+            // Dropped at the end, which ends the threads: without answers to give, those with jobs left, too.
+            let (give, answers) = (give, answers);
             let queue = |job| give.send(job).map_err(|_| Failure::Other("embed: no thread is left".into()));
             let mut windows: VecDeque<Window> = VecDeque::new();
             let (mut count, mut ended) = (0, false);
@@ -129,11 +139,20 @@ impl Engine<'_> {
                         }
                     }
                     Answer::Rows(places, rows) => {
-                        let width = self.model.width();
-                        for (place, row) in places.iter().zip(rows.chunks(width)) {
-                            window.rows[place * width..][..width].copy_from_slice(row);
+                        let (width, mut count) = (self.model.width(), 0);
+                        for (&place, row) in places.iter().zip(rows.chunks(width)) {
+                            match row.iter().find(|element| !element.is_finite()) {
+                                None => {
+                                    window.rows[place * width..][..width].copy_from_slice(row);
+                                    count += 1;
+                                }
+                                Some(found) => {
+                                    window.lines[place] =
+                                        Err(format!("its vector has an element that is {found}"));
+                                }
+                            }
                         }
-                        note(places.len() as u64);
+                        note(count);
                     }
                 }
             }
@@ -207,5 +226,51 @@ impl Engine<'_> {
                 Ok(Answer::Rows(places, rows.to_vec::<f32>().map_err(|error| failed(&error))?))
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use raddle::nn::text::{BertConfig, write_random_model};
+    use std::{
+        sync::atomic::{AtomicUsize, Ordering::SeqCst},
+        time::Duration,
+    };
+
+    /// Tells when it is dropped.
+    struct Left(mpsc::Sender<()>);
+
+    impl Drop for Left {
+        fn drop(&mut self) {
+            _ = self.0.send(());
+        }
+    }
+
+    /// On a full disk nobody wants to wait for all that was to come.
+    #[test]
+    fn a_failure_leaves_what_is_queued() {
+        let folder = std::env::temp_dir().join(format!("raddle-{}-engine", std::process::id()));
+        let device = raddle::Device::new("cpu").unwrap();
+        write_random_model(&folder, &BertConfig::tiny(5), &["a"], 16, 3, &device).unwrap();
+        let model = SentenceEncoder::load(&folder, &device).unwrap();
+        std::fs::remove_dir_all(folder).unwrap();
+        let engine = Engine { model: &model, prompt: "", threads: 1, batch_tokens: 64, alone: false };
+        let mut windows = vec![vec![Ok("a".to_string()); 8 * TOKENIZED_TOGETHER]];
+        let (leave, left) = mpsc::channel();
+        let (leave, left, count) = (Mutex::new(Some(leave)), Mutex::new(left), AtomicUsize::new(0));
+        let work = |_| {
+            match count.fetch_add(1, SeqCst) {
+                0 => {}
+                // An answer that nobody takes is dropped with all others, when nobody listens any more.
+                1 => resume_unwind(Box::new(Left(leave.lock().unwrap().take().unwrap()))),
+                _ => _ = left.lock().unwrap().recv_timeout(Duration::from_secs(60)),
+            }
+            Err(Failure::Other("it fails".into()))
+        };
+        let ended = engine.run_with(work, || Ok(windows.pop()), |_| Ok(()), |_| {});
+        assert!(matches!(ended, Err(Failure::Other(text)) if text == "it fails"));
+        let count = count.into_inner();
+        assert!(count <= 3, "{count} of 8 jobs were begun");
     }
 }

@@ -42,7 +42,8 @@ pub struct Arguments {
     /// on the Hugging Face hub, such as sentence-transformers/all-MiniLM-L6-v2: what isn't in its cache is fetched.
     #[arg(long, value_name = "FOLDER|NAME")]
     model: PathBuf,
-    /// Texts, one a line (- for standard input).
+    /// Texts, one a line (- for standard input); an empty line is a text, too. A line that can't be read, or whose vector has
+    /// numbers that aren't finite, is skipped: standard error and the report tell its number and why, and the exit code stays 0.
     #[arg(long, value_name = "FILE")]
     input: PathBuf,
     /// What a line is. Without it: JSON if the name ends in .jsonl, else a text.
@@ -51,9 +52,9 @@ pub struct Arguments {
     /// Where in a line's JSON object the text is.
     #[arg(long, default_value = "text")]
     field: String,
-    /// Where the vectors go: .npy, .safetensors or .jsonl. f32, one row a line, in the order of the lines; the row of a line
-    /// that can't be read is NaN. It is there when it is whole; until then NAME.partial is. A symbolic link stays, and so does
-    /// what is no file.
+    /// Where the vectors go: .npy, .safetensors (one tensor, `embeddings`) or .jsonl (a line is {"line", "embedding"}, or {"line",
+    /// "error"}). f32, one row a line, in the order of the lines; the row of a skipped line is NaN. It is there when it is
+    /// whole; until then NAME.partial is. It may be a symbolic link, which stays, but no device or pipe.
     #[arg(long, value_name = "FILE")]
     output: PathBuf,
     /// Goes on with what an interrupted run of the same model, options and input has left, if anything. The output is the same

@@ -30,8 +30,10 @@ pub fn fingerprint(folder: &Path) -> Outcome<String> {
             files.push(path);
         }
     }
+    // What is no file, or a link to none, may stand in the folder: the model is loaded without it.
     let is_read = |path: &PathBuf| {
-        path.extension().is_some_and(|extension| extension == "json" || extension == "safetensors")
+        let extension = path.extension();
+        extension.is_some_and(|extension| extension == "json" || extension == "safetensors") && path.is_file()
     };
     files.retain(is_read);
     files.sort();

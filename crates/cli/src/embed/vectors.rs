@@ -9,7 +9,8 @@ use crate::output::{Failure, Outcome};
 use flate2::Crc;
 use std::{
     fs::{self, File, OpenOptions, TryLockError},
-    io::{Read, Seek, SeekFrom, Write},
+    io::{ErrorKind, Read, Seek, SeekFrom, Write},
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
 
@@ -112,25 +113,36 @@ pub fn partial_path(path: &Path) -> PathBuf {
     partial.into()
 }
 
+/// Is an open file the one that has this name now?
+fn is_at(file: &File, path: &Path) -> std::io::Result<bool> {
+    let place = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
+    match fs::metadata(path) {
+        Ok(named) => Ok(place(named) == place(file.metadata()?)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
 impl Output {
     /// Begins a file, or goes on with what is there. Nobody else may be writing it.
     pub fn open(path: &Path, kind: Kind, width: usize) -> Outcome<Output> {
         let partial = partial_path(path);
         let failed = |error: std::io::Error| Failure::Input(format!("{}: {error}", partial.display()));
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(&partial)
-            .map_err(failed)?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                return Err(Failure::Input(format!("{}: another process is writing it", partial.display())));
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false);
+        let file = loop {
+            let file = options.open(&partial).map_err(failed)?;
+            match file.try_lock() {
+                // Between the opening and the lock its writer may have ended: then it has become the output, or is gone.
+                Ok(()) if !is_at(&file, &partial).map_err(failed)? => {}
+                Ok(()) => break file,
+                Err(TryLockError::WouldBlock) => {
+                    let reason = "another process is writing it";
+                    return Err(Failure::Input(format!("{}: {reason}", partial.display())));
+                }
+                Err(TryLockError::Error(error)) => return Err(failed(error)),
             }
-            Err(TryLockError::Error(error)) => return Err(failed(error)),
-        }
+        };
         Ok(Output { kind, path: path.into(), partial, file, width, rows: 0, bytes: 0, crc: Crc::new() })
     }
 
@@ -169,7 +181,7 @@ impl Output {
         match read() {
             Ok(found) if found.sum() == crc => self.crc = found,
             Ok(_) => return Ok(false),
-            Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => return Ok(false),
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(false),
             Err(error) => return Err(self.failed(error)),
         }
         let cut = self.file.set_len(bytes).and_then(|()| self.file.seek(SeekFrom::Start(bytes)));
@@ -218,6 +230,22 @@ impl Output {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// As of a run that was opened by another one just before it ended.
+    #[test]
+    fn a_file_that_has_become_the_output_is_let_go() {
+        let path = std::env::temp_dir().join(format!("raddle-{}-ended.npy", std::process::id()));
+        let output = Output::open(&path, Kind::Npy, 1).unwrap();
+        let opened = File::open(&output.partial).unwrap();
+        assert!(is_at(&opened, &output.partial).unwrap());
+        let partial = output.partial.clone();
+        output.finish().unwrap();
+        assert!(!is_at(&opened, &partial).unwrap());
+        let next = Output::open(&path, Kind::Npy, 1).unwrap();
+        assert!(!is_at(&opened, &partial).unwrap() && next.is_empty());
+        next.discard();
+        fs::remove_file(path).unwrap();
+    }
 
     #[test]
     fn headers_have_room_for_any_sizes() {
