@@ -8,7 +8,7 @@ use std::{
     borrow::Cow,
     collections::HashMap,
     fs,
-    io::Read,
+    io::{ErrorKind, Read},
     ops::RangeInclusive,
     path::{Component, Path, PathBuf},
 };
@@ -50,9 +50,11 @@ impl Settings<'static> {
         }
     }
 
-    /// Reads one that may be missing.
+    /// Reads one that may be missing. A link to nowhere isn't missing: without it the model would silently be another.
     pub fn read_if_there(file: PathBuf) -> Result<Option<Settings<'static>>> {
-        if file.exists() { Settings::read(file).map(Some) } else { Ok(None) }
+        let is_missing = fs::symlink_metadata(&file)
+            .is_err_and(|error| matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory));
+        if is_missing { Ok(None) } else { Settings::read(file).map(Some) }
     }
 }
 

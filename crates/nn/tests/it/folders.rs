@@ -423,3 +423,22 @@ fn relatives_of_bert_are_read() {
         assert!((f64::from(found) - expected).abs() < 1e-5, "{found}, {expected}");
     }
 }
+
+/// As a cache is left in which files were deleted, but not the links to them.
+#[test]
+#[cfg(unix)]
+fn a_link_to_nowhere_is_no_missing_file() {
+    let folder = Folder::new("links");
+    for file in ["modules.json", "sentence_bert_config.json", "config_sentence_transformers.json"] {
+        let (path, kept) = (folder.0.join(file), folder.0.join("kept"));
+        let was_there = fs::rename(&path, &kept).is_ok();
+        folder.load();
+        std::os::unix::fs::symlink("nowhere", &path).unwrap();
+        let error = folder.error();
+        assert!(error.starts_with(&format!("{file}: reading failed: ")), "{error}");
+        fs::remove_file(&path).unwrap();
+        if was_there {
+            fs::rename(kept, path).unwrap();
+        }
+    }
+}
