@@ -453,7 +453,7 @@ fn a_report_is_a_file_of_its_own() {
         assert_eq!(folder.read("a.jsonl"), text.as_bytes());
         assert!(!folder.path("v.jsonl").exists());
     }
-    assert!(embed("report.json").status().unwrap().success());
+    assert!(embed("report.json").output().unwrap().status.success());
     // Through a shell's redirection, too.
     let mut command = folder.embed("-", "a.jsonl", &[]);
     command.stdin(fs::File::open(folder.path("a.jsonl")).unwrap());
