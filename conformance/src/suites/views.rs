@@ -201,6 +201,12 @@ fn as_strided(device: &Device) {
     // What would overflow on the way to the last element is no smaller for it.
     assert!(storage.as_strided([3], [usize::MAX / 2], 0).is_err());
     assert!(storage.as_strided([0], [usize::MAX], 0).unwrap().to_vec::<i64>().unwrap().is_empty());
+    // Strides that lead nowhere are multiplied by nothing.
+    let empty = storage.as_strided([0, 5], [1, usize::MAX / 2], 0).unwrap();
+    let again = empty.slice(1, 1, 5, 3).unwrap().unsqueeze(1).unwrap().select(2, -1).unwrap();
+    assert_eq!(**again.shape(), [0, 1]);
+    let one = storage.as_strided([1, 2], [usize::MAX, 1], 3).unwrap();
+    assert_eq!(one.unsqueeze(0).unwrap().add(1).unwrap().to_vec::<i64>().unwrap(), [4, 5]);
 }
 
 fn split_chunk_unbind(device: &Device) {
@@ -299,6 +305,10 @@ fn errors(device: &Device) {
         (x.select(0, 2), "select: index 2 is out of bounds, axis 0 has size 2"),
         (x.slice(0, 0, 2, 0), "slice: step on axis 0 must be at least 1, found 0"),
         (x.expand([2, 4]), "expand: shape [2, 3] can't be broadcast to [2, 4]"),
+        (
+            x.expand([INFER, 2, 3]),
+            "expand: the size of a new axis is out of range, expected a size, as there is none to keep, found -1",
+        ),
         (x.reshape([4]), "reshape: shape [4] has 4 elements, the tensor of shape [2, 3] has 6"),
         (
             x.t().and_then(|x| x.view([6])),

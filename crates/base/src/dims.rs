@@ -61,18 +61,17 @@ impl Dims {
         value
     }
 
-    /// The product, or `None` where it overflows. 1 for no axes.
+    /// The product; 1 for no axes. `None` where it, with sizes of 0 counted as 1, is above `isize::MAX`: strides and the
+    /// products of some of the axes must not overflow either, though a tensor without elements needs no memory.
     pub fn checked_product(&self) -> Option<usize> {
-        // A zero anywhere makes the product zero, whatever the other sizes are.
-        if self.contains(&0) {
-            return Some(0);
-        }
-        self.iter().try_fold(1usize, |product, &size| product.checked_mul(size))
+        let most = self.iter().try_fold(1usize, |product, &size| product.checked_mul(size.max(1)))?;
+        isize::try_from(most).ok().map(|_| if self.contains(&0) { 0 } else { most })
     }
 
-    /// The product. 1 for no axes.
+    /// The product, which the caller knows to fit. 1 for no axes.
     pub fn product(&self) -> usize {
-        self.iter().product()
+        // Wrapping: behind sizes that overflow there may come a zero.
+        self.iter().fold(1, |product, &size| product.wrapping_mul(size))
     }
 }
 
@@ -122,5 +121,25 @@ impl FromIterator<usize> for Dims {
         let mut dims = Dims::EMPTY;
         values.into_iter().for_each(|value| dims.push(value));
         dims
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_that_overflow_are_told_whatever_stands_beside_them() {
+        let of = |sizes: &[usize]| Dims::new(sizes).unwrap().checked_product();
+        assert_eq!(
+            (of(&[]), of(&[2, 3]), of(&[5, 0]), of(&[1 << 62])),
+            (Some(1), Some(6), Some(0), Some(1 << 62))
+        );
+        assert_eq!((of(&[1 << 40, 1 << 40]), of(&[1 << 63])), (None, None));
+        assert_eq!(
+            (of(&[0, 1 << 40, 1 << 40]), of(&[1 << 40, 1 << 40, 0]), of(&[0, usize::MAX])),
+            (None, None, None)
+        );
+        assert_eq!(Dims::new(&[1 << 40, 1 << 40, 0]).unwrap().product(), 0);
     }
 }

@@ -92,6 +92,12 @@ impl fmt::Display for ViewError {
             OutOfStorage { op, last, storage } => {
                 write!(f, "{op}: the view reaches element {last}, the storage has {storage} elements")
             }
+            Overflow { op, shape } if shape.contains(&0) => {
+                write!(
+                    f,
+                    "{op}: shape {shape:?} has more elements than fit in memory, sizes of 0 counted as 1"
+                )
+            }
             Overflow { op, shape } => write!(f, "{op}: shape {shape:?} has more elements than fit in memory"),
         }
     }
@@ -507,7 +513,8 @@ impl Layout {
         }
         let axis = resolve_axis(op, axis, self.rank() + 1)?;
         let mut view = *self;
-        let stride = self.strides.get(axis).map_or(1, |stride| stride * self.shape[axis]);
+        // Of one element there is no next one, and strides may be anything.
+        let stride = self.strides.get(axis).map_or(1, |stride| stride.wrapping_mul(self.shape[axis]));
         view.shape.insert(axis, 1);
         view.strides.insert(axis, stride);
         Ok(view)
@@ -533,6 +540,7 @@ impl Layout {
             if view.shape[axis] > 1 { self.strides[axis] * step } else { self.strides[axis] };
         view.shape.push(size);
         view.strides.push(self.strides[axis]);
+        view.shape.checked_product().ok_or(ViewError::Overflow { op, shape: view.shape })?;
         Ok(view)
     }
 
@@ -571,7 +579,8 @@ impl Layout {
         shape.checked_product().ok_or(ViewError::Overflow { op, shape })?;
         let view = Layout { shape, strides, offset };
         if view.is_empty() {
-            return Ok(view.with_offset(offset.min(storage)));
+            // Whatever the strides are, they lead nowhere: views of this one mustn't multiply them.
+            return Ok(Layout::contiguous(shape).with_offset(offset.min(storage)));
         }
         let last = shape.iter().zip(strides.iter()).try_fold(offset, |last, (&size, &stride)| {
             (size - 1).checked_mul(stride).and_then(|reach| last.checked_add(reach))

@@ -377,13 +377,14 @@ fn entry(path: &Path, name: String, value: &serde_json::Value, data_bytes: usize
     let count = shape.iter().try_fold(1usize, |count, &size| count.checked_mul(size));
     let nonzero =
         shape.iter().filter(|&&size| size > 0).try_fold(1usize, |count, &size| count.checked_mul(size));
+    let nonzero = nonzero.filter(|&count| isize::try_from(count).is_ok());
     match (count.and_then(|count| count.checked_mul(dtype.size_bytes())), nonzero) {
         (Some(bytes), Some(_)) if bytes == end - start => Ok(Entry { name, dtype, shape, start, end }),
         (Some(bytes), Some(_)) => {
             let expected = format!("{bytes} bytes for {dtype} {shape:?}");
             wrong("data_offsets", expected, (end - start).to_string())
         }
-        _ => wrong("the shape", "a size in bytes below 2^64".into(), format!("{shape:?}")),
+        _ => wrong("the shape", "a size in bytes below 2^63".into(), format!("{shape:?}")),
     }
 }
 

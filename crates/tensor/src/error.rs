@@ -74,7 +74,10 @@ pub enum Error {
     )]
     Infer { op: &'static str, known: usize, shape: Vec<usize>, found: usize },
     /// The result would be larger than any memory.
-    #[error("{op}: shape {shape:?} of {dtype} has more bytes than can be addressed")]
+    #[error(
+        "{op}: shape {shape:?} of {dtype} has more bytes than can be addressed{}",
+        if .shape.contains(&0) { ", sizes of 0 counted as 1" } else { "" }
+    )]
     TooLarge { op: &'static str, shape: Vec<usize>, dtype: DType },
     /// Whoever records ops (`grad`) refuses this one.
     #[error("{op}: {reason}")]

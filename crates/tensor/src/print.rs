@@ -73,6 +73,10 @@ impl Page {
 
     /// Writes the block of axes from `axis` on whose first element is `start`.
     fn write(&self, f: &mut fmt::Formatter<'_>, axis: usize, start: usize, indent: usize) -> fmt::Result {
+        // Any number of empty rows would say no more than the shape does.
+        if self.texts.is_empty() {
+            return f.write_str("[]");
+        }
         let Some(&size) = self.shape.get(axis) else {
             return write!(f, "{}", self.texts[start].trim_start());
         };

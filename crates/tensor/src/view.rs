@@ -91,6 +91,10 @@ impl Tensor {
     pub fn expand(&self, shape: impl AsRef<[usize]>) -> Result<Tensor> {
         let mut shape = dims("expand", shape.as_ref())?;
         let missing = shape.len().saturating_sub(self.rank());
+        if shape[..missing].contains(&INFER) {
+            let (what, expected) = ("the size of a new axis", "a size, as there is none to keep");
+            return Err(Error::Argument { op: "expand", what, expected, found: Scalar::Int(-1) });
+        }
         for axis in missing..shape.len() {
             if shape[axis] == INFER {
                 shape[axis] = self.shape()[axis - missing];
@@ -109,6 +113,9 @@ impl Tensor {
             Err(ViewError::NotViewable { .. }) => self.row_major_copy()?.view(shape),
             Err(ViewError::ElementCount { from, to, .. }) => {
                 Err(ViewError::ElementCount { op: "reshape", from, to }.into())
+            }
+            Err(ViewError::Overflow { shape, .. }) => {
+                Err(ViewError::Overflow { op: "reshape", shape }.into())
             }
             Err(error) => Err(error.into()),
         }

@@ -19,7 +19,11 @@ fn numbers_are_aligned() {
     assert_eq!(tensor(&[7i64], &[]).to_string(), "tensor(7, shape [], i64, cpu)");
     assert_eq!(
         Tensor::zeros([2, 0], DType::F32, device()).unwrap().to_string(),
-        "tensor([[],\n        []], shape [2, 0], f32, cpu)"
+        "tensor([], shape [2, 0], f32, cpu)"
+    );
+    assert_eq!(
+        Tensor::zeros([1 << 40, 0, 3], DType::F32, device()).unwrap().to_string(),
+        "tensor([], shape [1099511627776, 0, 3], f32, cpu)"
     );
 }
 
