@@ -339,6 +339,11 @@ fn host_and_back(device: &Device) {
         "from_slice: shape [2, 3] has 6 elements, found 1"
     );
     assert_eq!(x.select(0, 1).unwrap().item::<f32>().unwrap(), 2.0);
+    // Kernels take bools for numbers: 2 would be counted twice, and 2 & 1 is 0.
+    assert_eq!(
+        text(Tensor::from_bytes(&[1, 2], [2], DType::Bool, device).unwrap_err()),
+        "from_bytes: a bool is out of range, expected 0 or 1, found 2"
+    );
 }
 
 fn overlap_is_refused(device: &Device) {
@@ -394,6 +399,25 @@ fn too_large(device: &Device) {
     assert_eq!(text(nine), "full: too many axes, expected at most 8, found 9");
     let one = Tensor::ones([1], DType::F32, device).unwrap();
     assert!(one.expand([1 << 40, 1 << 40]).is_err());
+    // A zero excuses none: strides, and products of other axes, would overflow.
+    for shape in [[0, 1 << 40, 1 << 40], [1 << 40, 1 << 40, 0], [1, 0, usize::MAX - 1]] {
+        let what = "has more bytes than can be addressed, sizes of 0 counted as 1";
+        assert!(text(Tensor::zeros(shape, DType::F32, device)).ends_with(what), "{shape:?}");
+        assert!(Tensor::from_slice::<f32>(&[], shape, device).is_err(), "{shape:?}");
+        let empty = Tensor::zeros([1, 1, 0], DType::F32, device).unwrap();
+        let what = "has more elements than fit in memory, sizes of 0 counted as 1";
+        assert!(text(empty.reshape(shape)).ends_with(what), "{shape:?}");
+    }
+    let empty = Tensor::zeros([1, 1, 0], DType::F32, device).unwrap();
+    assert!(empty.expand([1 << 40, 1 << 40, 0]).is_err());
+    let wide = one.expand([1 << 40]).unwrap();
+    assert!(text(wide.unfold(0, 1 << 39, 1)).starts_with("unfold: shape ["));
+    // What fits is a tensor like any other.
+    let long = Tensor::zeros([0, 1 << 40], DType::F32, device).unwrap();
+    assert_eq!(**long.transpose(0, 1).unwrap().contiguous().unwrap().shape(), [1 << 40, 0]);
+    assert_eq!(**long.flatten(0, 1).unwrap().slice(0, 0, 5, 1).unwrap().shape(), [0]);
+    assert_eq!(**long.amax(1, false).unwrap().shape(), [0]);
+    assert_eq!(**long.exp().unwrap().layer_norm(1, None, None, 1e-5).unwrap().shape(), [0, 1 << 40]);
 }
 
 /// C-11 from above: an error that says what there is, and the program goes on.

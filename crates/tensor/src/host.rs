@@ -1,7 +1,7 @@
 //! From the host and back, and conversions.
 
 use crate::{
-    Call, DType, Device, Element, Error, Layout, Result, Scalar, Tensor,
+    Call, DType, Device, Dims, Element, Error, Layout, Result, Scalar, Tensor,
     create::{check_dtype, dims},
     pointwise::check_out,
     record::{self, Mode},
@@ -57,7 +57,9 @@ impl Tensor {
         Tensor::from_slice(&[value], [0usize; 0], device)
     }
 
-    /// A tensor of elements given as bytes, in native order and row-major. A bool is 0 or 1.
+    /// A tensor of elements given as bytes, in native order and row-major.
+    ///
+    /// Errors: another number of bytes than the shape needs; a bool that is neither 0 nor 1.
     pub fn from_bytes(
         bytes: &[u8],
         shape: impl AsRef<[usize]>,
@@ -72,6 +74,17 @@ impl Tensor {
             let found = bytes.len() / dtype.size_bytes();
             return Err(Error::ElementCount { op, shape: shape.to_vec(), expected, found });
         }
+        // Kernels take bools for the numbers 0 and 1.
+        if dtype == DType::Bool
+            && let Some(&found) = bytes.iter().find(|byte| **byte > 1)
+        {
+            return Err(Error::Argument { op, what: "a bool", expected: "0 or 1", found: found.into() });
+        }
+        Tensor::upload(op, bytes, shape, dtype, device)
+    }
+
+    /// A tensor of as many bytes as it has.
+    fn upload(op: &'static str, bytes: &[u8], shape: Dims, dtype: DType, device: &Device) -> Result<Tensor> {
         let tensor = Tensor::allocate(op, Layout::contiguous(shape), dtype, device)?;
         if !bytes.is_empty() {
             device.upload(tensor.buffer(), 0, bytes)?;
@@ -159,7 +172,7 @@ impl Tensor {
         if *device == self.device() {
             return Ok(self.clone());
         }
-        let out = Tensor::from_bytes(&self.to_bytes()?, self.shape(), self.dtype(), device)?;
+        let out = Tensor::upload("to", &self.to_bytes()?, *self.shape(), self.dtype(), device)?;
         crate::record::fresh(&[self], &[&out], || crate::Call::To)?;
         Ok(out)
     }
