@@ -36,7 +36,10 @@ pub fn cases() -> Vec<Case> {
         ("special", special_values),
         ("gradient", gradients),
     ];
-    let mut cases = Vec::new();
+    let mut cases = vec![
+        Case::new("conditions", "where", |device| conditions(Pointwise::where_, device)),
+        Case::new("conditions", "masked_fill", |device| conditions(Pointwise::masked_fill, device)),
+    ];
     for (suite, body) in suites {
         for &op in Pointwise::ALL {
             let applies = match suite {
@@ -287,6 +290,65 @@ fn promotion(op: Pointwise, device: &Device) {
                 .unwrap_or_else(|error| panic!("{what}: {error}"));
             assert_eq!(Some(found.dtype()), op.result_dtype(promoted), "{what}: the dtype of the result");
             check(&what, &shape, &expected, &Array::read(&found));
+        }
+    }
+}
+
+/// A condition of any dtype beside operands of any: what isn't zero is true, also where the operands' dtype would make a zero
+/// of it. As a number, too.
+fn conditions(op: Pointwise, device: &Device) {
+    let list = |dtype: DType| -> Vec<Scalar> {
+        let values = match dtype {
+            DType::F64 => vec![0.5, 0.0, -0.0, f64::NAN, 1e-50, -5e-324, 1e300, 3.0],
+            dtype if dtype.is_float() => vec![0.5, 0.0, -0.0, f64::NAN, 1e-7, -0.25, f64::INFINITY, 3.0],
+            _ => vec![],
+        };
+        let whole = [0, 1, 2, 256, 1 << 16, 1 << 32, -1, i64::MIN];
+        match values.is_empty() {
+            true => whole.iter().map(|&value| round(dtype, Scalar::Int(value))).collect(),
+            false => values.into_iter().map(|value| round(dtype, Scalar::Float(value))).collect(),
+        }
+    };
+    let at = (0..op.row().inputs.len()).find(|&input| op.is_condition(input)).expect("it has a condition");
+    for &condition in DType::ALL {
+        let truths = list(condition);
+        for &dtype in DType::ALL {
+            let mut next = 0;
+            let inputs: Vec<Array> = (0..op.row().inputs.len())
+                .map(|input| match input == at {
+                    true => Array::from_fn(condition, &[truths.len()], |index| truths[index[0]]),
+                    false => Array::from_fn(dtype, &[truths.len()], |_| {
+                        next += 1;
+                        Scalar::Int(next)
+                    }),
+                })
+                .collect();
+            let params = vec![Scalar::Bool(true); op.row().params.len()];
+            let expected = expected(op, dtype, &[truths.len()], &inputs, &params);
+            let placed: Vec<Placed> =
+                inputs.iter().map(|input| Placed::new(input, Placement::Stepped, device)).collect();
+            let what = format!("{} of {dtype}, condition of {condition}", op.name());
+            let found = dispatch::fresh(op, &args(&placed), &params)
+                .unwrap_or_else(|error| panic!("{what}: {error}"));
+            check(&what, &[truths.len()], &expected, &Array::read(&found));
+            let out = Placed::output(dtype, &[truths.len()], Placement::Offset, device);
+            dispatch::into(op, &args(&placed), &params, &out.view)
+                .unwrap_or_else(|error| panic!("{what}: {error}"));
+            check(&format!("{what}, into"), &[truths.len()], &expected, &Array::read(&out.view));
+            out.check_guards(&what);
+            for (index, &truth) in truths.iter().enumerate() {
+                let mut args = args(&placed);
+                args[at] = Arg::Scalar(truth);
+                let found = raddle::pointwise(op, &args, &params)
+                    .unwrap_or_else(|error| panic!("{what}, {truth}: {error}"));
+                let found = Array::read(&found);
+                check(
+                    &what,
+                    &[],
+                    &expected[index..=index],
+                    &Array::of(dtype, &[], &found.data[index..=index]),
+                );
+            }
         }
     }
 }

@@ -30,6 +30,8 @@ struct Plan<'a> {
     compute: DType,
     /// Bit `i` is set if input `i` of the row is a number.
     scalars: usize,
+    /// The input that is a condition, if what it holds could lose its truth in the dtype to compute in.
+    untrue: Option<usize>,
     params: [Scalar; PARAM_COUNT_MAX],
 }
 
@@ -57,6 +59,9 @@ impl std::ops::Deref for Shape<'_> {
 pub fn pointwise(op: Pointwise, args: &[Arg<'_>], params: &[Scalar]) -> Result<Tensor> {
     let mut plan = Plan::new();
     let device = plan.make(op, args, params)?;
+    if let Some(position) = plan.untrue {
+        return with_truth(args, position, |args| pointwise(op, args, params));
+    }
     let layout = match &plan.shape {
         Shape::Same(shape) => result_layout(shape, true, &plan.inputs),
         Shape::Broadcast(shape) => result_layout(shape, false, &plan.inputs),
@@ -77,6 +82,9 @@ pub(crate) fn pointwise_into(
 ) -> Result<()> {
     let mut plan = Plan::new();
     let device = plan.make(op, args, params)?;
+    if let Some(position) = plan.untrue {
+        return with_truth(args, position, |args| pointwise_into(op, args, params, out, mode));
+    }
     // A copy converts whatever it is given, as PyTorch's does.
     if op != Pointwise::copy && !can_cast(plan.dtype, out.dtype()) {
         return Err(Error::Cast { op: op.name(), from: plan.dtype, to: out.dtype() });
@@ -85,6 +93,35 @@ pub(crate) fn pointwise_into(
     check_overlap(op.name(), out, &plan.inputs)?;
     let run = || plan.launch(op, &device, out);
     record::written(mode, &plan.inputs, &[out], || call(op, args, params), run)
+}
+
+/// Is a condition still true, or not, once it is converted to the dtype to compute in? One half isn't as an integer, nor 2^32
+/// as an `i32`, nor 1e-50 as an `f32`.
+fn keeps_truth(condition: &Arg<'_>, compute: DType) -> bool {
+    let dtype = match condition {
+        Arg::Tensor(tensor) => tensor.dtype(),
+        Arg::Scalar(value) => return value.kind() == Kind::Bool,
+    };
+    match (dtype.kind(), compute.kind()) {
+        (Kind::Bool, _) | (_, Kind::Bool) | (Kind::Int, Kind::Float) => true,
+        (Kind::Float, Kind::Int) => false,
+        _ => dtype.size_bytes() <= compute.size_bytes(),
+    }
+}
+
+/// The call with the condition at a position as a bool.
+#[cold]
+fn with_truth<R>(args: &[Arg<'_>], position: usize, run: impl FnOnce(&[Arg<'_>]) -> Result<R>) -> Result<R> {
+    let truth;
+    let mut args: SmallVec<[Arg<'_>; INPUT_COUNT_MAX]> = args.into();
+    args[position] = match args[position] {
+        Arg::Tensor(condition) => {
+            truth = condition.detach().ne(0)?;
+            Arg::Tensor(&truth)
+        }
+        Arg::Scalar(value) => Arg::Scalar(value.to_bool().into()),
+    };
+    run(&args)
 }
 
 impl<'a> Plan<'a> {
@@ -96,19 +133,22 @@ impl<'a> Plan<'a> {
             dtype: DType::F32,
             compute: DType::F32,
             scalars: 0,
+            untrue: None,
             params: [Scalar::Int(0); PARAM_COUNT_MAX],
         }
     }
 
-    /// Checks the call and fills the plan; where the operands are.
+    /// Checks the call and fills the plan; where the operands are. If a condition is [`untrue`](Plan::untrue), that is to be
+    /// mended first, and the plan isn't whole.
     #[inline]
     fn make(&mut self, op: Pointwise, args: &[Arg<'a>], row_params: &[Scalar]) -> Result<Device> {
         self.params[..row_params.len()].copy_from_slice(row_params);
         let mut param_count = row_params.len();
         let mut state = promote::State::default();
         for (position, arg) in args.iter().enumerate() {
-            if !op.is_condition(position) {
-                state.add(arg);
+            match op.is_condition(position) {
+                true => self.untrue = Some(position),
+                false => state.add(arg),
             }
             match arg {
                 Arg::Scalar(value) => {
@@ -137,6 +177,10 @@ impl<'a> Plan<'a> {
             return Err(refused(op, promoted));
         };
         (self.dtype, self.compute) = (dtype, operand.compute());
+        self.untrue = self.untrue.filter(|&position| !keeps_truth(&args[position], self.compute));
+        if self.untrue.is_some() {
+            return Ok(device);
+        }
         if param_count > 0 {
             check_params(op, &self.params[..row_params.len()], operand)?;
             self.fit_numbers(op, row_params.len()..param_count, operand)?;
