@@ -11,7 +11,7 @@ use raddle::{DType, Device, Tensor};
 
 /// All cases.
 pub fn cases() -> Vec<Case> {
-    crate::cases!("normalize": softmax, softmax_special, layer_norm, layer_norm_add, layer_norm_backward, many_rows, empty, errors)
+    crate::cases!("normalize": softmax, softmax_special, layer_norm, layer_norm_add, layer_norm_backward, many_rows, equal_numbers, empty, errors)
 }
 
 /// The line of `x` along an axis through an index.
@@ -327,6 +327,28 @@ fn many_rows(device: &Device) {
     assert!(sums.len() == rows && sums.iter().all(|&sum| sum == 10.0));
     let softmax = x.softmax(1).unwrap().to_vec::<f32>().unwrap();
     assert!(softmax.chunks(4).all(|row| row == &softmax[..4]));
+}
+
+/// Rows of equal numbers become 0 (or the bias), however their sum is rounded: of large ones that is more than eps.
+fn equal_numbers(device: &Device) {
+    for dtype in FLOATS {
+        let values: [f64; 4] = [1_000_000.1, 10_000.1, 0.1, -7.3e20];
+        for value in values.into_iter().filter(|value| dtype != DType::F16 || value.abs() < 6e4) {
+            for count in [3, 7, 100, 1000, 1001, 20_001] {
+                let x = Tensor::full([2, count], value, dtype, device).unwrap();
+                let bias = Tensor::full([count], 3, dtype, device).unwrap();
+                let results = [
+                    (x.layer_norm(1, None, None, EPS).unwrap(), 0.0),
+                    (x.layer_norm(1, None, Some(&bias), EPS).unwrap(), 3.0),
+                    (x.layer_norm_add(&x, 1, None, None, EPS).unwrap(), 0.0),
+                ];
+                for (found, expected) in results {
+                    let good = Array::read(&found).data.iter().all(|found| found.to_f64() == expected);
+                    assert!(good, "{count} times {value} of {dtype}: {found}");
+                }
+            }
+        }
+    }
 }
 
 fn empty(device: &Device) {

@@ -34,7 +34,7 @@ const EMPTY: [(&[usize], &[usize]); 3] = [(&[2, 0], &[1]), (&[0], &[0]), (&[2, 0
 
 /// All cases.
 pub fn cases() -> Vec<Case> {
-    let mut cases = crate::cases!("reduce": std_and_norms, largest_and_smallest, running_sum, argument_of_all, empty_axes_are_errors, axes_are_checked);
+    let mut cases = crate::cases!("reduce": std_and_norms, deviations_of_equal_and_of_extreme_numbers, largest_and_smallest, running_sum, argument_of_all, empty_axes_are_errors, axes_are_checked);
     for name in ["sum", "mean", "prod", "amax", "amin", "all", "any", "var", "norm"] {
         cases.push(Case::new("reduce", name, move |device| reduction(name, device)));
     }
@@ -325,6 +325,28 @@ fn running_sum(device: &Device) {
                 into: Some(&|x, out| x[0].cumsum_out(axis, out[0])),
             }
             .run(&[x], device);
+        }
+    }
+}
+
+/// Equal numbers don't deviate, however their mean is rounded; and squares that `f32` doesn't hold have roots that it does.
+fn deviations_of_equal_and_of_extreme_numbers(device: &Device) {
+    for value in [1_000_000.1f32, 10_000.1, 0.1] {
+        for count in [3, 7, 1000, 1001, 20_001] {
+            let x = Tensor::full([2, count], value, DType::F32, device).unwrap();
+            for (x, axis) in [(x.clone(), 1), (x.t().unwrap().contiguous().unwrap(), 0)] {
+                let (var, std) = (x.var(axis, 1.0, false).unwrap(), x.std(axis, 1.0, false).unwrap());
+                assert_eq!(var.to_vec::<f32>().unwrap(), [0.0; 2], "{count} times {value}");
+                assert_eq!(std.to_vec::<f32>().unwrap(), [0.0; 2], "{count} times {value}");
+            }
+        }
+    }
+    for unit in [1e30f32, 1e-30] {
+        let x = Tensor::from_slice(&[unit, -unit, 3.0 * unit, unit], [2, 2], device).unwrap();
+        for (axis, expected) in [(1, [2f32.sqrt(), 2f32.sqrt()]), (0, [2f32.sqrt(), 2f32.sqrt()])] {
+            let found = x.std(axis, 1.0, false).unwrap().to_vec::<f32>().unwrap();
+            let near = |(found, expected): (&f32, f32)| (found / unit - expected).abs() < 1e-6;
+            assert!(found.iter().zip(expected).all(near), "axis {axis}: {found:?}");
         }
     }
 }

@@ -72,7 +72,7 @@ pub fn f32_to_bf16(value: f32) -> bf16 {
 
 /// To `f32` rounded to odd, so that rounding once more, to 16 bits, is as rounding once.
 #[inline(always)]
-fn round_to_odd(value: f64) -> f32 {
+pub fn round_to_odd(value: f64) -> f32 {
     let near = value as f32;
     let back = f64::from(near);
     let bits = near.to_bits() - u32::from(back.abs() > value.abs());

@@ -68,9 +68,9 @@ macro_rules! half_source {
             #[inline(always)]
             fn from_f32(value: f32) -> $t { convert::$from(value) }
             #[inline(always)]
-            fn from_f64(value: f64) -> $t { $t::from_f64(value) }
+            fn from_f64(value: f64) -> $t { convert::$from(convert::round_to_odd(value)) }
             #[inline(always)]
-            fn from_i64(value: i64) -> $t { $t::from_f64(value as f64) }
+            fn from_i64(value: i64) -> $t { Self::from_f64(value as f64) }
         }
     )* };
 }

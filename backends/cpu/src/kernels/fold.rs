@@ -48,6 +48,8 @@ pub struct Largest;
 pub struct Smallest;
 /// √ Σ x²
 pub struct Squares;
+/// Σ (x − mean)
+pub struct Distances;
 /// Σ (x − mean)²
 pub struct Deviations;
 /// √ Σ (x − mean)²
@@ -76,6 +78,13 @@ macro_rules! float_folds {
             fn combine(a: $t, b: $t) -> $t { a + b }
             #[inline(always)]
             fn seal(result: $t) -> $t { (result + 0.0).sqrt() }
+        }
+        impl Fold<$t> for Distances {
+            const IDENTITY: $t = -0.0;
+            #[inline(always)]
+            fn map(x: $t, mean: $t) -> $t { x - mean }
+            #[inline(always)]
+            fn combine(a: $t, b: $t) -> $t { a + b }
         }
         impl Fold<$t> for Deviations {
             const IDENTITY: $t = -0.0;

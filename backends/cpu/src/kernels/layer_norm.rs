@@ -1,12 +1,13 @@
 //! Layer normalisation over the last axes, and its derivative.
 //!
 //! A row is read from memory once and stays in the cache for its mean, its variance (around that mean: no cancellation)
-//! and the result. In the backward pass the derivatives of weight and bias are summed in the same pass over the rows, in
+//! and the result. The mean is that of the distances to the row's first element: so that of equal elements is what they are,
+//! and the result 0, where the rounding of their sum could be more than eps. In the backward pass the derivatives of weight and bias are summed in the same pass over the rows, in
 //! blocks of rows that depend on the shape only, so that threads don't change a bit.
 
 use super::axis::{Grid, Line, Shared, for_each_line, for_each_range, multiversion, scratch};
 use super::element::{Real, by_real};
-use super::fold::{Cascade, Deviations, Fold, Sum, fold_slice, halve};
+use super::fold::{Cascade, Deviations, Distances, Fold, Sum, fold_slice, halve};
 use super::view;
 use crate::threads::Threads;
 use raddle_base::Layout;
@@ -75,7 +76,7 @@ unsafe fn read_all<'a, A: Real>(operand: Option<&View>, own: &'a mut [A]) -> &'a
 /// - As of [`super::execute`].
 unsafe fn forward<A: Real>(axes: usize, eps: f64, has: [bool; 3], operands: &[Operand], threads: Threads)
 where
-    Sum: Fold<A>,
+    Distances: Fold<A>,
     Deviations: Fold<A>,
 {
     let [y, mean, rstd, x] = std::array::from_fn(|index| operands[index].view());
@@ -100,7 +101,7 @@ where
             // SAFETY: the contract of this function.
             let (weight, bias) = unsafe { (read_all(weight, own_weight), read_all(bias, own_bias)) };
             let row = |x: &[A], to: &mut [A], mean_offset: usize, rstd_offset: usize| {
-                let average = fold_slice::<A, Sum>(x, A::ZERO) / count;
+                let average = x[0] + fold_slice::<A, Distances>(x, x[0]) / count;
                 let variance = fold_slice::<A, Deviations>(x, average) / count;
                 let factor = A::ONE / (variance + A::from_f64(eps)).sqrt();
                 normalise(to, x, weight, bias, average, factor);

@@ -537,14 +537,8 @@ unsafe fn reduce(op: ReduceOp, axes: u8, divisor: f64, output: &View, input: &Vi
                 run::<f64, Squares>(what, divisor, &[], threads);
             }
             ReduceOp::Norm2 => run::<f32, Squares>(what, divisor, &[], threads),
-            ReduceOp::SquaredDeviations if input.dtype == DType::F64 => {
-                deviations::<f64, Deviations>(what, divisor, threads)
-            }
-            ReduceOp::SquaredDeviations => deviations::<f32, Deviations>(what, divisor, threads),
-            ReduceOp::Deviation if input.dtype == DType::F64 => {
-                deviations::<f64, RootDeviations>(what, divisor, threads)
-            }
-            ReduceOp::Deviation => deviations::<f32, RootDeviations>(what, divisor, threads),
+            ReduceOp::SquaredDeviations => deviations::<Deviations>(what, divisor, threads),
+            ReduceOp::Deviation => deviations::<RootDeviations>(what, divisor, threads),
         }
     }
 }
@@ -552,12 +546,12 @@ unsafe fn reduce(op: ReduceOp, axes: u8, divisor: f64, output: &View, input: &Vi
 /// Two passes: means, then squares of the distances to them. One pass after Welford would read memory once but can't
 /// keep up with it: a division each element.
 ///
+/// Of all floats in `f64`, as PyTorch's: in `f32` equal elements would differ from their mean, by as much as that is rounded, and
+/// squares would overflow or vanish whose root doesn't.
+///
 /// # Safety
 /// - As of [`super::execute`].
-unsafe fn deviations<A: Compute, F: Fold<A>>(what: (&View, &View, u8), divisor: f64, threads: Threads)
-where
-    Sum: Fold<A>,
-{
+unsafe fn deviations<F: Fold<f64>>(what: (&View, &View, u8), divisor: f64, threads: Threads) {
     let (output, input, axes) = what;
     let shape = *view::layout(output).shape();
     let count: usize = view::layout(input)
@@ -570,15 +564,15 @@ where
     let plan = Plan::new(output, input, axes);
     if plan.is_direct() && plan.row_axis().is_none() {
         // SAFETY: the contract of this function.
-        return unsafe { deviations_along::<A, F>(&plan, output, mean_divisor, divisor, threads) };
+        return unsafe { deviations_along::<F>(&plan, output, mean_divisor, divisor, threads) };
     }
-    scratch::<A, _>(shape.product(), |means| {
+    scratch::<f64, _>(shape.product(), |means| {
         let address = Address { handle: means.as_mut_ptr() as u64, offset_bytes: 0 };
-        let place = View { address, dtype: A::DTYPE, layout: Layout::contiguous(shape) };
+        let place = View { address, dtype: DType::F64, layout: Layout::contiguous(shape) };
         // SAFETY: the contract of this function; the means are this launch's own.
         unsafe {
-            run::<A, Sum>((&place, input, axes), mean_divisor, &[], threads);
-            run::<A, F>(what, divisor, means, threads);
+            run::<f64, Sum>((&place, input, axes), mean_divisor, &[], threads);
+            run::<f64, F>(what, divisor, means, threads);
         }
     });
 }
@@ -587,26 +581,24 @@ where
 ///
 /// # Safety
 /// - As of [`super::execute`].
-unsafe fn deviations_along<A: Compute, F: Fold<A>>(
+unsafe fn deviations_along<F: Fold<f64>>(
     plan: &Plan,
     output: &View,
     mean_divisor: f64,
     divisor: f64,
     threads: Threads,
-) where
-    Sum: Fold<A>,
-{
+) {
     let Plan { items, inner, .. } = plan;
     let sink = Sink { plan, output, partials: Shared::new(std::ptr::null_mut()), divisor };
     for_each_range(threads, items.count(), inner.count.saturating_mul(2), |range| {
-        scratch::<A, _>(inner.count, |staged| {
+        scratch::<f64, _>(inner.count, |staged| {
             for item in range {
                 let offsets = items.at(item);
                 // SAFETY: the line is in the input; each item has a place of its own.
                 unsafe {
                     let elements = inner.read(offsets[INPUT], staged);
-                    let mean = finish::<A, Sum>(fold_slice::<A, Sum>(elements, A::take(0i64)), mean_divisor);
-                    let value = fold_slice::<A, F>(elements, mean);
+                    let mean = finish::<f64, Sum>(fold_slice::<f64, Sum>(elements, 0.0), mean_divisor);
+                    let value = fold_slice::<f64, F>(elements, mean);
                     sink.put::<F>(offsets, None, 0, &[value]);
                 }
             }

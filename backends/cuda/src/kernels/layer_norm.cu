@@ -48,6 +48,11 @@ extern "C" __global__ void __launch_bounds__(BLOCK, RESIDENT / BLOCK) layer_norm
     const ELEMENT* in = p.in.at + own * p.in.stride;
     const ELEMENT* addend = p.addend.at + own * p.addend.stride;
     const long long count = live ? p.count : 0;
+    // The mean is that of the distances to the first element: of equal ones what they are, where their sum is rounded.
+    ACC first = convert<ACC>(in[0]);
+#if ADDEND
+    first += convert<ACC>(addend[0]);
+#endif
     ACC sum = 0, squares = 0;
 #if CHUNKS > 0
     ACC x[CHUNKS][V];
@@ -64,9 +69,9 @@ extern "C" __global__ void __launch_bounds__(BLOCK, RESIDENT / BLOCK) layer_norm
     }
     FOR_CHUNKS if (CHUNK_AT(c) < count) {
 #pragma unroll
-        for (int i = 0; i < V; i++) sum += x[c][i];
+        for (int i = 0; i < V; i++) sum += x[c][i] - first;
     }
-    const ACC mean = over_row(sum, Add(), 0) / (ACC)p.count;
+    const ACC mean = first + over_row(sum, Add(), 0) / (ACC)p.count;
     FOR_CHUNKS if (CHUNK_AT(c) < count) {
 #pragma unroll
         for (int i = 0; i < V; i++) squares += (x[c][i] - mean) * (x[c][i] - mean);
@@ -76,10 +81,10 @@ extern "C" __global__ void __launch_bounds__(BLOCK, RESIDENT / BLOCK) layer_norm
         ACC x[V], part = 0;
         take_sum(x, in + at, addend + at);
 #pragma unroll
-        for (int i = 0; i < V; i++) part += x[i];
+        for (int i = 0; i < V; i++) part += x[i] - first;
         sum += part;
     }
-    const ACC mean = over_row(sum, Add(), 0) / (ACC)p.count;
+    const ACC mean = first + over_row(sum, Add(), 0) / (ACC)p.count;
     for (long long at = lane * V; at < count; at += LANES * V) {
         ACC x[V], part = 0;
         take_sum(x, in + at, addend + at);

@@ -81,8 +81,9 @@ pub fn reduce(builder: &mut Builder, op: ReduceOp, axes: u8, divisor: f64, out: 
         ReduceOp::Min => stage(Map::Nothing, 3),
         ReduceOp::Any => Stage { acc: DType::I32, ..stage(Map::Truth, 2) },
         ReduceOp::All => Stage { acc: DType::I32, ..stage(Map::Truth, 3) },
-        ReduceOp::SquaredDeviations => stage(Map::Deviation, 0),
-        ReduceOp::Deviation => Stage { root: true, ..stage(Map::Deviation, 0) },
+        // In f64: see the CPU's.
+        ReduceOp::SquaredDeviations => Stage { acc: DType::F64, ..stage(Map::Deviation, 0) },
+        ReduceOp::Deviation => Stage { root: true, acc: DType::F64, ..stage(Map::Deviation, 0) },
         ReduceOp::Norm2 => Stage { root: true, ..stage(Map::Square, 0) },
     };
     run(builder, stage, axes, out, None, input);
