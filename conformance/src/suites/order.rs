@@ -4,15 +4,16 @@ use super::harness::{Answer, Op};
 use crate::{
     Case,
     array::{Array, indices, round},
+    layouts::{Placed, Placement},
     oracle::structured::{groups, near, sorted, sum},
     random::Random,
-    report::Expected,
+    report::{Expected, check_same},
 };
 use raddle::{DType, Device, Scalar, Tensor, runtime};
 
 /// All cases.
 pub fn cases() -> Vec<Case> {
-    crate::cases!("order": sort, topk, gather, scatter, scatter_add, index_select, index_add, embedding, nonzero, masked_select, cat, stack, bad_indices, errors)
+    crate::cases!("order": sort, topk, gather, scatter, scatter_add, sums_of_16_bits, index_select, index_add, embedding, nonzero, masked_select, cat, stack, bad_indices, errors)
 }
 
 /// Few distinct numbers, so that there are ties; NaN now and then.
@@ -249,6 +250,35 @@ fn added(target: &Array, terms: impl Iterator<Item = (Vec<usize>, Scalar)>, fact
         })
         .collect();
     Answer { dtype, shape: target.shape.clone(), expected }
+}
+
+/// Sums are rounded once: of 256 in `bf16`, or 2048 in `f16`, no number of ones would make more if each addition were.
+fn sums_of_16_bits(device: &Device) {
+    for (dtype, base) in [(DType::BF16, 256), (DType::F16, 2048)] {
+        // Few, many of one place, many in turns, and many lines.
+        for (lines, count, places) in [(1usize, 8usize, 1usize), (3, 2000, 1), (2, 600, 3), (1000, 20, 2)] {
+            let index: Vec<i64> = (0..lines * count).map(|at| (at % count % places) as i64).collect();
+            let index = Tensor::from_slice(&index, [lines, count], device).unwrap();
+            let each: Vec<usize> = (0..places).map(|place| base + (count - place).div_ceil(places)).collect();
+            for placement in Placement::OUTPUTS {
+                let what = format!("{dtype}, {lines} lines, {count} ones to {places} places, {placement:?}");
+                let ones = Array::from_fn(dtype, &[lines, count], |_| Scalar::Int(1));
+                let ones = Placed::new(&ones, placement, device);
+                let bases = Array::from_fn(dtype, &[lines, places], |_| Scalar::Int(base as i64));
+                let expected =
+                    Array::from_fn(dtype, &[lines, places], |index| Scalar::Int(each[index[1]] as i64));
+                let target = Placed::new(&bases, placement, device);
+                target.view.scatter_add_(1, &index, &ones.view).unwrap();
+                check_same(&format!("scatter_add of {what}"), &expected, &Array::read(&target.view));
+                target.check_guards(&what);
+                // All lines by one index.
+                let target = Placed::new(&bases, placement, device);
+                target.view.index_add_(1, &index.select(0, 0).unwrap(), &ones.view, 1.0).unwrap();
+                check_same(&format!("index_add of {what}"), &expected, &Array::read(&target.view));
+                target.check_guards(&what);
+            }
+        }
+    }
 }
 
 fn scatter_add(device: &Device) {

@@ -90,7 +90,8 @@ impl Tensor {
         self.check_target("scatter", out, &[index, values])?;
         out.copy_(&self.scatter(axis, index, values)?).map(drop)
     }
-    /// A copy of `self` with `values[.., i, ..]` added to `[.., index[.., i, ..], ..]`, in row-major order of the index.
+    /// A copy of `self` with `values[.., i, ..]` added to `[.., index[.., i, ..], ..]`, in row-major order of the index. Sums of
+    /// 16-bit floats are rounded once.
     pub fn scatter_add(&self, axis: isize, index: &Tensor, values: &Tensor) -> Result<Tensor> {
         self.scatter_fresh("scatter_add", axis, index, values, ScatterMode::Add)
     }
@@ -230,8 +231,8 @@ impl Tensor {
         self.gather_launch(op, axis, &index, out)
     }
 
-    /// A copy of `self` with `alpha · source[.., i, ..]` added to slice `index[i]` of an axis, in the order of the index. Of
-    /// integers alpha is one, of bools 0 or 1.
+    /// A copy of `self` with `alpha · source[.., i, ..]` added to slice `index[i]` of an axis, in the order of the index. Sums of
+    /// 16-bit floats are rounded once. Of integers alpha is one, of bools 0 or 1.
     pub fn index_add(&self, axis: isize, index: &Tensor, source: &Tensor, alpha: f64) -> Result<Tensor> {
         let axis = self.check_index_add(axis, index, source, alpha)?;
         let out = self.detach().copy()?;

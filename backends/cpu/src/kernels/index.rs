@@ -3,16 +3,19 @@
 //! Indices are checked first, all of them, so a launch that fails has written nothing; the first bad one in row-major
 //! order is told. Where the index operand is expanded along the last axes (`index_select`, `index_add`, embeddings),
 //! whole rows move at once. A scatter runs in parallel only over positions that can't meet; along the axis it goes in
-//! index order, so the last one stands, and sums have one order.
+//! index order, so the last one stands, and sums have one order. Sums of 16-bit floats are rounded once, not after each
+//! addition: of a `bf16` that has come to 256 no more ones would make 258.
 
 use super::axis::{Grid, Line, Shared, for_each_range, multiversion};
 use super::element::{Compute, Source, Truth, by_compute, by_dtype};
 use super::loops::by_size;
 use super::view;
 use crate::threads::Threads;
+use half::{bf16, f16};
 use raddle_base::{DType, Dims};
 use raddle_hal::{Kernel, KernelError, Operand, View};
 use raddle_op::ScatterMode;
+use std::ops::Range;
 
 /// Elements that a part takes along the last merged axis.
 const CHUNK: usize = 4096;
@@ -43,6 +46,12 @@ pub unsafe fn execute(kernel: &Kernel, operands: &[Operand], threads: Threads) -
                     ScatterMode::Overwrite => by_size!(target.dtype.size_bytes(), E => {
                         scatter::<E, Overwrite>(axis, [target, index, values], threads);
                     }),
+                    ScatterMode::Add if target.dtype == DType::F16 => {
+                        add_narrow::<f16>(axis, [target, index, values], threads);
+                    }
+                    ScatterMode::Add if target.dtype == DType::BF16 => {
+                        add_narrow::<bf16>(axis, [target, index, values], threads);
+                    }
                     ScatterMode::Add => by_compute!(target.dtype, A => by_dtype!(target.dtype, E => {
                         scatter::<E, Add<A>>(axis, [target, index, values], threads);
                     })),
@@ -247,63 +256,144 @@ plus! {
     i64 |a, b| a.wrapping_add(b);
 }
 
+/// The lines along the axis of a scatter, which never meet, whatever the indices are: the target doesn't overlap itself.
+struct Lines {
+    /// All axes but the scatter's and the last of the others. Operands: target, index, values.
+    outer: Grid<3>,
+    /// Size and steps of the last of the others: its positions are the columns of a line.
+    width: usize,
+    steps: [usize; 3],
+    /// Size and steps of the scatter's axis, of index and values.
+    length: usize,
+    along: [usize; 3],
+    /// How many columns a part takes. How they are cut changes no result, so they are cut for the threads that there are.
+    chunk: usize,
+    index: Line,
+}
+
+impl Lines {
+    fn new(axis: usize, operands: [&View; 3], threads: Threads) -> Lines {
+        let layouts = operands.map(view::layout);
+        let axes = super::axis::others(layouts[1].rank(), axis)
+            .map(|other| (layouts[1].shape()[other], layouts.map(|layout| layout.strides()[other])));
+        let (outer, width, steps) = split_last(Grid::new(axes));
+        Lines {
+            outer,
+            width,
+            steps,
+            length: layouts[1].shape()[axis],
+            along: layouts.map(|layout| layout.strides()[axis]),
+            chunk: width.div_ceil(threads.0.max(1)).clamp(64, CHUNK),
+            index: Line::new(operands[1], []),
+        }
+    }
+
+    /// Runs a body for parts: the offsets of a line in each operand, and columns of it.
+    fn for_each(&self, threads: Threads, body: impl Fn([usize; 3], Range<usize>) + Sync) {
+        let chunks = self.width.div_ceil(self.chunk);
+        let cost = 2 * self.length.saturating_mul(self.width.min(self.chunk));
+        for_each_range(threads, self.outer.count() * chunks, cost, |range| {
+            for unit in range {
+                let first = unit % chunks * self.chunk;
+                body(self.outer.at(unit / chunks), first..self.width.min(first + self.chunk));
+            }
+        });
+    }
+
+    /// Index `i` of a column.
+    ///
+    /// # Safety
+    /// - The index operand is in live memory that nobody writes meanwhile.
+    #[inline(always)]
+    unsafe fn index_at(&self, starts: [usize; 3], i: usize, column: usize) -> usize {
+        let offset = starts[1] + column * self.steps[1] + i * self.along[1];
+        // SAFETY: it is an element of the index operand.
+        unsafe {
+            match self.index.dtype {
+                DType::I32 => (*self.index.address::<i32>(offset)).offset(),
+                _ => (*self.index.address::<i64>(offset)).offset(),
+            }
+        }
+    }
+}
+
 /// # Safety
 /// - As of [`super::execute`]; `E` has the size of the elements, and the indices are in range.
 unsafe fn scatter<E: Copy + Send, P: Put<E>>(axis: usize, operands: [&View; 3], threads: Threads) {
-    let layouts = operands.map(view::layout);
-    let length = layouts[1].shape()[axis];
-    let along = layouts.map(|layout| layout.strides()[axis]);
-    let axes = super::axis::others(layouts[1].rank(), axis)
-        .map(|other| (layouts[1].shape()[other], layouts.map(|layout| layout.strides()[other])));
-    let (outer, width, steps) = split_last(Grid::new(axes));
-    // Lines along the axis never meet, whatever the indices are: the target doesn't overlap itself. How they are cut
-    // changes no result, so they are cut for this many threads.
-    let chunk = width.div_ceil(threads.0.max(1)).clamp(64, CHUNK);
-    let chunks = width.div_ceil(chunk);
-    let index = Line::new(operands[1], []);
+    let lines = Lines::new(axis, operands, threads);
+    let Lines { length, steps, along, .. } = lines;
     let target = Shared::new(view::start::<E>(operands[0]));
     let values = Shared::new(view::start::<E>(operands[2]));
-    for_each_range(threads, outer.count() * chunks, 2 * length.saturating_mul(width.min(chunk)), |range| {
-        for unit in range {
-            let first = unit % chunks * chunk;
-            let columns = first..width.min(first + chunk);
-            let starts = outer.at(unit / chunks);
-            // SAFETY: indices are in range, so all of it is inside the operands; each unit has lines of its own.
-            let one = |i: usize, column: usize, index: usize| unsafe {
-                let to = target.at(starts[0] + column * steps[0] + index * along[0]);
-                P::put(&mut *to, *values.at(starts[2] + column * steps[2] + i * along[2]));
-            };
-            let index_at = |i: usize, column: usize| {
-                let offset = starts[1] + column * steps[1] + i * along[1];
-                // SAFETY: it is an element of the index operand.
+    lines.for_each(threads, |starts, columns| {
+        // SAFETY: indices are in range, so all of it is inside the operands; each part has lines of its own.
+        let one = |i: usize, column: usize, index: usize| unsafe {
+            let to = target.at(starts[0] + column * steps[0] + index * along[0]);
+            P::put(&mut *to, *values.at(starts[2] + column * steps[2] + i * along[2]));
+        };
+        // SAFETY: the contract of this function.
+        let index_at = |i: usize, column: usize| unsafe { lines.index_at(starts, i, column) };
+        if steps[1] == 0 {
+            for i in 0..length {
+                let index = index_at(i, 0);
+                if steps[0] == 1 && steps[2] == 1 {
+                    let (to, from) = (starts[0] + index * along[0], starts[2] + i * along[2]);
+                    // SAFETY: as of `one`, which this does for a row that has no holes.
+                    unsafe {
+                        let to = target.slice(to + columns.start, columns.len());
+                        put_row::<E, P>(to, values.slice(from + columns.start, columns.len()));
+                    }
+                    continue;
+                }
+                columns.clone().for_each(|column| one(i, column, index));
+            }
+        } else if along[2] > steps[2] {
+            for i in 0..length {
+                columns.clone().for_each(|column| one(i, column, index_at(i, column)));
+            }
+        } else {
+            for column in columns {
+                (0..length).for_each(|i| one(i, column, index_at(i, column)));
+            }
+        }
+    });
+}
+
+/// Adds 16-bit floats: what goes to one place is brought together, in index order, and summed in `f32`.
+///
+/// # Safety
+/// - As of [`super::execute`]; `E` is the type of the elements, and the indices are in range.
+unsafe fn add_narrow<E: Source>(axis: usize, operands: [&View; 3], threads: Threads) {
+    let lines = Lines::new(axis, operands, threads);
+    let Lines { length, steps, along, .. } = lines;
+    let target = Shared::new(view::start::<E>(operands[0]));
+    let values = Shared::new(view::start::<E>(operands[2]));
+    lines.for_each(threads, |starts, columns| {
+        // Columns that share their indices are taken together.
+        let shared = steps[1] == 0;
+        let groups = if shared { 1 } else { columns.len() };
+        let mut order: Vec<(usize, usize)> = Vec::with_capacity(length);
+        let mut sums: Vec<f32> = Vec::with_capacity(columns.len());
+        for group in 0..groups {
+            let columns =
+                if shared { columns.clone() } else { columns.start + group..columns.start + group + 1 };
+            order.clear();
+            // SAFETY: the contract of this function.
+            order.extend((0..length).map(|i| (unsafe { lines.index_at(starts, i, columns.start) }, i)));
+            order.sort_unstable();
+            for alike in order.chunk_by(|a, b| a.0 == b.0) {
+                let to = |column: usize| target.at(starts[0] + column * steps[0] + alike[0].0 * along[0]);
+                sums.clear();
+                // SAFETY: indices are in range, so all of it is inside the operands; each part has lines of its own.
                 unsafe {
-                    match index.dtype {
-                        DType::I32 => (*index.address::<i32>(offset)).offset(),
-                        _ => (*index.address::<i64>(offset)).offset(),
-                    }
-                }
-            };
-            if steps[1] == 0 {
-                for i in 0..length {
-                    let index = index_at(i, 0);
-                    if steps[0] == 1 && steps[2] == 1 {
-                        let (to, from) = (starts[0] + index * along[0], starts[2] + i * along[2]);
-                        // SAFETY: as of `one`, which this does for a row that has no holes.
-                        unsafe {
-                            let to = target.slice(to + first, columns.len());
-                            put_row::<E, P>(to, values.slice(from + first, columns.len()));
+                    sums.extend(columns.clone().map(|column| (*to(column)).f32()));
+                    for &(_, i) in alike {
+                        for (sum, column) in sums.iter_mut().zip(columns.clone()) {
+                            *sum += (*values.at(starts[2] + column * steps[2] + i * along[2])).f32();
                         }
-                        continue;
                     }
-                    columns.clone().for_each(|column| one(i, column, index));
-                }
-            } else if along[2] > steps[2] {
-                for i in 0..length {
-                    columns.clone().for_each(|column| one(i, column, index_at(i, column)));
-                }
-            } else {
-                for column in columns {
-                    (0..length).for_each(|i| one(i, column, index_at(i, column)));
+                    for (sum, column) in sums.iter().zip(columns.clone()) {
+                        *to(column) = E::from_f32(*sum);
+                    }
                 }
             }
         }

@@ -99,7 +99,10 @@ pub fn scatter(builder: &mut Builder, axis: usize, mode: ScatterMode, operands: 
     let is_alike = mode == ScatterMode::Overwrite && values.strides[axis] == 0;
     let count = if is_alike { 1 } else { index.shape[axis] };
     let line_count = index.count() / count;
-    let serial = count <= SERIAL_COUNT_MAX || line_count >= LINE_COUNT && count <= LINE_LENGTH_MAX;
+    // Sums of 16-bit floats are rounded once: a thread alone looks for what is alike, of few entries.
+    let gathers = mode == ScatterMode::Add && target.dtype.compute() != target.dtype;
+    let serial =
+        count <= SERIAL_COUNT_MAX || line_count >= LINE_COUNT && count <= LINE_LENGTH_MAX && !gathers;
     let (element, acc) = match mode {
         ScatterMode::Overwrite => (moved_dtype(target.dtype.size_bytes() as u8), DType::F32),
         ScatterMode::Add if target.dtype.is_float() => (target.dtype, target.dtype.compute()),

@@ -23,6 +23,21 @@ extern "C" __global__ void __launch_bounds__(128) scatter(const Params p) {
     for (long long i = 0; i < p.count; i++) {
         const long long index = p.index[at[1] + i * p.index_step];
         ELEMENT* to = p.target + at[0] + index * p.target_step;
+#if ADD
+        // Of 16 bits all that goes to one place is summed before it is rounded.
+        if (sizeof(ELEMENT) < sizeof(ACC) && Same<ACC, float>::value) {
+            bool is_done = false;
+            for (long long j = 0; j < i; j++) is_done |= p.index[at[1] + j * p.index_step] == index;
+            if (is_done) continue;
+            ACC sum = convert<ACC>(*to);
+            for (long long j = i; j < p.count; j++) {
+                if (p.index[at[1] + j * p.index_step] != index) continue;
+                sum = plus(sum, convert<ACC>(p.values[at[2] + j * p.value_step]));
+            }
+            *to = convert<ELEMENT>(sum);
+            continue;
+        }
+#endif
         const ELEMENT value = p.values[at[2] + i * p.value_step];
 #if ADD
         *to = convert<ELEMENT>(plus(convert<ACC>(*to), convert<ACC>(value)));

@@ -33,9 +33,9 @@ pub(super) fn view(view: &View, meta: &Meta, g: &Tensor) -> Result<Tensor> {
     })
 }
 
-/// Windows may overlap: one element of all windows at a time.
+/// Windows may overlap: one element of all windows at a time. Sums of 16-bit floats are rounded once, by the caller.
 fn unfold(meta: &Meta, axis: usize, size: usize, step: usize, g: &Tensor) -> Result<Tensor> {
-    let gradient = meta.zeros()?;
+    let gradient = Meta { dtype: meta.dtype.compute(), ..*meta }.zeros()?;
     if meta.rank() == 0 {
         gradient.copy_(&g.reshape(meta.shape())?)?;
         return Ok(gradient);

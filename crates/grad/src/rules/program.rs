@@ -131,7 +131,7 @@ impl Gradient {
                 return meta.empty();
             }
             // Rounded to the input's dtype only after the sum.
-            Ok(Tensor::empty(shape, gs[0].dtype(), &meta.device)?)
+            Ok(Tensor::empty(shape, gs[0].dtype().compute(), &meta.device)?)
         };
         let outputs: SmallVec<[Tensor; 4]> = self.computed.iter().map(make).collect::<Result<_>>()?;
         let output_refs: SmallVec<[&Tensor; 4]> = outputs.iter().collect();
