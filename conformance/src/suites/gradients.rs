@@ -6,7 +6,7 @@ use raddle::{DType, Device, Result, Tensor, grad::Autograd};
 
 /// All cases.
 pub fn cases() -> Vec<Case> {
-    crate::cases!("gradients": reductions, orders, products, normalisations, indexing, joins, views)
+    crate::cases!("gradients": reductions, reductions_of_16_bits, sums_of_16_bits, orders, products, normalisations, indexing, joins, views)
 }
 
 /// Checks ops on one device, each with operands of its own.
@@ -98,6 +98,64 @@ fn reductions(device: &Device) {
     }
     of.check("norm_p", x, |x| x[0].norm_p(3.0, .., false));
     of.check("sum of a number", &[&[]], |x| x[0].sum(.., false));
+}
+
+/// Means, products and norms that 16 bits don't hold are no less exact in gradients.
+fn reductions_of_16_bits(device: &Device) {
+    let check = |what: &str, dtype: DType, values: &[f32], reduce: &dyn Fn(&Tensor) -> Result<Tensor>| {
+        let narrow = Tensor::from_slice(values, [values.len()], device).unwrap().to(dtype).unwrap().detach();
+        let wide = narrow.to(DType::F64).unwrap();
+        let [found, expected] = [&narrow, &wide].map(|x| {
+            x.requires_grad_(true).unwrap();
+            reduce(x).unwrap().backward().unwrap();
+            x.grad().unwrap().to(DType::F64).unwrap().to_vec::<f64>().unwrap()
+        });
+        let (bits, least) = if dtype == DType::F16 { (11, 2f64.powi(-24)) } else { (8, 0.0) };
+        for (found, expected) in found.iter().zip(&expected) {
+            let tolerance = (expected.abs() * 2f64.powi(1 - bits)).max(least);
+            let is_near = (found - expected).abs() <= tolerance || found == expected;
+            assert!(is_near, "{what} of {dtype}, {values:?}: expected {expected}, found {found}");
+        }
+    };
+    for dtype in [DType::F16, DType::BF16] {
+        for values in [&[100.0f32, 100.5][..], &[1000.0, 1008.0, 1016.0, 1040.0], &[0.5, -0.25, 4.0]] {
+            check("var", dtype, values, &|x| x.var(.., 1.0, false));
+            check("std", dtype, values, &|x| x.std(0, 0.0, false));
+        }
+        check("norm", dtype, &[60_000.0, -60_000.0, 1.0], &|x| x.norm(.., false));
+        check("prod", dtype, &[300.0, 300.0], &|x| x.prod(0, false));
+        check("prod", dtype, &[2f32.powi(-13), 2f32.powi(-13), 1024.0, 1024.0], &|x| x.prod(.., false));
+    }
+}
+
+/// What is used often has a sum for its gradient, which is rounded once.
+fn sums_of_16_bits(device: &Device) {
+    let index = Tensor::zeros([3000], DType::I64, device).unwrap();
+    let check = |what: &str, count: usize, expected: f64, f: &dyn Fn(&Tensor) -> Result<Tensor>| {
+        for dtype in [DType::F16, DType::BF16] {
+            let x = Tensor::ones([count], dtype, device).unwrap();
+            x.requires_grad_(true).unwrap();
+            let y = f(&x).unwrap();
+            y.backward_with(&y.detach().ones_like().unwrap()).unwrap();
+            let found = x.grad().unwrap().to(DType::F64).unwrap().amax(.., false).unwrap();
+            let found = found.item::<f64>().unwrap();
+            assert!((found / expected - 1.0).abs() < 0.005, "{what} of {dtype}: {expected}, found {found}");
+        }
+    };
+    check("gather", 2, 3000.0, &|x| x.gather(0, &index));
+    check("index_select", 2, 3000.0, &|x| x.index_select(0, &index));
+    check("embedding", 2, 3000.0, &|x| x.unsqueeze(1)?.embedding(&index));
+    check("unfold", 2200, 700.0, &|x| x.unfold(0, 700, 1));
+    check("as_strided", 2, 3000.0, &|x| x.as_strided([3000], [0], 0));
+    check("expand", 1, 3000.0, &|x| x.expand([3000]));
+    // Each part is too small for an f16, their sum isn't.
+    for dtype in [DType::F16, DType::BF16] {
+        let x = Tensor::ones([1], dtype, device).unwrap();
+        x.requires_grad_(true).unwrap();
+        let small = Tensor::full([4096], 2f64.powi(-13), dtype, device).unwrap();
+        x.mul(&small).unwrap().backward_with(&small).unwrap();
+        assert_eq!(x.grad().unwrap().to(DType::F32).unwrap().item::<f32>().unwrap(), 2f32.powi(-14));
+    }
 }
 
 fn orders(device: &Device) {

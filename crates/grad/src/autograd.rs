@@ -123,7 +123,8 @@ pub fn backward(outputs: &[&Tensor], gradients: &[Option<&Tensor>], retain: bool
 }
 
 /// The gradients of `outputs` by `inputs`, which may be leaves or results; none for an input that the outputs don't
-/// depend on. No leaf's own gradient changes. Gradients are given as for [`backward`]; they are not recorded themselves.
+/// depend on. No leaf's own gradient changes. Gradients are given as for [`backward`]; they are not recorded themselves. Those
+/// returned may share memory with each other and with the given ones: copy one before changing it in place.
 pub fn grad(
     outputs: &[&Tensor],
     gradients: &[Option<&Tensor>],

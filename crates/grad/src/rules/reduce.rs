@@ -30,52 +30,62 @@ pub(super) fn reduce(context: &Context<'_>, op: Reduction, axes: u8, g: &Tensor)
                 reduce: &dyn Fn(&Tensor) -> raddle_tensor::Result<Tensor>|
      -> Result<Tensor> { Ok(if listed.is_empty() { tensor } else { reduce(&tensor)? }) };
     let g = spread(g)?;
-    let x = || context.input(0);
+    // Means, products and norms of 16-bit floats are taken again, unrounded: around a rounded mean there is no deviation left.
+    let compute = meta.dtype.compute();
+    let wide = |tensor: &Tensor| -> Result<Tensor> { Ok(tensor.to(compute)?) };
+    let x = || wide(context.input(0));
     Ok(match op {
         Reduction::Sum => g.expand(meta.shape())?,
         Reduction::Mean => g.div(count as f64)?.expand(meta.shape())?,
         Reduction::Prod => {
             // Without division by zero: the product of the elements other than zero, and how many zeros there are.
-            let zero = x().eq(0)?;
+            let (x, g) = (x()?, wide(&g)?);
+            let zero = x.eq(0)?;
             let zeros = over(zero.to(DType::F32)?, &|tensor| tensor.sum(&listed[..], true))?;
-            let others = x().masked_fill(&zero, 1)?;
+            let others = x.masked_fill(&zero, 1)?;
             let product = over(others, &|tensor| tensor.prod(&listed[..], true))?;
             once!(|[g, x, product, zeros]| {
                 let at_zero = zeros.eq(1.0).select(g * product, 0.0);
                 let beside = zeros.eq(0.0).select(g * (product / x), 0.0);
                 x.eq(0.0).select(at_zero, beside)
             })
-            .call(&[&g, x(), &product, &zeros])?
+            .call(&[&g, &x, &product, &zeros])?
         }
         Reduction::AMax | Reduction::AMin => {
-            let extreme = spread(context.output(0))?;
+            let (x, extreme) = (context.input(0), spread(context.output(0))?);
             // NaN is the extreme if there is one.
             let ties = once!(|[x, extreme]| {
                 let one = x.literal(1.0);
                 (x.eq(extreme) | (x.isnan() & extreme.isnan())).select(one, 0.0)
             })
-            .call(&[x(), &extreme])?;
+            .call(&[x, &extreme])?;
             // Counted in f32: f16 ends at 65,504.
-            let counted = if ties.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
-            let count = over(ties.to(counted)?, &|tensor| tensor.sum(&listed[..], true))?;
+            let count = over(wide(&ties)?, &|tensor| tensor.sum(&listed[..], true))?;
             once!(|[g, ties, count]| ties.eq(0.0).select(0.0, g / count)).call(&[&g, &ties, &count])?
         }
         Reduction::Var { correction } => {
-            let mean = over(x().clone(), &|tensor| tensor.mean(&listed[..], true))?;
+            let x = x()?;
+            let mean = over(x.clone(), &|tensor| tensor.mean(&listed[..], true))?;
             let factor = 2.0 / (count as f64 - correction).max(0.0);
-            let scaled = g.mul(factor)?;
-            once!(|[g, x, mean]| g * (x - mean)).call(&[&scaled, x(), &mean])?
+            let scaled = wide(&g)?.mul(factor)?;
+            once!(|[g, x, mean]| g * (x - mean)).call(&[&scaled, &x, &mean])?
         }
         Reduction::Std { correction } => {
-            let mean = over(x().clone(), &|tensor| tensor.mean(&listed[..], true))?;
+            let x = x()?;
+            let mean = over(x.clone(), &|tensor| tensor.mean(&listed[..], true))?;
             let deviation = spread(context.output(0))?;
-            let scaled = g.div((count as f64 - correction).max(0.0))?;
+            let scaled = wide(&g)?.div((count as f64 - correction).max(0.0))?;
             once!(|[g, x, mean, deviation]| { deviation.eq(0.0).select(0.0, g * ((x - mean) / deviation)) })
-                .call(&[&scaled, x(), &mean, &deviation])?
+                .call(&[&scaled, &x, &mean, &deviation])?
         }
         Reduction::Norm2 => {
-            let norm = spread(context.output(0))?;
-            once!(|[g, x, norm]| norm.eq(0.0).select(0.0, g * (x / norm))).call(&[&g, x(), &norm])?
+            // The result of 16 bits may have overflowed.
+            let x = x()?;
+            let norm = match compute == meta.dtype {
+                true => spread(context.output(0))?,
+                false => over(x.abs()?, &|tensor| tensor.norm(&listed[..], true))?,
+            };
+            once!(|[g, x, norm]| norm.eq(0.0).select(0.0, g * (x / norm))).call(&[&g, &x, &norm])?
         }
         Reduction::All | Reduction::Any => unreachable!("grad: truth values have no gradient"),
     })
