@@ -87,7 +87,7 @@ fn ranges(device: &Device) {
         assert!(values.iter().all(|value| (0.0..1.0).contains(value)), "uniform of {dtype} leaves [0, 1)");
         x.exponential_(1.0, &Generator::new(4)).unwrap();
         let values: Vec<f64> = Array::read(&x).data.iter().map(|value| value.to_f64()).collect();
-        assert!(values.iter().all(|value| value.is_finite() && *value >= 0.0), "exponential of {dtype}");
+        assert!(values.iter().all(|value| value.is_finite() && *value > 0.0), "exponential of {dtype}");
         x.normal_(0.0, 1.0, &Generator::new(5)).unwrap();
         assert!(Array::read(&x).data.iter().all(|value| value.to_f64().abs() < 9.0), "normal of {dtype}");
     }
@@ -114,6 +114,14 @@ fn integers(device: &Device) {
     let all = drawn(i64::MIN, i64::MAX, 10_000, DType::I64);
     assert!(set(&all).len() == 10_000 && all.iter().any(|&v| v < 0) && all.iter().any(|&v| v > 0));
     assert!(set(&drawn(0, 256, 10_000, DType::U8)).len() == 256);
+    // Of a range that isn't a power of two, as wide as it may be, all are equally likely.
+    for low in [0, -(1 << 62)] {
+        let wide = drawn(low, low + (3 << 61), 30_000, DType::I64);
+        for rest in 0..3 {
+            let count = wide.iter().filter(|&&value| (value - low) % 3 == rest).count();
+            assert!((9_500..=10_500).contains(&count), "{count} of 30000 leave {rest}");
+        }
+    }
 }
 
 /// T8: what is drawn doesn't depend on strides, and gaps stay.
@@ -239,6 +247,11 @@ fn errors(device: &Device) {
     assert_eq!(
         text(x.uniform_(1.0, 0.0, &g)),
         "uniform_: low is out of range, expected a number of at most high, found 1"
+    );
+    let halves = Tensor::zeros([2], DType::F16, device).unwrap();
+    assert_eq!(
+        text(halves.uniform_(0.0, 1e5, &g)),
+        "uniform_: high is out of range, expected a number that the dtype holds, found 100000"
     );
     assert_eq!(
         text(x.exponential_(0.0, &g)),

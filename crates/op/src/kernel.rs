@@ -70,7 +70,7 @@ pub enum Activation {
 pub enum ScatterMode {
     /// The last one in index order stands.
     Overwrite,
-    /// Added in index order.
+    /// Added in index order; sums of 16-bit floats are rounded once.
     Add,
 }
 
@@ -82,11 +82,12 @@ pub enum Distribution {
     Uniform { low: f64, high: f64 },
     /// Box–Muller.
     Normal { mean: f64, std: f64 },
-    /// `−ln(1 − u) / rate`.
+    /// `−ln(1 − u) / rate`; of half a step of `u` where that is 0, and at least [`least_positive`].
     Exponential { rate: f64 },
     /// 1 with probability `p`, else 0.
     Bernoulli { p: f64 },
-    /// Integers of [low, high), without bias that 2^64 draws could show (a 64-bit draw and a wide multiply).
+    /// Integers of [low, high), without bias that 2^64 draws could show: a 64-bit draw and a wide multiply or, where
+    /// [`takes_more_bits`] says so, one of 128 bits.
     Integer { low: i64, high: i64 },
 }
 
@@ -117,6 +118,23 @@ pub fn last_below(low: f64, high: f64, dtype: DType) -> f64 {
         _ => last!(f32, high as f32, f64::from),
     };
     last.max(low)
+}
+
+/// Is a range of integers so wide that 64 bits dealt to it would show that they don't go round? Of 3 · 2^62 integers every
+/// third would be drawn twice as often as the others.
+pub fn takes_more_bits(low: i64, high: i64) -> bool {
+    high.wrapping_sub(low) as u64 > 1 << 32
+}
+
+/// The smallest positive number of a dtype: what `Exponential` is at least, on any device.
+pub fn least_positive(dtype: DType) -> f64 {
+    use half::{bf16, f16};
+    match dtype {
+        DType::F64 => f64::from_bits(1),
+        DType::F16 => f16::MIN_POSITIVE_SUBNORMAL.to_f64(),
+        DType::BF16 => bf16::MIN_POSITIVE_SUBNORMAL.to_f64(),
+        _ => f64::from(f32::from_bits(1)),
+    }
 }
 
 /// One launch, apart from its operands.

@@ -14,7 +14,7 @@ use crate::{
     pointwise::{check_device, check_disjoint, check_float, check_out},
     record::{self, Mode},
 };
-use raddle_base::Scalar;
+use raddle_base::{Scalar, bf16, f16};
 use raddle_op::{Distribution, Kernel, Program};
 use raddle_sync::{
     Arc, Mutex, Rank,
@@ -148,7 +148,7 @@ impl Tensor {
         self.draw(op, Distribution::Normal { mean, std }, generator.into())
     }
 
-    /// Fills with numbers of [`low`, `high`), evenly. Of floats.
+    /// Fills with numbers of [`low`, `high`), evenly. Of floats, which must hold both.
     pub fn uniform_<'g>(
         &self,
         low: f64,
@@ -158,13 +158,22 @@ impl Tensor {
         let op = "uniform_";
         check_float(op, "the tensor", self)?;
         check_range(op, "low", "a number of at most high", low, low <= high && (high - low).is_finite())?;
+        let most = match self.dtype() {
+            DType::F16 => f16::MAX.to_f64(),
+            DType::BF16 => bf16::MAX.to_f64(),
+            DType::F32 => f64::from(f32::MAX),
+            _ => f64::MAX,
+        };
+        for (what, found) in [("low", low), ("high", high)] {
+            check_range(op, what, "a number that the dtype holds", found, found.abs() <= most)?;
+        }
         if low == high {
             return self.fill_(low);
         }
         self.draw(op, Distribution::Uniform { low, high }, generator.into())
     }
 
-    /// Fills with exponentially distributed numbers of the given rate. Of floats.
+    /// Fills with exponentially distributed numbers of the given rate, never 0. Of floats.
     pub fn exponential_<'g>(
         &self,
         rate: f64,

@@ -7,7 +7,7 @@ use super::math;
 use crate::threads::Threads;
 use raddle_base::{DType, Element};
 use raddle_hal::View;
-use raddle_op::{Distribution, last_below};
+use raddle_op::{Distribution, last_below, least_positive, takes_more_bits};
 use raddle_sync::fault;
 use std::{mem::MaybeUninit, ops::Range};
 
@@ -17,12 +17,12 @@ const BLOCK_COUNT_MAX: usize = CHUNK_COUNT / 2;
 /// The words of a chunk: word `w` of its block `b` is `words[w][b]`.
 type Words = [[MaybeUninit<u32>; BLOCK_COUNT_MAX]; 4];
 
-/// One block. The four words live in the lower halves of 64 bits, with leftovers above them: so a lane of a vector holds
+/// One block; `part` 0, or 1 for as many words more. The four words live in the lower halves of 64 bits, with leftovers above them: so a lane of a vector holds
 /// what the widening multiplication takes and gives, and nothing has to be shuffled.
 #[inline(always)]
-fn philox(counter: u64, key: u64) -> [u32; 4] {
+fn philox(counter: u64, part: u32, key: u64) -> [u32; 4] {
     let low = |word: u64| word & 0xffff_ffff;
-    let [mut a, mut b, mut c, mut d] = [low(counter), counter >> 32, 0, 0];
+    let [mut a, mut b, mut c, mut d] = [low(counter), counter >> 32, u64::from(part), 0];
     let [mut k, mut l] = [key as u32, (key >> 32) as u32];
     for _ in 0..10 {
         let (x, y) = (low(a) * 0xd251_1f53, low(c) * 0xcd9e_8d57);
@@ -33,17 +33,17 @@ fn philox(counter: u64, key: u64) -> [u32; 4] {
 }
 
 leveled! {
-    /// Writes the words of `count` blocks from `counter` on.
-    unsafe fn draw(words: &mut Words, count: usize, counter: u64, key: u64) = draw_body;
+    /// Writes the words of a part of `count` blocks from `counter` on.
+    unsafe fn draw(words: &mut Words, count: usize, counter: u64, part: u32, key: u64) = draw_body;
 }
 
 #[inline(always)]
-unsafe fn draw_body(words: &mut Words, count: usize, counter: u64, key: u64) {
+unsafe fn draw_body(words: &mut Words, count: usize, counter: u64, part: u32, key: u64) {
     let words = words.each_mut().map(|words| &mut words[..count]);
     let [a, b, c, d] = words;
     for index in 0..count {
         [a[index], b[index], c[index], d[index]] =
-            philox(counter.wrapping_add(index as u64), key).map(MaybeUninit::new);
+            philox(counter.wrapping_add(index as u64), part, key).map(MaybeUninit::new);
     }
 }
 
@@ -108,6 +108,11 @@ fn bits(low: u32, high: u32) -> u64 {
     u64::from(low) | u64::from(high) << 32
 }
 
+/// What stands for the first step of [`unit_f32`] in an exponential number, which isn't 0: people divide by it.
+const HALF_A_STEP_F32: f32 = 0.5 / 16_777_216.0;
+/// The same of [`unit_f64`].
+const HALF_A_STEP_F64: f64 = 0.5 / 9_007_199_254_740_992.0;
+
 /// Defines a distribution's map: its parameters, and what it makes from two words.
 macro_rules! maps {
     ($($name:ident { $($field:ident),* } -> $t:ident, $count:literal a block, $method:ident -> $made:ty, |$a:ident, $b:ident| $body:expr;)*) => { $(
@@ -140,10 +145,15 @@ maps! {
         let unit = |word| (f64::from(word) + 0.5) * (1.0 / 4_294_967_296.0);
         mean + std * ((-2.0 * (1.0 - unit(low)).ln()).sqrt() * (std::f64::consts::TAU * unit(high)).cos())
     };
-    ExponentialF32 { rate } -> f32, 4 a block, two -> [f32; 2], |a, b| {
-        [a, b].map(|word| 0.5 * math::f32::minus_two_log(1.0 - unit_f32(word)) / rate)
+    ExponentialF32 { rate, least } -> f32, 4 a block, two -> [f32; 2], |a, b| {
+        [a, b].map(|word| {
+            let size = 0.5 * math::f32::minus_two_log(1.0 - unit_f32(word));
+            (size.max(HALF_A_STEP_F32) / rate).max(least)
+        })
     };
-    ExponentialF64 { rate } -> f64, 2 a block, one -> f64, |low, high| (0.0 - (1.0 - unit_f64(low, high)).ln()) / rate;
+    ExponentialF64 { rate, least } -> f64, 2 a block, one -> f64, |low, high| {
+        ((0.0 - (1.0 - unit_f64(low, high)).ln()).max(HALF_A_STEP_F64) / rate).max(least)
+    };
     UnitF32 {} -> f32, 4 a block, two -> [f32; 2], |a, b| [a, b].map(unit_f32);
     UnitF64 {} -> f64, 2 a block, one -> f64, |low, high| unit_f64(low, high);
 }
@@ -163,6 +173,12 @@ impl Map for Integer {
         let scaled = ((u128::from(bits) * u128::from(self.range)) >> 64) as u64;
         self.low.wrapping_add(if self.range == 0 { bits } else { scaled } as i64)
     }
+}
+
+/// The same of 128 bits, of which these are the upper and the lower ones.
+fn of_more_bits(low: i64, range: u64, upper: u64, lower: u64) -> i64 {
+    let product = |bits: u64| u128::from(bits) * u128::from(range);
+    low.wrapping_add(((product(upper) + (product(lower) >> 64)) >> 64) as i64)
 }
 
 /// Runs `Kernel::Random`.
@@ -199,10 +215,11 @@ pub unsafe fn execute(
                 stream.fill(out, threads, NormalF32 { mean: mean as f32, std: std as f32 });
             }
             Distribution::Exponential { rate } if double => {
-                stream.fill(out, threads, ExponentialF64 { rate })
+                stream.fill(out, threads, ExponentialF64 { rate, least: least_positive(DType::F64) });
             }
             Distribution::Exponential { rate } => {
-                stream.fill(out, threads, ExponentialF32 { rate: rate as f32 });
+                let least = least_positive(out.dtype) as f32;
+                stream.fill(out, threads, ExponentialF32 { rate: rate as f32, least });
             }
             Distribution::Bernoulli { p } if double => {
                 stream.bernoulli(out, p, probability, threads, UnitF64 {})
@@ -210,7 +227,10 @@ pub unsafe fn execute(
             Distribution::Bernoulli { p } => stream.bernoulli(out, p, probability, threads, UnitF32 {}),
             Distribution::Integer { low, high } => {
                 let range = high.wrapping_sub(low) as u64;
-                stream.fill(out, threads, Integer { low, range });
+                match takes_more_bits(low, high) {
+                    true => stream.fill_wide(out, threads, low, range),
+                    false => stream.fill(out, threads, Integer { low, range }),
+                }
             }
         }
     }
@@ -230,7 +250,7 @@ impl Stream {
         let (level, counter) = (Level::best(), self.counter.wrapping_add((first / M::IN_A_BLOCK) as u64));
         // SAFETY: the level is this machine's; the words of all blocks are drawn before they are mapped.
         unsafe {
-            draw(level, &mut words, CHUNK_COUNT / M::IN_A_BLOCK, counter, self.key);
+            draw(level, &mut words, CHUNK_COUNT / M::IN_A_BLOCK, counter, 0, self.key);
             map::<M>(level, of, &words, to);
         }
     }
@@ -252,6 +272,33 @@ impl Stream {
         };
         // SAFETY: as of this function; `make` writes the range.
         unsafe { fill(out, M::Value::DTYPE, threads, make) }
+    }
+
+    /// Integers of 128 bits each.
+    ///
+    /// # Safety
+    /// - As of [`Stream::fill`].
+    unsafe fn fill_wide(self, out: &View, threads: Threads, low: i64, range: u64) {
+        let make = |positions: Range<usize>, to: *mut u8| {
+            let (level, counter) = (Level::best(), self.counter.wrapping_add((positions.start / 2) as u64));
+            let drawn = [0, 1].map(|part| {
+                let mut words: Words = [[MaybeUninit::uninit(); BLOCK_COUNT_MAX]; 4];
+                // SAFETY: the level is this machine's.
+                unsafe { draw(level, &mut words, positions.len().div_ceil(2), counter, part, self.key) };
+                words
+            });
+            for index in 0..positions.len() {
+                let [upper, lower] = drawn.each_ref().map(|words| {
+                    // SAFETY: the words of all blocks of these positions have been drawn.
+                    let word = |at: usize| unsafe { words[index % 2 * 2 + at][index / 2].assume_init() };
+                    bits(word(0), word(1))
+                });
+                // SAFETY: there is room for the range.
+                unsafe { to.cast::<i64>().add(index).write(of_more_bits(low, range, upper, lower)) };
+            }
+        };
+        // SAFETY: as of this function; `make` writes the range.
+        unsafe { fill(out, DType::I64, threads, make) }
     }
 
     /// # Safety

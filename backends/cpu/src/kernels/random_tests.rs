@@ -23,12 +23,12 @@ fn vector(count: usize) -> Dims {
 #[test]
 fn philox_gives_the_known_answers_of_its_authors() {
     // kat_vectors of Random123: counter 0 and key 0.
-    assert_eq!(philox(0, 0), [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8]);
+    assert_eq!(philox(0, 0, 0), [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8]);
 }
 
 #[test]
 fn elements_follow_the_documented_formulas() {
-    let block = |index: usize| philox((u64::MAX - 3).wrapping_add(index as u64), 0x1234_5678_9abc_def0);
+    let block = |index: usize| philox((u64::MAX - 3).wrapping_add(index as u64), 0, 0x1234_5678_9abc_def0);
     let pair = |i: usize| {
         let words = block(i / 2);
         u64::from(words[i % 2 * 2]) | u64::from(words[i % 2 * 2 + 1]) << 32
@@ -58,6 +58,45 @@ fn elements_follow_the_documented_formulas() {
     }
 }
 
+/// 0 has no place among them, as it is divided by: the first step of the unit counts as half of one.
+#[test]
+fn exponential_numbers_are_positive() {
+    for (dtype, rate, expected) in [
+        (DType::F32, 2.0f32, 0.25 / 16_777_216.0),
+        (DType::F16, 1.0, 1.0 / 16_777_216.0),
+        (DType::F32, f32::INFINITY, f64::from(f32::from_bits(1))),
+    ] {
+        let narrow = ExponentialF32 { rate, least: least_positive(dtype) as f32 };
+        assert_eq!(narrow.two(0, 0xff).map(f64::from), [expected; 2], "{dtype}, rate {rate}");
+        assert!(narrow.two(0x100, u32::MAX).iter().all(|&value| f64::from(value) >= expected));
+    }
+    let wide = ExponentialF64 { rate: 1.0, least: least_positive(DType::F64) };
+    assert_eq!((wide.one(0, 0), wide.one(0x7ff, 0)), (0.5 * 2f64.powi(-53), 0.5 * 2f64.powi(-53)));
+    assert!(wide.one(0x800, 0) > 2f64.powi(-54));
+}
+
+/// The upper 64 bits are those of the block, the lower ones of its second part.
+#[test]
+fn wide_ranges_take_128_bits() {
+    let (low, range) = (-5i64, 3u64 << 61);
+    let high = low.wrapping_add(range as i64);
+    let found = run(Distribution::Integer { low, high }, &mut Tensor::packed(DType::I64, vector(1500)), None);
+    for (i, found) in found.iter().enumerate() {
+        let pair = |part| {
+            let words = philox((u64::MAX - 3).wrapping_add(i as u64 / 2), part, 0x1234_5678_9abc_def0);
+            u64::from(words[i % 2 * 2]) | u64::from(words[i % 2 * 2 + 1]) << 32
+        };
+        // Exactly: ⌊(upper · 2^64 + lower) · range / 2^128⌋.
+        let (upper, lower) =
+            (u128::from(pair(0)) * u128::from(range), u128::from(pair(1)) * u128::from(range));
+        let expected = low.wrapping_add(((upper + (lower >> 64)) >> 64) as i64);
+        assert_eq!(found.to_i64(), expected);
+    }
+    let mut counts = [0; 3];
+    found.iter().for_each(|found| counts[(found.to_i64() - low) as usize % 3] += 1);
+    assert!(counts.iter().all(|count| (400..600).contains(count)), "{counts:?}");
+}
+
 #[test]
 fn every_level_draws_the_same() {
     fn bits<M: Map<Value = f32>>(of: M, level: Level) -> Vec<u32> {
@@ -66,13 +105,14 @@ fn every_level_draws_the_same() {
         // SAFETY: the level is this machine's; the words of all blocks are drawn before they are mapped, all values written
         // before they are read.
         unsafe {
-            draw(level, &mut words, CHUNK_COUNT / M::IN_A_BLOCK, 5, 7);
+            draw(level, &mut words, CHUNK_COUNT / M::IN_A_BLOCK, 5, 0, 7);
             map::<M>(level, of, &words, &mut values);
             values.iter().map(|value| value.assume_init().to_bits()).collect()
         }
     }
     for level in Level::all() {
-        let (normal, exponential) = (NormalF32 { mean: 1.0, std: 3.0 }, ExponentialF32 { rate: 3.0 });
+        let (normal, exponential) =
+            (NormalF32 { mean: 1.0, std: 3.0 }, ExponentialF32 { rate: 3.0, least: 0.0 });
         assert_eq!(bits(normal, level), bits(normal, Level::Baseline), "{level:?}");
         assert_eq!(bits(exponential, level), bits(exponential, Level::Baseline), "{level:?}");
     }

@@ -314,8 +314,10 @@ impl Collection {
             let name = format!("{dtype}");
             let x = view(dtype, &[100, 100]);
             let turned = strided(dtype, &[100, 100], &[1, 100]);
-            let distribution = Distribution::Integer { low: -3, high: 9 };
-            self.add(&name, &Kernel::Random { distribution, key: 1, counter: 0 }, &[x], &[]);
+            for high in [9, i64::MAX] {
+                let distribution = Distribution::Integer { low: -3, high };
+                self.add(&name, &Kernel::Random { distribution, key: 1, counter: 0 }, &[x], &[]);
+            }
             let distribution = Distribution::Bernoulli { p: 0.5 };
             self.add(&name, &Kernel::Random { distribution, key: 1, counter: 0 }, &[x], &[]);
             for out in [x, turned] {

@@ -3,7 +3,7 @@
 // Instructions are what limits it: a normal number takes 35 in the code for sm_90, 10 of them Philox's (NVRTC 13.0).
 //
 // ELEMENT   of the output; PROBABILITY: of the operand with probabilities, if HAS_PROBABILITY
-// KIND      0 uniform, 1 normal, 2 exponential, 3 Bernoulli, 4 integer; DOUBLE: in f64
+// KIND      0 uniform, 1 normal, 2 exponential, 3 Bernoulli, 4 integer, 5 integer of 128 bits; DOUBLE: in f64
 // RANK      0: the output is contiguous, else of the grid
 // V         elements of a thread, side by side if contiguous; a multiple of 4
 // PARTS     of 256 V elements, of a contiguous output, are a block's
@@ -14,7 +14,7 @@ struct Params {
     unsigned long long counter;
     // Of each round.
     unsigned keys[10][2];
-    // Uniform: low, range, last. Normal: mean, std. Exponential: rate. Bernoulli: p. Integer: low, range as bits.
+    // Uniform: low, range, last. Normal: mean, std. Exponential: rate, the least. Bernoulli: p. Integer: low, range as bits.
     double a, b, c;
     unsigned long long count;
 #if RANK > 0
@@ -25,9 +25,10 @@ struct Params {
 
 struct Words { unsigned at[4]; };
 
-INLINE Words philox(const Params& p, unsigned long long block) {
+// A block; part 1 has as many words more.
+INLINE Words philox(const Params& p, unsigned long long block, unsigned part) {
     const unsigned long long counter = p.counter + block;
-    unsigned a = (unsigned)counter, b = (unsigned)(counter >> 32), c = 0, d = 0;
+    unsigned a = (unsigned)counter, b = (unsigned)(counter >> 32), c = part, d = 0;
 #pragma unroll
     for (int round = 0; round < 10; round++) {
         unsigned long long x = (unsigned long long)a * 0xd2511f53u, y = (unsigned long long)c * 0xcd9e8d57u;
@@ -74,7 +75,7 @@ INLINE void quarter_turns(float v, float& cosine, float& sine) {
 }
 
 // Elements of a block: of two words each, or of one.
-constexpr int IN_A_BLOCK = DOUBLE || KIND == 4 ? 2 : 4;
+constexpr int IN_A_BLOCK = DOUBLE || KIND >= 4 ? 2 : 4;
 
 // What a block makes, and an element of it: of Bernoulli the probability at its position decides.
 #if KIND == 3
@@ -92,7 +93,23 @@ typedef ELEMENT Made;
 INLINE ELEMENT finish(const Params&, ELEMENT made, unsigned long long) { return made; }
 #endif
 
-#if DOUBLE || KIND == 4
+#if KIND == 5
+// The upper 64 of 192 bits, the product of 128 and the range.
+INLINE Made make(const Params& p, unsigned long long upper, unsigned long long lower) {
+    unsigned long long range = (unsigned long long)__double_as_longlong(p.b);
+    unsigned long long middle = upper * range, sum = middle + __umul64hi(lower, range);
+    unsigned long long scaled = __umul64hi(upper, range) + (sum < middle);
+    return convert<ELEMENT>((long long)((unsigned long long)__double_as_longlong(p.a) + scaled));
+}
+INLINE void make_block(const Params& p, unsigned long long block, Made* made) {
+    const Words words = philox(p, block, 0), more = philox(p, block, 1);
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        made[i] = make(p, words.at[2 * i] | (unsigned long long)words.at[2 * i + 1] << 32,
+            more.at[2 * i] | (unsigned long long)more.at[2 * i + 1] << 32);
+    }
+}
+#elif DOUBLE || KIND == 4
 // Of a low and a high word.
 INLINE Made make(const Params& p, unsigned low, unsigned high) {
     unsigned long long bits = low | (unsigned long long)high << 32;
@@ -109,15 +126,19 @@ INLINE Made make(const Params& p, unsigned low, unsigned high) {
     double u = ((double)low + 0.5) * (1.0 / 4294967296.0), turn = ((double)high + 0.5) * (1.0 / 4294967296.0);
     return convert<ELEMENT>(p.a + p.b * (sqrt(-2.0 * log(1.0 - u)) * cos(6.283185307179586 * turn)));
 #else
-    return convert<ELEMENT>((0.0 - log(1.0 - unit_f64(bits))) / p.a);
+    double size = 0.0 - log(1.0 - unit_f64(bits)), half_a_step = 0.5 / 9007199254740992.0;
+    double value = (size > half_a_step ? size : half_a_step) / p.a;
+    return convert<ELEMENT>(value > p.b ? value : p.b);
 #endif
 }
-INLINE void make_block(const Params& p, const Words& words, Made* made) {
+INLINE void make_block(const Params& p, unsigned long long block, Made* made) {
+    const Words words = philox(p, block, 0);
     made[0] = make(p, words.at[0], words.at[1]);
     made[1] = make(p, words.at[2], words.at[3]);
 }
 #elif KIND == 1
-INLINE void make_block(const Params& p, const Words& words, Made* made) {
+INLINE void make_block(const Params& p, unsigned long long block, Made* made) {
+    const Words words = philox(p, block, 0);
 #pragma unroll
     for (int i = 0; i < 4; i += 2) {
         unsigned first = words.at[i], second = words.at[i + 1];
@@ -138,10 +159,13 @@ INLINE Made make(const Params& p, unsigned word) {
     float value = (float)p.a + (float)p.b * unit, last = (float)p.c;
     return convert<ELEMENT>(value < last ? value : last);
 #else
-    return convert<ELEMENT>(0.5f * minus_two_log(1.0f - unit) / (float)p.a);
+    float size = 0.5f * minus_two_log(1.0f - unit), half_a_step = 0.5f / 16777216.0f, least = (float)p.b;
+    float value = (size > half_a_step ? size : half_a_step) / (float)p.a;
+    return convert<ELEMENT>(value > least ? value : least);
 #endif
 }
-INLINE void make_block(const Params& p, const Words& words, Made* made) {
+INLINE void make_block(const Params& p, unsigned long long block, Made* made) {
+    const Words words = philox(p, block, 0);
 #pragma unroll
     for (int i = 0; i < 4; i++) made[i] = make(p, words.at[i]);
 }
@@ -155,7 +179,7 @@ template <bool WHOLE> INLINE void make_part(const Params& p, index_t first) {
 #pragma unroll
     for (int i = 0; i < V; i += IN_A_BLOCK) {
         Made block[IN_A_BLOCK];
-        make_block(p, philox(p, (first + i) / IN_A_BLOCK), block);
+        make_block(p, (first + i) / IN_A_BLOCK, block);
 #pragma unroll
         for (int j = 0; j < IN_A_BLOCK; j++) {
             if (!HAS_PROBABILITY || i + j < count) made[i + j] = finish(p, block[j], first + i + j);
@@ -192,9 +216,8 @@ extern "C" __global__ void __launch_bounds__(256) random(const Params p) {
         index_t offsets[3];
         p.grid.at((index_t)at, offsets);
         const unsigned long long position = offsets[2];
-        Words words = philox(p, position / IN_A_BLOCK);
         Made made[IN_A_BLOCK];
-        make_block(p, words, made);
+        make_block(p, position / IN_A_BLOCK, made);
         Made value = made[0];
 #pragma unroll
         for (int j = 1; j < IN_A_BLOCK; j++) {

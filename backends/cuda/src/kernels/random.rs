@@ -6,7 +6,7 @@ use super::source::{Name, Text, Unit};
 use crate::plan::{Args, Place};
 use raddle_base::{DType, Layout};
 use raddle_hal::View;
-use raddle_op::{Distribution, last_below};
+use raddle_op::{Distribution, last_below, least_positive, takes_more_bits};
 
 /// Threads of a block.
 const THREADS: usize = 256;
@@ -37,11 +37,12 @@ pub fn plan(
             (0, [rounded(low), range, rounded(last_below(low, high, out.dtype))])
         }
         Distribution::Normal { mean, std } => (1, [rounded(mean), rounded(std), 0.0]),
-        Distribution::Exponential { rate } => (2, [rounded(rate), 0.0, 0.0]),
+        Distribution::Exponential { rate } => (2, [rounded(rate), least_positive(out.dtype), 0.0]),
         Distribution::Bernoulli { p } => (3, [p, 0.0, 0.0]),
         Distribution::Integer { low, high } => {
             let range = high.wrapping_sub(low) as u64;
-            (4, [f64::from_bits(low as u64), f64::from_bits(range), 0.0])
+            let kind = if takes_more_bits(low, high) { 5 } else { 4 };
+            (kind, [f64::from_bits(low as u64), f64::from_bits(range), 0.0])
         }
     };
     let other = probability.unwrap_or(out);
