@@ -1,10 +1,13 @@
 //! Exits with work in flight, and what is destroyed when.
 
 use super::{Outcome, keep_busy};
+use crate::child::{self, Ended};
 use raddle::{DType, Device, Event, Graph, Priority, Stream, Tensor, grad::Autograd};
 use raddle_runtime::process;
+use serde_json::Value;
 use std::{
     cell::RefCell,
+    process::Command,
     sync::{LazyLock, OnceLock},
     thread,
 };
@@ -51,6 +54,53 @@ pub fn main_panics(device: &str) -> Outcome {
     let _held =
         (Tensor::ones([100], DType::F32, &device)?, Stream::from_pool(&device, Priority::High)?.enter());
     panic!("on purpose");
+}
+
+// ------------------------------------------------------------ traces
+
+const ADD_COUNT: usize = 60;
+
+/// Some additions of three threads, each on its stream.
+pub fn adds(device: &str) -> Outcome {
+    let device = Device::new(device)?;
+    let shared = Tensor::ones([300], DType::F32, &device)?;
+    let add = || (0..ADD_COUNT / 3).try_for_each(|_| shared.add(1)?.sum(.., false).map(drop));
+    thread::scope(|scope| {
+        let threads: Vec<_> = (0..3).map(|_| scope.spawn(add)).collect();
+        threads.into_iter().try_for_each(|thread| thread.join().expect("it doesn't panic"))
+    })?;
+    Ok(device.synchronize()?)
+}
+
+/// What a process has run is on the tracks of the device's streams, behind its submission, though a driver is gone when the
+/// file is written.
+pub fn a_trace_shows_what_ran(device: &str) -> Outcome {
+    let file = format!("raddle-trace-{}-{}.json", std::process::id(), device.replace(':', "-"));
+    let path = std::env::temp_dir().join(file);
+    let mut command = Command::new(std::env::current_exe()?);
+    command.env(super::LIFE, format!("adds {device}")).env("RADDLE_TRACE", &path);
+    let Ended { status, err, .. } = child::run(&mut command, super::TIME_MAX)?;
+    assert!(status.is_some_and(|status| status.success()), "{status:?}\n{err}");
+    let trace: Value = serde_json::from_slice(&std::fs::read(&path)?)?;
+    std::fs::remove_file(path)?;
+    let events = trace["traceEvents"].as_array().expect("a trace has events");
+    let additions_of = |process: &str| -> Vec<&Value> {
+        let named = events.iter().find(|event| event["args"]["name"] == process).expect("it has a name");
+        let is_its =
+            |event: &&Value| event["pid"] == named["pid"] && event["ph"] == "X" && event["name"] == "add";
+        events.iter().filter(is_its).collect()
+    };
+    let (submitted, ran) = (additions_of("threads"), additions_of(device));
+    assert_eq!(submitted.len(), ADD_COUNT);
+    // A GPU's launches are timed for a share of the thread's time, and the others counted; the simulator runs in pieces.
+    let untimed = trace["otherData"]["untimed"].as_u64().expect("a count") as usize;
+    assert!(ran.len() + untimed >= ADD_COUNT && ran.len() >= 10, "{} and {untimed}", ran.len());
+    for ran in ran {
+        let own = submitted.iter().find(|event| event["args"] == ran["args"]);
+        let own = own.unwrap_or_else(|| panic!("{ran} was not submitted"));
+        assert!(own["ts"].as_f64() <= ran["ts"].as_f64(), "{own} is after {ran}");
+    }
+    Ok(())
 }
 
 // ------------------------------------------------------------ thread-locals

@@ -79,6 +79,8 @@ const TABLE: &[Life] = lives! {
     ends::locals_of_main on ALL, exits 0, says ends::LOCALS, faults [use_after_exit];
     ends::locals_of_a_foreign_thread on ALL, exits 0, says ends::LOCALS, faults [use_after_exit];
     ends::exit_handlers on ALL, exits 0, says ends::HANDLERS, faults [];
+    ends::adds on ALL, exits 0, says "", faults [];
+    ends::a_trace_shows_what_ran on ALL, exits 0, says "", faults [];
     ends::statics_outlive_all on ALL, exits 0, says "main: [2.0, 2.0]\n", faults [];
     forks::children_compute on CPU, exits 0, says "", faults [];
     forks::children_train on CPU, exits 0, says "", faults [];
