@@ -1,13 +1,13 @@
-//! Two reports of benchmarks side by side. The rows are those of `raddle bench --json`; what each measures stands in
-//! README.md beside this crate.
+//! Reports of benchmarks side by side, of one turn or of several. The rows are those of `raddle bench --json`; what each measures
+//! stands in README.md beside this crate.
 
 #![forbid(unsafe_code)]
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 
 /// What `raddle bench --json` and the peers write.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Report {
     /// The processor, in words.
     pub machine: String,
@@ -20,7 +20,7 @@ pub struct Report {
 }
 
 /// One measurement.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Row {
     /// What was measured.
     pub name: String,
@@ -34,6 +34,29 @@ pub struct Row {
     pub min: f64,
     /// Of the repeats.
     pub max: f64,
+}
+
+impl Report {
+    /// Of several runs, of the same rows or of others: a row is the median of its medians, the least and the most.
+    pub fn of_runs(runs: &[Report]) -> Option<Report> {
+        let mut merged = runs.first()?.clone();
+        merged.rows.clear();
+        for row in runs.iter().flat_map(|run| &run.rows) {
+            if merged.row(row).is_none() {
+                let all: Vec<&Row> = runs.iter().filter_map(|run| run.row(row)).collect();
+                let (median, ..) = spread(all.iter().map(|row| row.median).collect())?;
+                let min = all.iter().map(|row| row.min).fold(f64::INFINITY, f64::min);
+                let max = all.iter().map(|row| row.max).fold(f64::NEG_INFINITY, f64::max);
+                merged.rows.push(Row { median, min, max, ..row.clone() });
+            }
+        }
+        Some(merged)
+    }
+
+    /// The row that measures the same.
+    fn row(&self, of: &Row) -> Option<&Row> {
+        self.rows.iter().find(|row| row.name == of.name && row.threads == of.threads)
+    }
 }
 
 impl Row {
@@ -55,48 +78,70 @@ pub fn geometric_mean(ratios: &[f64]) -> Option<f64> {
     (!ratios.is_empty()).then(|| (logs / ratios.len() as f64).exp())
 }
 
-/// Both reports as a table; rows that only one has are shown without a ratio. A ratio above 1 means that Raddle is better,
-/// whatever the unit.
-pub fn table(raddle: &Report, peer: &Report) -> String {
+/// Median, least and most; `None` of nothing.
+fn spread(mut values: Vec<f64>) -> Option<(f64, f64, f64)> {
+    values.sort_by(f64::total_cmp);
+    let (&least, &most) = (values.first()?, values.last()?);
+    let middle = values.len() / 2;
+    let median =
+        if values.len() % 2 == 1 { values[middle] } else { (values[middle - 1] + values[middle]) / 2.0 };
+    Some((median, least, most))
+}
+
+/// Reports as a table, Raddle's and the peer's of each turn; rows that only one has are shown without a ratio. A ratio above 1
+/// means that Raddle is better, whatever the unit. Of several turns it is the median of the ratios, with the least and the
+/// most of them: what both had in one turn is compared, however the machine changes from one to the next.
+pub fn table(turns: &[(Report, Report)]) -> String {
+    let (ours, theirs): (Vec<Report>, Vec<Report>) = turns.iter().cloned().unzip();
+    let (Some(raddle), Some(peer)) = (Report::of_runs(&ours), Report::of_runs(&theirs)) else {
+        return String::new();
+    };
     let mut text = String::new();
-    let mut line =
-        |cells: std::fmt::Arguments<'_>| writeln!(text, "{cells}").expect("a string takes any text");
+    let mut line = |cells: std::fmt::Arguments<'_>| {
+        writeln!(text, "{}", cells.to_string().trim_end()).expect("a string takes any text")
+    };
     line(format_args!("machine  {}", raddle.machine));
     if raddle.machine != peer.machine {
         line(format_args!("         {} for the peer: ratios between machines mean nothing", peer.machine));
     }
     line(format_args!("raddle   {}, {}", raddle.device, raddle.commit));
     line(format_args!("peer     {}, {}\n", peer.device, peer.commit));
+    let spreads = if turns.len() > 1 { "(least to most)" } else { "" };
     line(format_args!(
-        "{:<24} {:>7} {:>12} {:>12} {:<8} {:>7}",
+        "{:<31} {:>7} {:>12} {:>12} {:<8} {:>7} {spreads}",
         "name", "threads", "raddle", "peer", "unit", "ratio"
     ));
 
     let (mut all, mut rates) = (Vec::new(), Vec::new());
-    let same = |a: &Row, b: &Row| a.name == b.name && a.threads == b.threads;
     for row in &raddle.rows {
-        let other = peer.rows.iter().find(|other| same(row, other));
-        let ratio = other.and_then(|other| row.ratio(other));
-        if let Some(ratio) = ratio {
+        let ratio_of = |(raddle, peer): &(Report, Report)| raddle.row(row)?.ratio(peer.row(row)?);
+        let ratio = spread(turns.iter().filter_map(ratio_of).collect());
+        if let Some((ratio, ..)) = ratio {
             all.push(ratio);
             if row.is_rate() {
                 rates.push(ratio);
             }
         }
+        let spreads = match ratio {
+            Some((_, least, most)) if turns.len() > 1 => {
+                format!("({} to {})", number(Some(least)), number(Some(most)))
+            }
+            _ => String::new(),
+        };
         line(format_args!(
-            "{:<24} {:>7} {:>12} {:>12} {:<8} {:>7}",
+            "{:<31} {:>7} {:>12} {:>12} {:<8} {:>7} {spreads}",
             row.name,
             row.threads,
             number(Some(row.median)),
-            number(other.map(|other| other.median)),
+            number(peer.row(row).map(|other| other.median)),
             row.unit,
-            number(ratio)
+            number(ratio.map(|(ratio, ..)| ratio))
         ));
     }
-    for other in peer.rows.iter().filter(|other| !raddle.rows.iter().any(|row| same(row, other))) {
+    for other in peer.rows.iter().filter(|other| raddle.row(other).is_none()) {
         let (median, none) = (number(Some(other.median)), number(None));
         line(format_args!(
-            "{:<24} {:>7} {none:>12} {median:>12} {:<8} {none:>7}",
+            "{:<31} {:>7} {none:>12} {median:>12} {:<8} {none:>7}",
             other.name, other.threads, other.unit
         ));
     }
@@ -145,7 +190,7 @@ mod tests {
         );
         assert_eq!(ours.rows[0].ratio(&theirs.rows[0]), Some(4.0));
         assert_eq!(ours.rows[1].ratio(&theirs.rows[1]), Some(3.0));
-        let text = table(&ours, &theirs);
+        let text = table(&[(ours, theirs)]);
         assert!(text.contains("geometric mean of 2 ratios: 3.46"), "{text}");
         assert!(text.contains("of the 1 in GB/s and GFLOP/s: 3.00"), "{text}");
     }
@@ -158,9 +203,29 @@ mod tests {
         );
         assert_eq!(ours.rows[0].ratio(&report(&[("a", 1, "us", 1.0)]).rows[0]), None);
         assert_eq!(ours.rows[1].ratio(&theirs.rows[1]), None);
-        let text = table(&ours, &theirs);
+        let text = table(&[(ours, theirs)]);
         assert_eq!(text.lines().filter(|line| line.starts_with("a ")).count(), 2, "{text}");
         assert!(text.contains("geometric mean of 0 ratios: –"), "{text}");
+    }
+
+    #[test]
+    fn what_turns_had_side_by_side_is_compared() {
+        // Twice as slow a machine in the second turn, and a third without the peer.
+        let turns = [
+            (report(&[("a", 1, "ns", 10.0)]), report(&[("a", 1, "ns", 30.0)])),
+            (report(&[("a", 1, "ns", 20.0), ("b", 1, "ns", 7.0)]), report(&[("a", 1, "ns", 100.0)])),
+            (report(&[("a", 1, "ns", 60.0)]), report(&[])),
+        ];
+        let text = table(&turns);
+        let row = |name: &str| -> Vec<&str> {
+            let line = text.lines().find(|line| line.starts_with(name)).unwrap();
+            line.split_whitespace().collect()
+        };
+        assert_eq!(row("a "), ["a", "1", "20.0", "65.0", "ns", "4.00", "(3.00", "to", "5.00)"]);
+        assert_eq!(row("b "), ["b", "1", "7.00", "–", "ns", "–"]);
+        let merged = Report::of_runs(&turns.map(|(raddle, _)| raddle)).unwrap();
+        assert_eq!((merged.rows[0].median, merged.rows[0].min, merged.rows[0].max), (20.0, 10.0, 60.0));
+        assert_eq!(merged.rows.len(), 2);
     }
 
     #[test]

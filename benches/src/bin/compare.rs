@@ -1,4 +1,4 @@
-//! Runs `raddle bench` and the same list on PyTorch in turn on this machine, and prints both side by side.
+//! Runs `raddle bench` and the same list on PyTorch in turn on this machine, row by row, and prints both side by side.
 
 #![forbid(unsafe_code)]
 
@@ -10,19 +10,20 @@ use std::{
 };
 
 const HELP: &str = "\
-Runs `raddle bench` and benches/peers/torch_cpu.py, or for a GPU torch_cuda.py, in turn and prints both side by side. A
-ratio above 1 means that Raddle is better.
+Runs `raddle bench` and benches/peers/torch_cpu.py, or for a GPU torch_cuda.py, in turn and prints both side by side: row by
+row, so that both meet the same machine. A ratio above 1 means that Raddle is better.
 
 Usage: compare [OPTIONS]
 
   --device NAME    where both run (default cpu); for the peer, any cuda:N is its current GPU
-  --only NAME      only the rows of this name
+  --only NAME      only the rows of this name; may be given again
+  --turns N        each row so many times, for the median of the ratios with the least and the most (default 1)
   --json FILE      also write both reports there, as {raddle, peer}; - is standard output
   --raddle FILE    take Raddle's report from there instead of running it
   --peer FILE      take the peer's report from there instead of running it
   --python FILE    the Python that has PyTorch (default: target/peers/torch/bin/python, or else python3)
 
-Example: cargo run --release -p raddle-benches --bin compare -- --only gemm_1024
+Example: cargo run --release -p raddle-benches --bin compare -- --only gemm_1024 --turns 3
 ";
 
 /// What is wrong, and whether the command line or a file is to blame.
@@ -34,7 +35,8 @@ enum Failure {
 #[derive(Default)]
 struct Options {
     device: Option<String>,
-    only: Option<String>,
+    only: Vec<String>,
+    turns: Option<usize>,
     json: Option<PathBuf>,
     raddle: Option<PathBuf>,
     peer: Option<PathBuf>,
@@ -53,7 +55,14 @@ fn options(mut words: impl Iterator<Item = String>) -> Result<Option<Options>, F
         match word.as_str() {
             "--help" | "-h" => return Ok(None),
             "--device" => options.device = Some(value()?),
-            "--only" => options.only = Some(value()?),
+            "--only" => options.only.push(value()?),
+            "--turns" => {
+                let text = value()?;
+                let turns = text.parse().ok().filter(|&turns| turns > 0);
+                options.turns = Some(turns.ok_or_else(|| {
+                    Failure::Input(format!("--turns: expected a number from 1 on, found {text:?}"))
+                })?);
+            }
             "--json" => options.json = Some(value()?.into()),
             "--raddle" => options.raddle = Some(value()?.into()),
             "--peer" => options.peer = Some(value()?.into()),
@@ -73,11 +82,9 @@ fn parse(what: &str, text: &str) -> Result<Report, Failure> {
         .map_err(|error| Failure::Input(format!("{what}: expected a report of benchmarks, found: {error}")))
 }
 
-/// Runs a program whose standard output is a report; what it says on the way goes to our standard error.
-fn measured(what: &str, command: &mut Command, only: Option<&str>) -> Result<String, Failure> {
+/// What a program says on standard output; what it says on the way goes to our standard error.
+fn output_of(what: &str, mut command: Command) -> Result<String, Failure> {
     command.current_dir(root()).stdin(Stdio::null()).stderr(Stdio::inherit());
-    command.args(only.into_iter().flat_map(|name| ["--only", name]));
-    eprintln!("running {what}");
     let output =
         command.output().map_err(|error| Failure::Run(format!("{what} can't be started: {error}")))?;
     if !output.status.success() {
@@ -86,24 +93,67 @@ fn measured(what: &str, command: &mut Command, only: Option<&str>) -> Result<Str
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-fn raddle(device: &str, only: Option<&str>) -> Result<String, Failure> {
-    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.args([
-        "run",
-        "--release",
-        "--quiet",
-        "-p",
-        "raddle-cli",
-        "--bin",
-        "raddle",
-        "--",
-        "bench",
-        "--device",
-        device,
-        "--json",
-        "-",
-    ]);
-    measured("raddle bench", &mut command, only)
+/// One of the two that are compared.
+struct Side {
+    what: &'static str,
+    /// A program, and what comes before the options that both sides have.
+    words: Vec<String>,
+}
+
+impl Side {
+    fn raddle(device: &str) -> Side {
+        let cargo = env::var("CARGO").unwrap_or_else(|_| "cargo".into());
+        let run = "run --release --quiet -p raddle-cli --bin raddle -- bench --device";
+        let words = [&*cargo].into_iter().chain(run.split(' ')).chain([device]).map(String::from).collect();
+        Side { what: "raddle bench", words }
+    }
+
+    /// PyTorch, if this Python has it.
+    fn peer(device: &str, python: Option<&Path>) -> Result<Side, Failure> {
+        let script = script(device)?;
+        let own = root().join("target/peers/torch/bin/python");
+        let python = match python {
+            Some(python) => python,
+            None if own.exists() => &own,
+            None => Path::new("python3"),
+        };
+        let has_torch = Command::new(python).args(["-c", "import torch"]).stdin(Stdio::null()).output();
+        let output = has_torch
+            .map_err(|error| Failure::Run(format!("{} can't be started: {error}", python.display())))?;
+        if !output.status.success() {
+            let said = String::from_utf8_lossy(&output.stderr);
+            return Err(Failure::Run(format!(
+                "{} can't import PyTorch: {}\nbenches/README.md tells how to install it; --python names another Python",
+                python.display(),
+                said.lines().last().unwrap_or("it said nothing"),
+            )));
+        }
+        let python = python
+            .to_str()
+            .ok_or_else(|| Failure::Input(format!("--python: expected UTF-8, found {}", python.display())))?;
+        Ok(Side { what: "PyTorch", words: vec![python.into(), script.into()] })
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(&self.words[0]);
+        command.args(&self.words[1..]);
+        command
+    }
+
+    /// The names of its rows, in order.
+    fn names(&self) -> Result<Vec<String>, Failure> {
+        let mut command = self.command();
+        command.arg("--list");
+        let text = output_of(self.what, command)?;
+        Ok(text.lines().filter_map(|line| line.split_whitespace().next()).map(String::from).collect())
+    }
+
+    fn measure(&self, name: &str) -> Result<Report, Failure> {
+        eprintln!("{}", self.what);
+        let mut command = self.command();
+        command.args(["--only", name, "--json", "-"]);
+        parse(self.what, &output_of(self.what, command)?)
+    }
 }
 
 /// The script that runs the list of a device.
@@ -115,52 +165,79 @@ fn script(device: &str) -> Result<&'static str, Failure> {
     }
 }
 
-fn peer(device: &str, python: Option<&Path>, only: Option<&str>) -> Result<String, Failure> {
-    let script = script(device)?;
-    let own = root().join("target/peers/torch/bin/python");
-    let python = match python {
-        Some(python) => python,
-        None if own.exists() => &own,
-        None => Path::new("python3"),
-    };
-    let has_torch = Command::new(python).args(["-c", "import torch"]).stdin(Stdio::null()).output();
-    match has_torch {
-        Err(error) => return Err(Failure::Run(format!("{} can't be started: {error}", python.display()))),
-        Ok(output) if !output.status.success() => {
-            let said = String::from_utf8_lossy(&output.stderr);
-            return Err(Failure::Run(format!(
-                "{} can't import PyTorch: {}\nbenches/README.md tells how to install it; --python names another Python",
-                python.display(),
-                said.lines().last().unwrap_or("it said nothing"),
-            )));
-        }
-        Ok(_) => {}
+/// A report of each side, of all its rows.
+type Turn = (Report, Report);
+
+/// Every row that `only` has, or else that there is, of both sides, each as often as asked.
+fn measure(raddle: &Side, peer: &Side, only: &[String], turn_count: usize) -> Result<Vec<Turn>, Failure> {
+    let (ours, theirs) = (raddle.names()?, peer.names()?);
+    let all: Vec<&String> = ours.iter().chain(theirs.iter().filter(|name| !ours.contains(name))).collect();
+    if let Some(unknown) = only.iter().find(|name| !all.contains(name)) {
+        let known: Vec<&str> = all.iter().map(|name| name.as_str()).collect();
+        let known = known.join(", ");
+        return Err(Failure::Input(format!("--only: no row is called {unknown:?}; known: {known}")));
     }
-    let mut command = Command::new(python);
-    command.args([script, "--json", "-"]);
-    measured("PyTorch", &mut command, only)
+    let mut turns: Vec<(Vec<Report>, Vec<Report>)> = vec![Default::default(); turn_count];
+    for name in all.into_iter().filter(|name| only.is_empty() || only.contains(name)) {
+        for (own, other) in &mut turns {
+            for (reports, side, names) in [(other, peer, &theirs), (own, raddle, &ours)] {
+                if names.contains(name) {
+                    reports.push(side.measure(name)?);
+                }
+            }
+        }
+    }
+    let whole = |runs: Vec<Report>, side: &Side| {
+        let none = || Failure::Input(format!("--only: {} has no such row: nothing to compare", side.what));
+        Report::of_runs(&runs).ok_or_else(none)
+    };
+    turns.into_iter().map(|(ours, theirs)| Ok((whole(ours, raddle)?, whole(theirs, peer)?))).collect()
+}
+
+/// A turn of two files, or of one and of what is measured now.
+fn with_files(options: &Options, device: &str) -> Result<Option<Turn>, Failure> {
+    if options.raddle.is_none() && options.peer.is_none() {
+        return Ok(None);
+    }
+    if options.turns.is_some() {
+        return Err(Failure::Input("--turns: expected no --raddle and no --peer beside it".into()));
+    }
+    let report = |file: &Option<PathBuf>, side: &dyn Fn() -> Result<Side, Failure>| {
+        let mut report = match file {
+            Some(path) => {
+                let name = path.display();
+                let text = fs::read_to_string(path);
+                parse(&name.to_string(), &text.map_err(|error| Failure::Input(format!("{name}: {error}")))?)?
+            }
+            None => {
+                let side = side()?;
+                let mut command = side.command();
+                command.args(["--json", "-"]);
+                command.args(options.only.iter().flat_map(|name| ["--only", name]));
+                parse(side.what, &output_of(side.what, command)?)?
+            }
+        };
+        report.rows.retain(|row| options.only.is_empty() || options.only.contains(&row.name));
+        Ok(report)
+    };
+    // The peer first: without PyTorch it fails at once, and not after minutes of the other.
+    let peer = report(&options.peer, &|| Side::peer(device, options.python.as_deref()))?;
+    Ok(Some((report(&options.raddle, &|| Ok(Side::raddle(device)))?, peer)))
 }
 
 fn run(options: &Options) -> Result<(), Failure> {
-    let only = options.only.as_deref();
     let device = options.device.as_deref().unwrap_or("cpu");
-    let text = |file: &Option<PathBuf>, run: &dyn Fn() -> Result<String, Failure>| match file {
-        Some(path) => {
-            fs::read_to_string(path).map_err(|error| Failure::Input(format!("{}: {error}", path.display())))
+    let turns = match with_files(options, device)? {
+        Some(turn) => vec![turn],
+        None => {
+            let peer = Side::peer(device, options.python.as_deref())?;
+            measure(&Side::raddle(device), &peer, &options.only, options.turns.unwrap_or(1))?
         }
-        None => run(),
     };
-    // The peer first: without PyTorch it fails at once, and not after minutes of the other.
-    let peer_text = text(&options.peer, &|| peer(device, options.python.as_deref(), only))?;
-    let raddle_text = text(&options.raddle, &|| raddle(device, only))?;
-    let (mut peer, mut raddle) = (parse("the peer", &peer_text)?, parse("raddle", &raddle_text)?);
-    if let Some(only) = only {
-        for report in [&mut peer, &mut raddle] {
-            report.rows.retain(|row| row.name == only);
-        }
-    }
-    let table = table(&raddle, &peer);
-    let json = format!("{{\"raddle\": {}, \"peer\": {}}}\n", raddle_text.trim(), peer_text.trim());
+    let table = table(&turns);
+    let (ours, theirs): (Vec<Report>, Vec<Report>) = turns.into_iter().unzip();
+    let both = serde_json::json!({"raddle": Report::of_runs(&ours), "peer": Report::of_runs(&theirs)});
+    let json = format!("{both:#}\n");
     match &options.json {
         Some(path) if path.as_os_str() == "-" => {
             eprint!("{table}");
