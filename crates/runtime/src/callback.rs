@@ -20,10 +20,19 @@ pub(crate) const CALLBACK_COUNT_MAX: usize = 1024;
 
 type Body = Box<dyn FnOnce(Result<()>) + Send>;
 
+struct Waiting {
+    /// What of the stream has to be complete.
+    sequence: u64,
+    /// Names the callback: how many there had been.
+    number: u64,
+    stream: Stream,
+    body: Body,
+}
+
 #[derive(Default)]
 struct List {
-    /// In the order of their numbers, and of arrival. A slot's handles differ while one of a former life has callbacks.
-    waiting: VecDeque<(u64, Stream, Body)>,
+    /// In the order of their sequences, and of arrival. A slot's handles differ while one of a former life has callbacks.
+    waiting: VecDeque<Waiting>,
     /// Is there a thread that runs them? It looks at the list before it says no.
     has_thread: bool,
     /// How many there have been.
@@ -55,6 +64,17 @@ impl Callbacks {
         }
         list.added
     }
+
+    /// Takes one back that was [added](add), unless it is running or over.
+    pub(crate) fn remove(&self, sequence: u64, number: u64) {
+        let mut list = self.list.lock();
+        let first = list.waiting.partition_point(|other| other.sequence < sequence);
+        let mut same = list.waiting.range(first..).take_while(|other| other.sequence == sequence);
+        let found = same.position(|other| other.number == number);
+        let removed = found.and_then(|place| list.waiting.remove(first + place));
+        drop(list);
+        drop(removed); // what it owns may want locks
+    }
 }
 
 impl Stream {
@@ -72,12 +92,12 @@ impl Stream {
             return Ok(());
         }
         self.check_open()?;
-        add(self, self.now()?.sequence(), Box::new(closure))
+        add(self, self.now()?.sequence(), Box::new(closure)).map(drop)
     }
 }
 
-/// Calls `body` when a number of a stream is complete.
-pub(crate) fn add(stream: Stream, sequence: u64, body: Body) -> Result<()> {
+/// Calls `body` when a number of a stream is complete. The name by which it can be [taken back](Callbacks::remove).
+pub(crate) fn add(stream: Stream, sequence: u64, body: Body) -> Result<u64> {
     if fault!(one_callback_thread) && stream.0.slot != 0 {
         let default = Stream::default(&stream.device())?;
         return add(default, 0, Box::new(move |_| body(stream.0.synchronize(sequence))));
@@ -90,18 +110,19 @@ pub(crate) fn add(stream: Stream, sequence: u64, body: Body) -> Result<()> {
             count_max: CALLBACK_COUNT_MAX,
         });
     }
-    let place = list.waiting.partition_point(|(other, ..)| *other <= sequence);
-    list.waiting.insert(place, (sequence, stream, body));
+    let place = list.waiting.partition_point(|other| other.sequence <= sequence);
+    let number = list.added;
+    list.waiting.insert(place, Waiting { sequence, number, stream, body });
     list.added += 1;
     if std::mem::replace(&mut list.has_thread, true) {
-        return Ok(());
+        return Ok(number);
     }
     drop(list);
     let builder = thread::Builder::new().name("raddle-callbacks".into());
     if builder.spawn(move || work(stream, true)).is_err() {
         work(stream, false);
     }
-    Ok(())
+    Ok(number)
 }
 
 /// Runs the callbacks of a stream until there is none. A thread of its own gives back what it has of the device before it says
@@ -111,7 +132,7 @@ fn work(first: Stream, on_own_thread: bool) {
     let mut has_things = on_own_thread;
     loop {
         let mut list = callbacks.list.lock();
-        let Some((sequence, stream, body)) = list.waiting.pop_front() else {
+        let Some(Waiting { sequence, stream, body, .. }) = list.waiting.pop_front() else {
             if has_things {
                 drop(list);
                 local::release(first.0.device);

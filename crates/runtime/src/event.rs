@@ -212,7 +212,8 @@ impl Event {
 
     /// A future that is ready when what is recorded now is complete; at once if nothing is. It needs no executor of any
     /// kind: a thread of the runtime wakes it, in the order of the stream's callbacks ([`Stream::on_complete`]). Its
-    /// value is what [`Event::synchronize`] would return. Dropping it disturbs nobody.
+    /// value is what [`Event::synchronize`] would return. While it waits it counts as one of the stream's callbacks; dropping
+    /// it ends that, and disturbs nobody.
     pub fn wait(&self) -> EventFuture {
         EventFuture { tick: self.tick(), told: None }
     }
@@ -277,8 +278,8 @@ struct Told {
 #[must_use = "a future does nothing unless it is awaited"]
 pub struct EventFuture {
     tick: Option<(&'static DeviceInner, Tick)>,
-    /// Once a callback is on its way.
-    told: Option<Arc<Mutex<Told>>>,
+    /// While a callback is on its way, which has this number.
+    told: Option<(Arc<Mutex<Told>>, u64)>,
 }
 
 impl Future for EventFuture {
@@ -289,7 +290,7 @@ impl Future for EventFuture {
         if fork::is_child(device) {
             return Poll::Ready(fork::check(device)); // the threads that call back are the parent's
         }
-        if let Some(told) = &self.told {
+        if let Some((told, _)) = &self.told {
             // Wakers are code of others, which may do anything when one is cloned or dropped: not under the lock.
             let waker = context.waker().clone();
             let mut told = told.lock();
@@ -298,7 +299,9 @@ impl Future for EventFuture {
             let before = before.filter(|_| !fault!(waker_under_lock));
             drop(told);
             drop(before);
-            return result.map_or(Poll::Pending, Poll::Ready);
+            let Some(result) = result else { return Poll::Pending };
+            self.told = None;
+            return Poll::Ready(result);
         }
         let stream = device.opened(tick.slot());
         if stream.query(tick.sequence()) {
@@ -306,7 +309,7 @@ impl Future for EventFuture {
         }
         let waker = Some(context.waker().clone());
         let told = Arc::new(Mutex::new(Rank::Leaf, Told { result: None, waker }));
-        self.told = Some(told.clone());
+        let own = told.clone();
         let tell = move |result| {
             let mut told = told.lock();
             told.result = Some(result);
@@ -315,8 +318,25 @@ impl Future for EventFuture {
             waker.into_iter().for_each(Waker::wake);
         };
         match callback::add(stream.handle(), tick.sequence(), Box::new(tell)) {
-            Ok(()) => Poll::Pending,
+            Ok(number) => {
+                self.told = Some((own, number));
+                Poll::Pending
+            }
             Err(error) => Poll::Ready(Err(error)),
         }
+    }
+}
+
+/// Whoever waits for a while, again and again, would fill the stream's callbacks, and what their wakers own would stay.
+impl Drop for EventFuture {
+    fn drop(&mut self) {
+        if let Some(((told, number), (device, tick))) = self.told.take().zip(self.tick)
+            && !fork::is_child(device)
+        {
+            device.opened(tick.slot()).callbacks.remove(tick.sequence(), number);
+            // The thread may have the callback already.
+            let waker = told.lock().waker.take();
+            drop(waker);
+        } // else the locks are the parent's
     }
 }

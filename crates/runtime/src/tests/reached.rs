@@ -9,7 +9,7 @@ use raddle_sim::{Sim, SimOptions};
 use raddle_sync::faults::Fault;
 use std::{
     future::Future,
-    pin::pin,
+    pin::{Pin, pin},
     sync::{Arc, mpsc},
     task::{Context, Poll, Wake, Waker},
     thread,
@@ -373,4 +373,37 @@ fn events_can_be_awaited() {
         assert!(stream.query());
         assert!(device.close().unwrap());
     }
+}
+
+/// A waker that is counted.
+struct Counted;
+
+impl Wake for Counted {
+    fn wake(self: Arc<Self>) {}
+}
+
+/// Whoever waits for a while and then does something else, as `select` does, leaves nothing behind: no callback, no waker.
+#[test]
+fn a_future_that_is_dropped_leaves_no_callback() {
+    let _turn = turn();
+    let (device, others) = open(8);
+    let stream = fresh(&device);
+    others.hold(stream.0.queue());
+    stream.mark().unwrap();
+    let event = stream.record();
+    let (waiting, dropped) = (Arc::new(Counted), Arc::new(Counted));
+    let poll = |future: &mut EventFuture, counted: &Arc<Counted>| {
+        Pin::new(future).poll(&mut Context::from_waker(&counted.clone().into())).is_ready()
+    };
+    let mut kept: Vec<EventFuture> = (0..3).map(|_| event.wait()).collect();
+    // The first one is with the thread, which waits for the stream.
+    for round in 0..3000 {
+        let mut future = event.wait();
+        assert!(!poll(&mut future, &dropped), "round {round}");
+        assert!(!poll(&mut kept[round % 3], &waiting));
+    }
+    assert!(Arc::strong_count(&dropped) == 1, "wakers of futures that are gone are kept");
+    others.let_go(stream.0.queue());
+    kept.into_iter().for_each(|future| block_on(future).unwrap());
+    assert!(device.close().unwrap());
 }
