@@ -13,10 +13,10 @@ use crate::{
 use raddle_sync::{
     Mutex, Rank,
     atomic::{AtomicU64, AtomicUsize, Ordering::*},
-    fault,
+    caught, fault,
 };
 use serde::Serialize;
-use std::{io::Write, sync::Arc, time::Instant};
+use std::{collections::HashMap, io::Write, sync::Arc, time::Instant};
 
 /// Gives a device's memory, and takes it back. Called from any thread; what it allocates on the device itself, by whatever
 /// way, goes past it.
@@ -111,9 +111,28 @@ impl MemoryResource for DeviceMemory {
     }
 }
 
+/// What a resource has given out, by address, and how many bytes it was asked for: what stands in front of it may ask for others
+/// than the buffer has, which is what an [`Allocation`] knows.
+struct Given(Mutex<HashMap<u64, usize>>);
+
+impl Given {
+    fn new() -> Given {
+        Given(Mutex::new(Rank::Leaf, HashMap::new()))
+    }
+
+    fn put(&self, allocation: &Allocation, size_bytes: usize) {
+        self.0.lock().insert(allocation.address(), size_bytes);
+    }
+
+    fn take(&self, allocation: &Allocation) -> usize {
+        self.0.lock().remove(&allocation.address()).unwrap_or_else(|| allocation.size_bytes())
+    }
+}
+
 /// Counts what goes through it.
 pub struct StatisticsResource<R> {
     upstream: R,
+    given: Given,
     allocations: AtomicU64,
     frees: AtomicU64,
     failures: AtomicU64,
@@ -144,6 +163,7 @@ impl<R: MemoryResource> StatisticsResource<R> {
     pub fn new(upstream: R) -> StatisticsResource<R> {
         StatisticsResource {
             upstream,
+            given: Given::new(),
             allocations: AtomicU64::new(0),
             frees: AtomicU64::new(0),
             failures: AtomicU64::new(0),
@@ -174,11 +194,12 @@ impl<R: MemoryResource> MemoryResource for StatisticsResource<R> {
         self.total_bytes.fetch_add(size_bytes as u64, Relaxed);
         let current_bytes = self.current_bytes.fetch_add(size_bytes, Relaxed) + size_bytes;
         self.peak_bytes.fetch_max(current_bytes, Relaxed);
+        self.given.put(&allocation, size_bytes);
         Ok(allocation)
     }
     fn free(&self, allocation: Allocation) {
         self.frees.fetch_add(1, Relaxed);
-        self.current_bytes.fetch_sub(allocation.size_bytes(), Relaxed);
+        self.current_bytes.fetch_sub(self.given.take(&allocation), Relaxed);
         self.upstream.free(allocation);
     }
     fn device(&self) -> Device {
@@ -196,7 +217,7 @@ pub enum LogFormat {
     JsonLines,
 }
 
-/// Writes a line for each event. A line that can't be written is left out.
+/// Writes a line for each event. A line that can't be written is left out, also where that panics: the memory is given all the same.
 pub struct LoggingResource<R> {
     upstream: R,
     format: LogFormat,
@@ -230,13 +251,13 @@ impl<R: MemoryResource> LoggingResource<R> {
         let stream = crate::local::get(self.device().0).map_or(0, |local| local.slot());
         let (thread, time) = (thread_number(), self.start.elapsed().as_micros() as u64);
         let mut to = self.to.lock();
-        _ = match self.format {
+        _ = caught(|| match self.format {
             LogFormat::Csv => writeln!(to, "{thread},{time},{action},{pointer:#x},{size},{stream}"),
             LogFormat::JsonLines => {
                 let line = LogLine { thread, time, action, pointer, size, stream };
                 serde_json::to_writer(&mut *to, &line).map_err(Into::into).and_then(|()| writeln!(to))
             }
-        };
+        });
     }
 }
 
@@ -260,21 +281,34 @@ impl<R: MemoryResource> MemoryResource for LoggingResource<R> {
 
 impl<R> Drop for LoggingResource<R> {
     fn drop(&mut self) {
-        _ = self.to.lock().flush();
+        _ = caught(|| self.to.lock().flush());
     }
 }
 
 /// Refuses what would make more than so many bytes be out at once.
 pub struct LimitingResource<R> {
     upstream: R,
+    given: Given,
     limit_bytes: usize,
     current_bytes: AtomicUsize,
+}
+
+/// Bytes that are taken of a limit, and come back when it is dropped: there was an error, or a panic.
+struct Taken<'a> {
+    of: &'a AtomicUsize,
+    size_bytes: usize,
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        self.of.fetch_sub(self.size_bytes, Relaxed);
+    }
 }
 
 impl<R: MemoryResource> LimitingResource<R> {
     /// At most `limit_bytes` of `upstream`, as asked for, at once.
     pub fn new(upstream: R, limit_bytes: usize) -> LimitingResource<R> {
-        LimitingResource { upstream, limit_bytes, current_bytes: AtomicUsize::new(0) }
+        LimitingResource { upstream, given: Given::new(), limit_bytes, current_bytes: AtomicUsize::new(0) }
     }
 }
 
@@ -284,12 +318,14 @@ impl<R: MemoryResource> MemoryResource for LimitingResource<R> {
         if self.current_bytes.fetch_update(Relaxed, Relaxed, fits).is_err() {
             return Err(self.device().0.out_of_memory(size_bytes));
         }
-        self.upstream
-            .allocate(size_bytes)
-            .inspect_err(|_| _ = self.current_bytes.fetch_sub(size_bytes, Relaxed))
+        let taken = Taken { of: &self.current_bytes, size_bytes };
+        let allocation = self.upstream.allocate(size_bytes)?;
+        std::mem::forget(taken);
+        self.given.put(&allocation, size_bytes);
+        Ok(allocation)
     }
     fn free(&self, allocation: Allocation) {
-        self.current_bytes.fetch_sub(allocation.size_bytes(), Relaxed);
+        self.current_bytes.fetch_sub(self.given.take(&allocation), Relaxed);
         self.upstream.free(allocation);
     }
     fn device(&self) -> Device {

@@ -1,6 +1,10 @@
 //! What stands in front of the allocator.
 
 use super::*;
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::atomic::AtomicUsize,
+};
 
 /// A sink for logs that can be read again.
 #[derive(Clone, Default)]
@@ -178,12 +182,30 @@ fn whatever_a_resource_does_memory_is_safe() {
     assert!(device.close().unwrap());
 }
 
+/// Keeps the sum of what it was asked for, less what it is told that it was when it comes back.
+struct Summing(DeviceMemory, AtomicUsize);
+
+impl MemoryResource for Summing {
+    fn allocate(&self, size_bytes: usize) -> Result<Allocation> {
+        self.1.fetch_add(size_bytes, Relaxed);
+        self.0.allocate(size_bytes)
+    }
+    fn free(&self, allocation: Allocation) {
+        self.1.fetch_sub(allocation.size_bytes(), Relaxed);
+        self.0.free(allocation);
+    }
+    fn device(&self) -> Device {
+        self.0.device()
+    }
+}
+
 /// A capture gives one block out for several sizes.
 #[test]
 fn resources_count_the_same_whatever_a_capture_does() {
     let _turn = turn();
     let (device, _) = oracle::open(8);
-    let statistics = Arc::new(StatisticsResource::new(DeviceMemory(device)));
+    let summing = Arc::new(Summing(DeviceMemory(device), AtomicUsize::new(0)));
+    let statistics = Arc::new(StatisticsResource::new(summing.clone()));
     device.set_memory_resource(Some(statistics.clone())).unwrap();
     let capture = Capture::begin(&device).unwrap();
     [1000, 600, 1000, 1000, 700]
@@ -192,6 +214,7 @@ fn resources_count_the_same_whatever_a_capture_does() {
     drop(capture);
     let ResourceStatistics { current_bytes, allocations, frees, .. } = statistics.statistics();
     assert_eq!((current_bytes, allocations), (0, frees));
+    assert_eq!(summing.1.load(Relaxed), 0);
 }
 
 /// Keeps what it gets back, and gives it out again.
@@ -221,4 +244,87 @@ fn memory_that_a_resource_kept_has_forgotten_its_failure() {
     let buffer = device.allocate(64).unwrap();
     (0..2).for_each(|half| device.upload(&buffer, 32 * half, &[1; 32]).unwrap());
     assert_eq!(device.download(&buffer, 0, &mut [0; 64]), Ok(()));
+}
+
+/// Asks for more than it is asked for, as alignment wants it.
+struct Rounding<R>(R);
+
+impl<R: MemoryResource> MemoryResource for Rounding<R> {
+    fn allocate(&self, size_bytes: usize) -> Result<Allocation> {
+        self.0.allocate(size_bytes.next_multiple_of(128))
+    }
+    fn free(&self, allocation: Allocation) {
+        self.0.free(allocation);
+    }
+    fn device(&self) -> Device {
+        self.0.device()
+    }
+}
+
+/// Each counts what it was asked for itself, whatever stands in front of it.
+#[test]
+fn resources_count_behind_what_changes_sizes() {
+    let _turn = turn();
+    let device = oracle::open(8).0;
+    let below = Arc::new(StatisticsResource::new(LimitingResource::new(DeviceMemory(device), 1000)));
+    let above = Arc::new(StatisticsResource::new(Rounding(below.clone())));
+    device.set_memory_resource(Some(above.clone())).unwrap();
+    for _ in 0..100 {
+        let _held = [device.allocate(100).unwrap(), device.allocate(1).unwrap()];
+        assert_eq!((above.statistics().current_bytes, below.statistics().current_bytes), (101, 256));
+    }
+    assert_eq!((above.statistics().current_bytes, below.statistics().current_bytes), (0, 0));
+    // The other way round what is given doesn't fit, and goes back.
+    let stingy = Stingy(StatisticsResource::new(DeviceMemory(device)));
+    let limiting = Arc::new(LimitingResource::new(StatisticsResource::new(stingy), 100_000));
+    device.set_memory_resource(Some(limiting)).unwrap();
+    for _ in 0..3 {
+        assert!(matches!(device.allocate(100_000), Err(Error::ResourceMisfit { .. })));
+    }
+}
+
+/// Panics when it is asked.
+struct Panicking(DeviceMemory);
+
+impl MemoryResource for Panicking {
+    fn allocate(&self, _: usize) -> Result<Allocation> {
+        panic!("planted")
+    }
+    fn free(&self, allocation: Allocation) {
+        self.0.free(allocation);
+    }
+    fn device(&self) -> Device {
+        self.0.device()
+    }
+}
+
+/// Panics when it is written to.
+struct Torn;
+
+impl Write for Torn {
+    fn write(&mut self, _: &[u8]) -> std::io::Result<usize> {
+        panic!("planted")
+    }
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn panics_behind_a_resource_cost_it_nothing() {
+    let _turn = turn();
+    let device = oracle::open(8).0;
+    let limiting = LimitingResource::new(Panicking(DeviceMemory(device)), 1000);
+    device.set_memory_resource(Some(Arc::new(limiting))).unwrap();
+    for _ in 0..3 {
+        let asked = catch_unwind(AssertUnwindSafe(|| device.allocate(1000)));
+        assert!(asked.is_err(), "it is refused, as if what had panicked were there");
+    }
+    // A line that can't be written is left out, and nothing else.
+    let statistics = Arc::new(StatisticsResource::new(DeviceMemory(device)));
+    let logging = LoggingResource::new(statistics.clone(), LogFormat::JsonLines, Torn);
+    device.set_memory_resource(Some(Arc::new(logging))).unwrap();
+    drop(device.allocate(1000).unwrap());
+    let ResourceStatistics { allocations, frees, current_bytes, .. } = statistics.statistics();
+    assert_eq!((allocations, frees, current_bytes), (1, 1, 0));
 }
