@@ -401,6 +401,7 @@ impl DeviceInner {
             None => (&self.allocator.large, Grain::LARGE),
         };
         let Some(wanted) = grain.round(size_bytes) else {
+            self.allocator.out_of_memory.fetch_add(1, Relaxed);
             return Err(self.out_of_memory(size_bytes));
         };
         let is_complete = |tick| self.is_complete(tick);

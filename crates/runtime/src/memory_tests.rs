@@ -462,6 +462,22 @@ fn fault_hook_under_lock() {
     assert_eq!(hook_frees(), Err("the hook frees enough".into()));
 }
 
+/// Sizes that can't be rounded to a block's end in the same error as others, and count.
+#[test]
+fn sizes_that_no_device_has_count_as_refused() {
+    let _turn = turn();
+    let (device, ..) = pair();
+    let pool = device.memory_pool();
+    let sizes = [usize::MAX, usize::MAX - 1, isize::MAX as usize];
+    for (refused, size_bytes) in (1..).zip(sizes) {
+        let error = device.allocate(size_bytes).unwrap_err();
+        assert!(matches!(error, Error::OutOfMemory { asked_bytes, .. } if asked_bytes == size_bytes));
+        let _inside = pool.enter();
+        assert!(device.allocate(size_bytes).is_err());
+        assert_eq!(device.memory_stats().out_of_memory, 2 * refused, "{size_bytes}");
+    }
+}
+
 #[test]
 fn hooks_are_bounded_and_their_panics_poison_nothing() {
     let _turn = turn();
