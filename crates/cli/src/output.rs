@@ -1,6 +1,9 @@
 //! What the commands share: failures with exit codes, standard output, and files that are written whole or not at all.
 
+pub use raddle::runtime::replaceable as target;
+
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use raddle::runtime::keep_access;
 use serde::Serialize;
 use std::{
     fmt, fs,
@@ -121,32 +124,8 @@ fn folder(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// As many as Linux follows.
-const LINK_COUNT_MAX: usize = 40;
-
-/// The file at the end of symbolic links, to be replaced there so that the links stay; it need not exist. None: a device or
-/// a pipe, or a file that a process has open (a link in /proc), which can't be replaced by renaming.
-pub fn target(path: &Path) -> io::Result<Option<PathBuf>> {
-    let mut target = path.to_path_buf();
-    for _ in 0..LINK_COUNT_MAX {
-        match fs::symlink_metadata(&target) {
-            Ok(found) if found.is_symlink() => {
-                let folder = fs::canonicalize(folder(&target))?;
-                if folder.starts_with("/proc") {
-                    return Ok(None);
-                }
-                target = folder.join(fs::read_link(&target)?);
-            }
-            Ok(found) => return Ok(found.is_file().then_some(target)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Some(target)),
-            Err(error) => return Err(error),
-        }
-    }
-    Err(io::Error::other(format!("expected at most {LINK_COUNT_MAX} symbolic links, found more")))
-}
-
 /// Writes a file so that a full disk or a crash leaves either the whole file or none. `-` is standard output; a symbolic link
-/// stays.
+/// stays, and the new file is as open to others as the old one.
 pub fn write_whole(path: &Path, bytes: &[u8]) -> Outcome {
     write_whole_with(path, |to| to.write_all(bytes))
 }
@@ -159,15 +138,19 @@ pub fn write_whole_with(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::R
         let written = write(&mut to).and_then(|()| to.flush());
         return stdout_written(written).map(drop);
     }
-    let to_file = |path: &Path| -> io::Result<fs::File> {
-        let mut to = BufWriter::new(fs::File::create(path)?);
+    let to_file = |file: fs::File| -> io::Result<fs::File> {
+        let mut to = BufWriter::new(file);
         write(&mut to)?;
         Ok(to.into_inner()?)
     };
-    let Some(target) = target(path).map_err(failed)? else { return to_file(path).map(drop).map_err(failed) };
+    let Some(target) = target(path).map_err(failed)? else {
+        return fs::File::create(path).and_then(to_file).map(drop).map_err(failed);
+    };
     let mut partial = target.as_os_str().to_owned();
     partial.push(format!(".{}.partial", std::process::id()));
-    let written = to_file(Path::new(&partial))
+    let written = fs::File::create(&partial)
+        .and_then(|file| keep_access(&file, &target).map(|()| file))
+        .and_then(to_file)
         .and_then(|file| file.sync_all())
         .and_then(|()| fs::rename(&partial, &target));
     written.map_err(|error| {

@@ -7,6 +7,7 @@ use std::{
     fs,
     io::{BufRead, BufReader, Write},
     net::{TcpListener, TcpStream},
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
     time::{Duration, Instant},
@@ -511,6 +512,11 @@ fn an_output_goes_through_links() {
             assert!(folder.read(target) == folder.read("plain.npy"), "{link}");
         }
     }
+    // What was kept from others stays so.
+    let old = folder.path("inner/old.npy");
+    fs::set_permissions(&old, fs::Permissions::from_mode(0o600)).unwrap();
+    folder.report("lines.txt", "old.npy", &[]);
+    assert_eq!(fs::metadata(&old).unwrap().permissions().mode() & 0o777, 0o600);
     let names = |name: &str| fs::read_dir(folder.path(name)).unwrap().count();
     assert_eq!((names(""), names("inner")), (6, 2), "something is left over");
     std::os::unix::fs::symlink("/dev/null", folder.path("null.npy")).unwrap();

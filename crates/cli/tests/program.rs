@@ -284,6 +284,7 @@ fn demo_tells_of_threads_that_do_not_start() {
 #[test]
 #[cfg(target_os = "linux")]
 fn reports_go_through_links() {
+    use std::os::unix::fs::PermissionsExt;
     let folder = std::env::temp_dir().join(format!("raddle-{}-links", std::process::id()));
     std::fs::create_dir_all(folder.join("inner")).unwrap();
     let path = |name: &str| folder.join(name);
@@ -303,6 +304,11 @@ fn reports_go_through_links() {
         assert!(is_report(&std::fs::read_to_string(path(at)).unwrap()), "{link}");
         std::fs::write(path(at), "old").unwrap();
     }
+    // What was kept from others stays so.
+    let old = path("inner/old.json");
+    std::fs::set_permissions(&old, std::fs::Permissions::from_mode(0o600)).unwrap();
+    assert!(write(&path("link")).status.success());
+    assert_eq!(std::fs::metadata(&old).unwrap().permissions().mode() & 0o777, 0o600);
     let names = |folder: &std::path::Path| std::fs::read_dir(folder).unwrap().count();
     assert_eq!((names(&folder), names(&path("inner"))), (4, 2), "something is left over");
     for name in ["/dev/stdout", "/proc/self/fd/1"] {

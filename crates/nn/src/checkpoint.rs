@@ -2,7 +2,8 @@
 //! for each tensor dtype, shape and the range of its bytes), then the bytes, row-major and little-endian.
 //!
 //! - **Saving is atomic.** The file is written beside its place under another name, flushed to the disk and renamed. A full
-//!   disk or a crash leaves the old file, or none; a reader never sees half of one.
+//!   disk or a crash leaves the old file, or none; a reader never sees half of one. A symbolic link stays, and the new file is
+//!   as open to others as the one that it replaces.
 //! - **Loading believes nothing.** The whole header is checked here before any tensor is made: lengths, names, dtypes, shapes
 //!   (in checked arithmetic), and that the ranges fill the data exactly, in order, without gap or overlap. What is wrong is a
 //!   [`CheckpointError`] that names file, tensor, what was expected and what was found. Nothing here panics on any bytes, and
@@ -12,7 +13,7 @@
 //! little-endian; others are refused at compile time.
 
 use raddle_grad::no_grad;
-use raddle_runtime::MappedFile;
+use raddle_runtime::{MappedFile, keep_access, replaceable};
 use raddle_sync::global::{AtomicU64, Ordering};
 use raddle_tensor::{DType, Device, Tensor};
 use safetensors::SafeTensors;
@@ -104,7 +105,8 @@ const DTYPES: [(DType, &str); 8] = [
 /// Writes tensors with their names, such as [`Module::named_parameters`](crate::Module::named_parameters) gives, to a file. Waits for
 /// their elements.
 ///
-/// Errors: a name that is given twice, or `__metadata__`; whatever the disk says. The file is as it was before, then.
+/// Errors: a name that is given twice, or `__metadata__`; a device or a pipe in its place, which can't be replaced; whatever the
+/// disk says. The file is as it was before, then.
 pub fn save(path: impl AsRef<Path>, tensors: &[(String, Tensor)]) -> Result<()> {
     let path = path.as_ref();
     let header = header_of(path, tensors)?;
@@ -115,9 +117,18 @@ pub fn save(path: impl AsRef<Path>, tensors: &[(String, Tensor)]) -> Result<()> 
             reason: error.to_string(),
         }
     };
-    let temporary = temporary_path(path);
+    let target = match replaceable(path).map_err(file_error("looking at its place"))? {
+        Some(target) => target,
+        None if path.is_dir() => path.into(), // which the renaming says
+        None => {
+            let reason = "expected a file, found what can't be replaced by one".into();
+            return Err(CheckpointError::File { file: path.into(), action: "replacing", reason });
+        }
+    };
+    let temporary = temporary_path(&target);
     let write = || -> Result<()> {
         let file = fs::File::create_new(&temporary).map_err(file_error("creating a file beside it"))?;
+        keep_access(&file, &target).map_err(file_error("setting the permissions of a file beside it"))?;
         let mut writer = std::io::BufWriter::new(file);
         let writing = || file_error("writing");
         writer.write_all(&(header.len() as u64).to_le_bytes()).map_err(writing())?;
@@ -128,7 +139,7 @@ pub fn save(path: impl AsRef<Path>, tensors: &[(String, Tensor)]) -> Result<()> 
         let file = writer.into_inner().map_err(|error| writing()(error.into_error()))?;
         file.sync_all().map_err(file_error("flushing"))?;
         drop(file);
-        fs::rename(&temporary, path).map_err(file_error("renaming"))
+        fs::rename(&temporary, &target).map_err(file_error("renaming"))
     };
     let written = write();
     if written.is_err() {

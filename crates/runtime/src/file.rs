@@ -1,7 +1,11 @@
-//! Files mapped into memory, behind a safe type.
+//! Files: mapped into memory, behind a safe type; and what becomes of one that another takes the place of.
 
 use crate::{Error, Result};
-use std::path::Path;
+use std::{
+    fs::{self, File},
+    io,
+    path::{Path, PathBuf},
+};
 
 /// The bytes of a file, mapped for reading. Pages come in when they are touched.
 #[derive(Debug)]
@@ -15,7 +19,7 @@ impl MappedFile {
             path: path.display().to_string(),
             reason: error.to_string(),
         };
-        let file = std::fs::File::open(path).map_err(error)?;
+        let file = File::open(path).map_err(error)?;
         // SAFETY: the map is private and read-only; see above for the one hazard, which no mapping can exclude.
         let map = unsafe { memmap2::MmapOptions::new().map_copy_read_only(&file) }.map_err(error)?;
         Ok(MappedFile(map))
@@ -27,4 +31,62 @@ impl std::ops::Deref for MappedFile {
     fn deref(&self) -> &[u8] {
         &self.0
     }
+}
+
+/// As many as Linux follows.
+const LINK_COUNT_MAX: usize = 40;
+
+/// The folder that a path is in.
+fn folder(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// The file at the end of symbolic links, to be replaced there by renaming, so that the links stay; it need not exist. None: a
+/// device, a pipe or a folder, or a file that a process has open (a link in /proc), which can't be replaced so.
+pub fn replaceable(path: &Path) -> io::Result<Option<PathBuf>> {
+    let mut target = path.to_path_buf();
+    for _ in 0..LINK_COUNT_MAX {
+        match fs::symlink_metadata(&target) {
+            Ok(found) if found.is_symlink() => {
+                let folder = fs::canonicalize(folder(&target))?;
+                if folder.starts_with("/proc") {
+                    return Ok(None);
+                }
+                target = folder.join(fs::read_link(&target)?);
+            }
+            Ok(found) => return Ok(found.is_file().then_some(target)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Some(target)),
+            Err(error) => return Err(error),
+        }
+    }
+    Err(io::Error::other(format!("expected at most {LINK_COUNT_MAX} symbolic links, found more")))
+}
+
+/// Makes a new file that is to take the place of another no more open to others than that one is: with its permissions, and its
+/// owner and group where the system allows that. Where it doesn't, the group gets nothing, as it is another group. Nothing
+/// happens if nothing is there. Call it before anything is written.
+pub fn keep_access(file: &File, replaced: &Path) -> io::Result<()> {
+    match fs::metadata(replaced) {
+        Ok(then) if then.is_file() => take_over(file, &then),
+        _ => Ok(()), // whoever renames is told what is wrong
+    }
+}
+
+#[cfg(unix)]
+fn take_over(file: &File, then: &fs::Metadata) -> io::Result<()> {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
+    const OWNER_WRITES: u32 = 0o600;
+    const GROUP: u32 = 0o070;
+    let now = file.metadata()?;
+    let is_kept = (then.uid(), then.gid()) == (now.uid(), now.gid())
+        || fchown(file, Some(then.uid()), Some(then.gid())).is_ok()
+        || then.gid() == now.gid()
+        || fchown(file, None, Some(then.gid())).is_ok();
+    let mode = then.mode() & 0o777 & if is_kept { !0 } else { !GROUP };
+    file.set_permissions(fs::Permissions::from_mode(mode | OWNER_WRITES))
+}
+
+#[cfg(not(unix))]
+fn take_over(file: &File, then: &fs::Metadata) -> io::Result<()> {
+    file.set_permissions(then.permissions())
 }

@@ -7,6 +7,7 @@
 use super::input::Line;
 use crate::output::{Failure, Outcome};
 use flate2::Crc;
+use raddle::runtime::keep_access;
 use std::{
     fs::{self, File, OpenOptions, TryLockError},
     io::{ErrorKind, Read, Seek, SeekFrom, Write},
@@ -124,7 +125,8 @@ fn is_at(file: &File, path: &Path) -> std::io::Result<bool> {
 }
 
 impl Output {
-    /// Begins a file, or goes on with what is there. Nobody else may be writing it.
+    /// Begins a file, or goes on with what is there. Nobody else may be writing it. It is as open to others as the file that it will
+    /// replace.
     pub fn open(path: &Path, kind: Kind, width: usize) -> Outcome<Output> {
         let partial = partial_path(path);
         let failed = |error: std::io::Error| Failure::Input(format!("{}: {error}", partial.display()));
@@ -143,6 +145,7 @@ impl Output {
                 Err(TryLockError::Error(error)) => return Err(failed(error)),
             }
         };
+        keep_access(&file, path).map_err(failed)?;
         Ok(Output { kind, path: path.into(), partial, file, width, rows: 0, bytes: 0, crc: Crc::new() })
     }
 

@@ -211,6 +211,44 @@ fn a_save_that_fails_leaves_nothing() {
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
+/// A checkpoint that is kept from others, or lies behind a link, stays so.
+#[test]
+#[cfg(unix)]
+fn a_save_keeps_links_and_permissions() {
+    use std::{
+        fs,
+        os::unix::fs::{PermissionsExt, symlink},
+        path::Path,
+    };
+    let folder = std::env::temp_dir().join(format!("raddle-{}-kept", std::process::id()));
+    fs::create_dir_all(folder.join("inner")).unwrap();
+    fs::write(folder.join("inner/old"), "old").unwrap();
+    for (link, target) in [("old", "inner/old"), ("new", "inner/new"), ("twice", "old")] {
+        symlink(target, folder.join(link)).unwrap();
+        save(folder.join(link), &samples()).unwrap();
+        assert_eq!(fs::read_link(folder.join(link)).unwrap(), Path::new(target));
+        assert_eq!(load(folder.join(link), device()).unwrap().len(), samples().len());
+    }
+    let old = folder.join("inner/old");
+    for mode in [0o600, 0o640, 0o664] {
+        fs::set_permissions(&old, fs::Permissions::from_mode(mode)).unwrap();
+        save(&old, &samples()).unwrap();
+        assert_eq!(fs::metadata(&old).unwrap().permissions().mode() & 0o777, mode, "{mode:o}");
+    }
+    // The owner may always write what is his.
+    fs::set_permissions(&old, fs::Permissions::from_mode(0o444)).unwrap();
+    save(&old, &samples()).unwrap();
+    assert_eq!(fs::metadata(&old).unwrap().permissions().mode() & 0o777, 0o644);
+    symlink("/dev/null", folder.join("null")).unwrap();
+    symlink("loop", folder.join("loop")).unwrap();
+    for (name, action) in [("null", "replacing"), ("loop", "looking at its place")] {
+        let error = save(folder.join(name), &samples()).unwrap_err();
+        assert!(matches!(error, CheckpointError::File { action: found, .. } if found == action), "{error}");
+    }
+    assert_eq!(fs::read_dir(folder.join("inner")).unwrap().count(), 2, "something is left over");
+    fs::remove_dir_all(&folder).unwrap();
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 

@@ -180,6 +180,12 @@ fn a_file_is_written_through_links() {
             assert_eq!(std::fs::read_to_string(folder.join(target)).unwrap(), rendered(&trace()));
         }
     }
+    // What was kept from others stays so.
+    use std::os::unix::fs::PermissionsExt;
+    let old = folder.join("inner/old");
+    std::fs::set_permissions(&old, std::fs::Permissions::from_mode(0o600)).unwrap();
+    write_whole(&folder.join("old"), &trace()).unwrap();
+    assert_eq!(std::fs::metadata(&old).unwrap().permissions().mode() & 0o777, 0o600);
     assert_eq!(std::fs::read_dir(folder.join("inner")).unwrap().count(), 2, "something is left over");
     std::fs::remove_dir_all(folder).unwrap();
 }
