@@ -10,7 +10,7 @@ pub fn http_body(bytes: &[u8]) {
     check(bytes, embed.as_ref().map(|body| &body.inputs));
     check(bytes, read::<Embeddings<'_>>(bytes).as_ref().map(|body| &body.input));
     check(bytes, read::<Rerank<'_>>(bytes).as_ref().map(|body| &body.texts));
-    check(bytes, read::<Similarity<'_>>(bytes).as_ref().map(|body| &body.inputs.sentences));
+    check(bytes, read::<Similarity<'_>>(bytes).as_ref().map(|body| &body.inputs.0.sentences));
     check(bytes, read::<Tokenize<'_>>(bytes).as_ref().map(|body| &body.inputs));
     check(bytes, read::<Decode<'_>>(bytes).as_ref().map(|body| &body.ids));
 }

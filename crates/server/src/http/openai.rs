@@ -54,7 +54,7 @@ pub async fn embeddings(State(app): State<Arc<App>>, request: Request) -> Answer
         let body: Embeddings<'_> = request::read(bytes)?;
         check_dimensions(body.dimensions, width)?;
         let too_long = work::too_long(body.truncate, None);
-        work::count(&body.input, app.options.openai_input_count_max)?;
+        work::count("input", &body.input, app.options.openai_input_count_max)?;
         let tokens = work::tokens(app, body.input, None, too_long)?;
         Ok((tokens, body.dimensions, body.encoding_format.unwrap_or_default()))
     });

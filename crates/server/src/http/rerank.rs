@@ -32,9 +32,9 @@ pub async fn rerank(State(app): State<Arc<App>>, request: Request) -> Answer {
     let bytes = body::read(&app, request).await?;
     let prepared = work::prepare(&app, &permit, bytes, |app, bytes| {
         let body: Rerank<'_> = request::read(bytes)?;
-        work::count(&body.texts, app.options.input_count_max)?;
+        work::count("texts", &body.texts, app.options.input_count_max)?;
         let too_long = work::too_long(body.truncate, body.truncation_direction);
-        let texts = work::texts(&body.texts)?;
+        let texts = work::texts("texts", &body.texts)?;
         let tokens = app.engine.tokenizer().tokenize_pairs(&body.query, &texts, too_long)?;
         let returned = body.return_text.unwrap_or(false);
         let texts: Option<Vec<String>> = returned.then(|| texts.into_iter().map(str::to_string).collect());

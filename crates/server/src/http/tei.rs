@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     engine::{About, EngineError, Kind, Row, normalise},
-    request::{self, Decode, Embed, Input, Similarity, SimilarityParameters, Tokenize},
+    request::{self, Decode, Embed, Input, Object, Similarity, SimilarityParameters, Tokenize},
 };
 use axum::{
     body::Body,
@@ -118,7 +118,7 @@ pub async fn embed(State(app): State<Arc<App>>, request: Request) -> Answer {
         let body: Embed<'_> = request::read(bytes)?;
         check_dimensions(body.dimensions, width)?;
         let too_long = work::too_long(body.truncate, body.truncation_direction);
-        work::count(&body.inputs, app.options.input_count_max)?;
+        work::count("inputs", &body.inputs, app.options.input_count_max)?;
         let tokens = work::tokens(app, body.inputs, body.prompt_name.as_deref(), too_long)?;
         Ok((tokens, body.dimensions, body.normalize.unwrap_or(true)))
     });
@@ -134,11 +134,11 @@ pub async fn similarity(State(app): State<Arc<App>>, request: Request) -> Answer
     let batching = work::request(&app, request.headers())?;
     let bytes = body::read(&app, request).await?;
     let prepared = work::prepare(&app, &permit, bytes, |app, bytes| {
-        let Similarity { inputs, parameters } = request::read(bytes)?;
-        let SimilarityParameters { truncate, truncation_direction, prompt_name } =
+        let Similarity { inputs: Object(inputs), parameters } = request::read(bytes)?;
+        let Object(SimilarityParameters { truncate, truncation_direction, prompt_name }) =
             parameters.unwrap_or_default();
         let too_long = work::too_long(truncate, truncation_direction);
-        work::count(&inputs.sentences, app.options.input_count_max)?;
+        work::count("sentences", &inputs.sentences, app.options.input_count_max)?;
         // In front of the others, as which it isn't counted.
         let mut all = inputs.sentences;
         all.items.insert(0, Input::Text(inputs.source_sentence));
@@ -166,7 +166,7 @@ pub async fn tokenize(State(app): State<Arc<App>>, request: Request) -> Answer {
     let bytes = body::read(&app, request).await?;
     let spelled = work::prepare(&app, &permit, bytes, |app, bytes| {
         let body: Tokenize<'_> = request::read(bytes)?;
-        work::count(&body.inputs, app.options.input_count_max)?;
+        work::count("inputs", &body.inputs, app.options.input_count_max)?;
         let prompt = work::prompt(app, body.prompt_name.as_deref())?;
         let spell = |text: &&str| {
             let pieces = app
@@ -182,7 +182,7 @@ pub async fn tokenize(State(app): State<Arc<App>>, request: Request) -> Answer {
             };
             Ok(pieces.into_iter().map(spelled).collect::<Vec<_>>())
         };
-        work::texts(&body.inputs)?.iter().map(spell).collect::<Result<Vec<_>, Failure>>()
+        work::texts("inputs", &body.inputs)?.iter().map(spell).collect::<Result<Vec<_>, Failure>>()
     });
     let spelled = spelled.await?;
     answer_holding(permit, &spelled, 64 * spelled.iter().map(Vec::len).sum::<usize>())
@@ -193,7 +193,7 @@ pub async fn decode(State(app): State<Arc<App>>, request: Request) -> Answer {
     let bytes = body::read(&app, request).await?;
     let texts = work::prepare(&app, &permit, bytes, |app, bytes| {
         let Decode { ids, skip_special_tokens } = request::read(bytes)?;
-        work::count(&ids, app.options.input_count_max)?;
+        work::count("ids", &ids, app.options.input_count_max)?;
         let decode = |input: &Input<'_>| match input {
             Input::Tokens(ids) => {
                 Ok(app.engine.tokenizer().unspell(ids, skip_special_tokens.unwrap_or(true))?)

@@ -94,20 +94,20 @@ pub fn too_long(truncate: Option<bool>, direction: Option<Direction>) -> TooLong
     }
 }
 
-/// Errors: none of them, or too many.
-pub fn count(inputs: &Inputs<'_>, most: usize) -> Result<(), Failure> {
+/// Errors: none of them, or too many; `name` is what the body calls them.
+pub fn count(name: &str, inputs: &Inputs<'_>, most: usize) -> Result<(), Failure> {
     match inputs.items.len() {
-        0 => Err(Failure::new(StatusCode::BAD_REQUEST, Kind::Empty, "inputs: the list is empty")),
+        0 => Err(Failure::new(StatusCode::BAD_REQUEST, Kind::Empty, format!("{name}: the list is empty"))),
         found if found > most => Err(Failure::too_large(format!(
-            "inputs: too many of them, expected at most {most}, found {found}"
+            "{name}: too many of them, expected at most {most}, found {found}"
         ))),
         _ => Ok(()),
     }
 }
 
 /// Only strings.
-pub fn texts<'a>(inputs: &'a Inputs<'_>) -> Result<Vec<&'a str>, Failure> {
-    inputs.texts().ok_or_else(|| Failure::form("inputs: expected strings, found token numbers"))
+pub fn texts<'a>(name: &str, inputs: &'a Inputs<'_>) -> Result<Vec<&'a str>, Failure> {
+    inputs.texts().ok_or_else(|| Failure::form(format!("{name}: expected strings, found token numbers")))
 }
 
 /// What is put in front of texts; empty if nothing is.

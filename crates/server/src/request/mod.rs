@@ -9,8 +9,11 @@ mod input;
 
 pub use input::{ITEM_COUNT_MAX, Input, Inputs};
 
-use serde::{Deserialize, Deserializer, de::IgnoredAny};
-use std::borrow::Cow;
+use serde::{
+    Deserialize, Deserializer,
+    de::{IgnoredAny, MapAccess, Visitor, value::MapAccessDeserializer},
+};
+use std::{borrow::Cow, fmt, marker::PhantomData};
 
 /// Why a body can't be taken.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -47,6 +50,26 @@ pub fn read<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, BodyError> {
         return Err(BodyError::Form("expected an object".into()));
     }
     serde_json::from_slice(bytes).map_err(failed)
+}
+
+/// An object inside of a body. The readers that are made for structures take a list for one, an item a name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Object<T>(pub T);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Object<T>, D::Error> {
+        struct Fields<T>(PhantomData<T>);
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for Fields<T> {
+            type Value = Object<T>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Object<T>, A::Error> {
+                T::deserialize(MapAccessDeserializer::new(map)).map(Object)
+            }
+        }
+        deserializer.deserialize_map(Fields(PhantomData))
+    }
 }
 
 /// One of a few words. What is no string is JSON all the same, which the reader's own enums don't say.
@@ -164,9 +187,9 @@ pub struct Rerank<'a> {
 pub struct Similarity<'a> {
     /// What is compared.
     #[serde(borrow)]
-    pub inputs: Compared<'a>,
+    pub inputs: Object<Compared<'a>>,
     /// How.
-    pub parameters: Option<SimilarityParameters>,
+    pub parameters: Option<Object<SimilarityParameters>>,
 }
 
 /// One text and those that it is compared with.

@@ -106,6 +106,26 @@ fn wrong_requests_are_told_what_is_wrong() {
         "validation",
         "ids: expected token",
     );
+    // As the body calls them.
+    for (path, body, message) in [
+        ("/tokenize", json!({ "inputs": [] }), "inputs: the list is empty"),
+        ("/decode", json!({ "ids": [] }), "ids: the list is empty"),
+        (
+            "/similarity",
+            json!({ "inputs": { "source_sentence": "a", "sentences": [] } }),
+            "sentences: the list is empty",
+        ),
+    ] {
+        assert_error(server.post(path, &body).error(), 400, "empty", message);
+    }
+    // A list in the place of an object, with an item for each name.
+    for body in [
+        json!({ "inputs": ["a", ["a"]] }),
+        json!({ "inputs": { "source_sentence": "a", "sentences": "a" }, "parameters": [true, "left", null] }),
+    ] {
+        let message = "body: invalid type: sequence, expected an object";
+        assert_error(server.post("/similarity", &body).error(), 422, "validation", message);
+    }
     // The one that the others are compared with is text 0, whatever is wrong with one.
     let similarity = |source: &str, sentences: Value| {
         let inputs = json!({ "source_sentence": source, "sentences": sentences });
@@ -238,6 +258,13 @@ fn openais_errors_are_of_its_form() {
     assert_eq!(error(json!({ "input": "a", "encoding_format": "hex" })), (400, wrong()));
     assert_eq!(error(json!({ "input": vec!["a"; 2049] })), (413, wrong()));
     assert_eq!(error(json!({ "input": "a ".repeat(20), "truncate": false })), (413, wrong()));
+    for (input, message) in [
+        (json!([]), "input: the list is empty"),
+        (json!(vec!["a"; 2049]), "input: too many of them, expected at most 2048, found 2049"),
+    ] {
+        let reply = server.post("/embeddings", &json!({ "input": input }));
+        assert_eq!(reply.json()["error"]["message"], json!(message));
+    }
     let reply = server.post("/embeddings", &json!({ "input": 7 }));
     assert_eq!((reply.status, &reply.json()["error"]["type"]), (400, &json!("invalid_request_error")));
     let lost = server.get("/v1/nowhere");

@@ -188,6 +188,13 @@ fn rerank_sorts_by_score() {
         info["model_type"],
         json!({ "reranker": { "id2label": { "0": "LABEL_0" }, "label2id": { "LABEL_0": 0 } } })
     );
+    for (texts, status, kind, message) in [
+        (json!([]), 400, "empty", "texts: the list is empty"),
+        (json!([[5]]), 422, "validation", "texts: expected strings, found token numbers"),
+    ] {
+        let refused = server.post("/rerank", &json!({ "query": query, "texts": texts })).error();
+        assert_eq!(refused, (status, kind.into(), message.into()));
+    }
     let message = "embed: the model is a reranker, expected a sentence encoder";
     for path in ["/embed", "/similarity"] {
         let refused = server.post(path, &json!({ "inputs": "a" })).error();
