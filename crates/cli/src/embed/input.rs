@@ -5,8 +5,13 @@
 
 use crate::output::{Failure, Outcome};
 use flate2::Crc;
-use serde_json::Value;
+use serde::{
+    Deserialize, Deserializer,
+    de::{DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor},
+};
 use std::{
+    borrow::Cow,
+    fmt,
     fs::File,
     io::{BufRead, BufReader},
     path::{Path, PathBuf},
@@ -179,16 +184,97 @@ impl Reading {
         };
         match self.format {
             Format::Text => Ok(text.into()),
-            Format::Jsonl => match serde_json::from_str(text).map_err(|error| error.to_string())? {
-                Value::String(text) => Ok(text),
-                Value::Object(mut object) => match object.remove(&self.field) {
-                    Some(Value::String(text)) => Ok(text),
-                    Some(_) => Err(format!("the field {:?} is no string", self.field)),
+            Format::Jsonl => {
+                let mut reader = serde_json::Deserializer::from_str(text);
+                let found = Record { field: &self.field }.deserialize(&mut reader);
+                let found = found.and_then(|found| reader.end().map(|()| found));
+                match found.map_err(|error| error.to_string())? {
+                    Some(Found(Some(text))) => Ok(text),
+                    Some(Found(None)) => Err(format!("the field {:?} is no string", self.field)),
                     None => Err(format!("there is no field {:?}", self.field)),
-                },
-                _ => Err("expected a string or an object".into()),
-            },
+                }
+            }
         }
+    }
+}
+
+/// A line of JSON, of which only the text is read: the other fields are others' business, and may hold what has no value here (half
+/// of a surrogate pair, a number that is too large, any depth). Of a field that comes twice the last one counts.
+struct Record<'a> {
+    field: &'a str,
+}
+
+/// The text, or something else in its place.
+struct Found(Option<String>);
+
+impl<'de> DeserializeSeed<'de> for Record<'_> {
+    type Value = Option<Found>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Option<Found>, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Record<'_> {
+    type Value = Option<Found>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string or an object")
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Option<Found>, E> {
+        Ok(Some(Found(Some(text.into()))))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<Option<Found>, A::Error> {
+        let mut found = None;
+        while let Some(name) = object.next_key::<Cow<'de, str>>()? {
+            if name == self.field {
+                found = Some(object.next_value()?);
+            } else {
+                object.next_value::<IgnoredAny>()?;
+            }
+        }
+        Ok(found)
+    }
+}
+
+impl<'de> Deserialize<'de> for Found {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Found, D::Error> {
+        struct Any;
+        impl<'de> Visitor<'de> for Any {
+            type Value = Found;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a value")
+            }
+            fn visit_str<E>(self, text: &str) -> Result<Found, E> {
+                Ok(Found(Some(text.into())))
+            }
+            fn visit_bool<E>(self, _: bool) -> Result<Found, E> {
+                Ok(Found(None))
+            }
+            fn visit_i64<E>(self, _: i64) -> Result<Found, E> {
+                Ok(Found(None))
+            }
+            fn visit_u64<E>(self, _: u64) -> Result<Found, E> {
+                Ok(Found(None))
+            }
+            fn visit_f64<E>(self, _: f64) -> Result<Found, E> {
+                Ok(Found(None))
+            }
+            fn visit_unit<E>(self) -> Result<Found, E> {
+                Ok(Found(None))
+            }
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Found, A::Error> {
+                while list.next_element::<IgnoredAny>()?.is_some() {}
+                Ok(Found(None))
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<Found, A::Error> {
+                while object.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+                Ok(Found(None))
+            }
+        }
+        deserializer.deserialize_any(Any)
     }
 }
 
@@ -250,6 +336,28 @@ mod tests {
         assert_eq!(lines(b"\n", Format::Text, 100), [text("")]);
         assert_eq!(lines(b"\n\n", Format::Text, 100), [text(""), text("")]);
         assert_eq!(lines(b"a\n\nb", Format::Text, 100), [text("a"), text(""), text("b")]);
+    }
+
+    /// As other programs write them: halves of emoji that were cut off, numbers past any float, trees.
+    #[test]
+    fn other_fields_are_not_read() {
+        let deep = format!("{}{}", "[".repeat(500), "]".repeat(500));
+        for other in [r#""\ud83d""#, r#"["\ude00", {"a\ud83d": 1}]"#, "1e999", "-1e999", &deep] {
+            for line in [
+                format!(r#"{{"title": {other}, "text": "a\u00e9"}}"#),
+                format!(r#"{{"text": "a\u00e9", "title": {other}}}"#),
+            ] {
+                assert_eq!(lines(line.as_bytes(), Format::Jsonl, 4000), [Ok("aé".to_string())], "{line}");
+            }
+        }
+        let why = |line: &str| lines(line.as_bytes(), Format::Jsonl, 4000).remove(0).unwrap_err();
+        for value in ["1", "-1", "1.5", "true", "null", "[\"a\"]", "{\"text\": \"a\"}", &deep] {
+            assert_eq!(why(&format!(r#"{{"text": {value}}}"#)), "the field \"text\" is no string");
+        }
+        assert!(why(r#"{"text": "\ud83d"}"#).starts_with("unexpected end of hex escape"));
+        assert!(why(r#"{"text": "a"} b"#).starts_with("trailing characters"));
+        assert!(why("[\"a\"]").starts_with("invalid type: sequence, expected a string or an object"));
+        assert_eq!(lines(br#"{"text": 1, "text": "b"}"#, Format::Jsonl, 100), [Ok("b".to_string())]);
     }
 
     #[test]
