@@ -400,7 +400,7 @@ impl Scheduler {
         for ticket in &tickets {
             let request = self.remove(*ticket).expect("what is in a bucket waits");
             let waited = self.now - request.arrival;
-            self.counts.run_tokens += request.length_tokens as u64;
+            self.counts.run_tokens = self.counts.run_tokens.saturating_add(request.length_tokens as u64);
             self.counts.waited_total = self.counts.waited_total.saturating_add(waited);
             self.counts.waited_max = self.counts.waited_max.max(waited);
         }
@@ -408,7 +408,8 @@ impl Scheduler {
         self.counts.batch_count += 1;
         self.counts.run_count += tickets.len() as u64;
         self.counts.room_count += count_max as u64;
-        self.counts.padded_tokens += (tickets.len() * length_tokens) as u64;
+        let padded_tokens = (tickets.len() * length_tokens) as u64;
+        self.counts.padded_tokens = self.counts.padded_tokens.saturating_add(padded_tokens);
         Planned { tickets, length_tokens }
     }
 

@@ -402,3 +402,19 @@ fn clocks_may_say_anything() {
     let Decision::Run(planned) = scheduler.next(Duration::ZERO) else { panic!("it may begin") };
     assert_eq!(planned.tickets, [first, second]);
 }
+
+/// One bucket for whatever there is: what was counted stays at the largest number, where it used to overflow.
+#[test]
+fn lengths_may_be_any_number() {
+    let options =
+        Options { buckets_tokens: vec![usize::MAX], batch_tokens_max: usize::MAX, ..Options::default() };
+    let mut scheduler = Scheduler::new(options).unwrap();
+    for _ in 0..3 {
+        let ticket = scheduler.submit(Duration::ZERO, Request::new(usize::MAX)).unwrap();
+        let Decision::Run(planned) = scheduler.next(Duration::from_secs(1)) else { panic!("it may begin") };
+        assert_eq!(planned.tickets, [ticket]);
+        scheduler.finished(planned);
+    }
+    let counts = scheduler.counts();
+    assert_eq!((counts.run_tokens, counts.padded_tokens, counts.padding()), (u64::MAX, u64::MAX, 0.0));
+}
