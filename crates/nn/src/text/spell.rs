@@ -18,13 +18,6 @@ pub struct Piece {
 impl Tokenizer {
     /// The tokens of a text with their places, all of them, however many the model takes.
     pub fn spell(&self, text: &str, with_special: bool) -> Result<Vec<Piece>> {
-        let lower;
-        let text = if self.lower_case {
-            lower = text.to_lowercase();
-            &lower[..]
-        } else {
-            text
-        };
         let encoding =
             self.tokenizer.encode_char_offsets(text, with_special).map_err(|error| self.failed(error))?;
         // Where each character begins, and the end.

@@ -3,7 +3,10 @@
 use super::{ModelError, Result, folder::Settings, tokenizer_file};
 use crate::checkpoint::CheckpointError;
 use std::path::{Path, PathBuf};
-use tokenizers::{Encoding, PostProcessor, TruncationDirection, TruncationParams, TruncationStrategy};
+use tokenizers::{
+    Encoding, NormalizerWrapper, PostProcessor, TruncationDirection, TruncationParams, TruncationStrategy,
+    normalizers::{Lowercase, Sequence},
+};
 
 /// What stands for a text: numbers of tokens, `[CLS]` and the like among them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -57,7 +60,6 @@ impl TooLong {
 pub struct Tokenizer {
     file: PathBuf,
     pub(super) tokenizer: tokenizers::Tokenizer,
-    pub(super) lower_case: bool,
     tokens_max: usize,
     /// Special tokens and one of each text.
     tokens_min: usize,
@@ -69,7 +71,7 @@ impl Tokenizer {
     /// model's.
     pub(super) fn load(folder: &Path, vocabulary: usize, positions: usize) -> Result<Tokenizer> {
         let file = folder.join("tokenizer.json");
-        let tokenizer = tokenizer_file::read(file.clone())?;
+        let mut tokenizer = tokenizer_file::read(file.clone())?;
         let largest = tokenizer.get_vocab(true).into_values().max().unwrap_or(0) as usize;
         if largest >= vocabulary {
             let (expected, found) = (format!("below vocab_size, {vocabulary}"), largest.to_string());
@@ -104,9 +106,10 @@ impl Tokenizer {
                 None => positions,
             },
         };
-        let lower_case =
-            settings.map(|settings| settings.flag("do_lower_case")).transpose()?.unwrap_or(false);
-        Ok(Tokenizer { file, tokenizer, lower_case, tokens_max, tokens_min })
+        if settings.map(|settings| settings.flag("do_lower_case")).transpose()?.unwrap_or(false) {
+            lower_case(&mut tokenizer).map_err(|error| failed(&file, error))?;
+        }
+        Ok(Tokenizer { file, tokenizer, tokens_max, tokens_min })
     }
 
     /// The least that a limit may be.
@@ -162,16 +165,11 @@ impl Tokenizer {
 
     /// The tokens of a text without the special ones.
     fn pieces(&self, text: &str) -> Result<Encoding> {
-        let encoding = if self.lower_case {
-            self.tokenizer.encode_fast(text.to_lowercase(), false)
-        } else {
-            self.tokenizer.encode_fast(text, false)
-        };
-        encoding.map_err(|error| self.failed(error))
+        self.tokenizer.encode_fast(text, false).map_err(|error| self.failed(error))
     }
 
     pub(super) fn failed(&self, error: tokenizers::Error) -> ModelError {
-        ModelError::Tokenizer { file: self.file.clone(), reason: error.to_string() }
+        failed(&self.file, error)
     }
 
     /// Cuts what is too long and adds the special tokens.
@@ -200,6 +198,24 @@ impl Tokenizer {
         let encoding = cut.and_then(finish).map_err(|error| self.failed(error))?;
         Ok(Tokens { ids: encoding.get_ids().to_vec(), types: encoding.get_type_ids().to_vec() })
     }
+}
+
+fn failed(file: &Path, error: tokenizers::Error) -> ModelError {
+    ModelError::Tokenizer { file: file.into(), reason: error.to_string() }
+}
+
+/// Makes lower-casing the first step, as sentence-transformers does: it isn't done to special tokens that stand in a text, and
+/// places are those in the text as it was.
+fn lower_case(tokenizer: &mut tokenizers::Tokenizer) -> tokenizers::Result<()> {
+    let known: Vec<NormalizerWrapper> = match tokenizer.get_normalizer() {
+        Some(NormalizerWrapper::Sequence(steps)) => steps.as_ref().to_vec(),
+        step => step.cloned().into_iter().collect(),
+    };
+    if !known.iter().any(|step| matches!(step, NormalizerWrapper::Lowercase(_))) {
+        let steps = std::iter::once(NormalizerWrapper::Lowercase(Lowercase)).chain(known).collect();
+        tokenizer.with_normalizer(Some(Sequence::new(steps)))?;
+    }
+    Ok(())
 }
 
 /// At most so many tokens, and nothing of the rest.

@@ -316,6 +316,27 @@ fn limits_are_inclusive() {
 }
 
 /// From either end, with the special tokens around what is left.
+/// Lower-casing is a step of the tokenizer: special tokens in a text stay what they are, and places are the text's own.
+#[test]
+fn texts_may_be_lower_cased() {
+    let folder = Folder::new("lower");
+    folder.edit("tokenizer.json", "\"lowercase\": true", "\"lowercase\": false");
+    let ids = |text: &str| {
+        let model = SentenceEncoder::load(&folder.0, device()).unwrap();
+        let tokens = model.tokenizer().tokenize(&[text], TooLong::Refuse).unwrap();
+        (tokens[0].ids.clone(), model.tokenizer().spell(text, false).unwrap())
+    };
+    // [CLS] 2, [SEP] 3, unknown 1, a 4, thread 6.
+    let text = "THREAD [SEP] \u{130} A";
+    assert_eq!(ids(text).0, [2, 1, 3, 1, 1, 3]);
+    folder.edit("sentence_bert_config.json", "\"do_lower_case\": false", "\"do_lower_case\": true");
+    let (ids, pieces) = ids(text);
+    assert_eq!(ids, [2, 6, 3, 1, 4, 3]);
+    let places: Vec<_> = pieces.into_iter().map(|piece| (piece.text, piece.place.unwrap())).collect();
+    let expected = [("THREAD", 0..6), ("[SEP]", 7..12), ("\u{130}", 13..14), ("A", 15..16)];
+    assert_eq!(places, expected.map(|(text, place)| (text.to_string(), place)));
+}
+
 #[test]
 fn what_is_too_long_is_cut_at_the_end_that_is_asked_for() {
     let tokenizer = model().tokenizer();
