@@ -19,6 +19,7 @@ mod record;
 mod replay;
 #[cfg(feature = "serve")]
 mod serve;
+mod threads;
 mod verify;
 
 use clap::{Parser, Subcommand, error::ErrorKind};

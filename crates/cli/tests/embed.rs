@@ -528,6 +528,25 @@ fn an_output_goes_through_links() {
     refused(folder.embed("lines.txt", "loop.npy", &[]), "symbolic links");
 }
 
+/// Their stacks alone have more addresses than the process may have.
+#[test]
+#[cfg(target_os = "linux")]
+fn threads_that_do_not_start_are_an_error() {
+    let folder = Folder::new("threads");
+    fs::write(folder.path("lines.txt"), "a thread\nwaits\n").unwrap();
+    let embed = folder.embed("lines.txt", "vectors.npy", &["--threads", "1024"]);
+    let mut shell = Command::new("sh");
+    shell
+        .args(["-c", "ulimit -v 1200000 && exec \"$0\" \"$@\""])
+        .arg(embed.get_program())
+        .args(embed.get_args());
+    let output = shell.env("MALLOC_ARENA_MAX", "1").output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.starts_with("raddle: embed: expected 1024 threads, started "), "{stderr}");
+    assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 2, "something is left over");
+}
+
 #[test]
 fn fault_resumes_at_start() {
     assert_caught(Fault::resumes_at_start, "a_killed_run_goes_on_to_the_same_bytes");

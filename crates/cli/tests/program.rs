@@ -269,15 +269,26 @@ fn standard_error_that_fails_changes_no_exit_code() {
 /// Their stacks alone have more addresses than the process may have.
 #[test]
 #[cfg(target_os = "linux")]
-fn demo_tells_of_threads_that_do_not_start() {
-    let script = "ulimit -v 1200000 && exec \"$0\" demo --steps 2 --threads 1024";
-    let mut shell = std::process::Command::new("sh");
-    let output =
-        shell.args(["-c", script, env!("CARGO_BIN_EXE_raddle")]).env("MALLOC_ARENA_MAX", "1").output();
-    let output = output.unwrap();
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{stderr}");
-    assert!(stderr.starts_with("raddle: demo: expected 1024 threads, started "), "{stderr}");
+fn threads_that_do_not_start_are_an_error() {
+    use raddle::runtime::{MemoryTrace, TraceEvent, TraceOp};
+    let trace = std::env::temp_dir().join(format!("raddle-{}-threads.trace", std::process::id()));
+    let event =
+        |thread| TraceEvent { time_us: 0, thread, stream: 0, op: TraceOp::Allocate { size_bytes: 1 } };
+    let mut bytes = Vec::new();
+    MemoryTrace::new((0..1024).map(event)).unwrap().write(&mut bytes).unwrap();
+    std::fs::write(&trace, bytes).unwrap();
+    for (command, arguments) in
+        [("demo", &["--steps", "2", "--threads", "1024"][..]), ("replay", &[trace.to_str().unwrap()])]
+    {
+        let mut shell = std::process::Command::new("sh");
+        shell.args(["-c", "ulimit -v 1200000 && exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_raddle"), command]);
+        let output = shell.args(arguments).env("MALLOC_ARENA_MAX", "1").output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{stderr}");
+        let expected = format!("raddle: {command}: expected 1024 threads, started ");
+        assert!(stderr.starts_with(&expected), "{stderr}");
+    }
+    std::fs::remove_file(trace).unwrap();
 }
 
 /// A report goes where a link points, and into what is no file; neither is replaced.

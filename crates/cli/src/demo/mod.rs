@@ -10,21 +10,22 @@ mod digits;
 mod serve;
 mod train;
 
-use crate::output::{
-    Failure, Outcome, check_writable, is_stdout, progress, say, write_json, write_whole, write_whole_with,
+use crate::{
+    output::{
+        Failure, Outcome, check_writable, is_stdout, progress, say, write_json, write_whole, write_whole_with,
+    },
+    threads::start_threads,
 };
 use digits::{Digits, PIXEL_COUNT};
 use raddle::{Device, Publisher, Tensor, trace};
 use serde::Serialize;
 use serve::{Answers, Server};
 use std::{
-    hint::black_box,
     path::PathBuf,
     sync::{
-        Arc, Barrier, OnceLock,
+        OnceLock,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
-    thread::{Builder, Scope, ScopedJoinHandle},
     time::Instant,
 };
 use train::{Trainer, Version};
@@ -123,37 +124,6 @@ impl Drop for Stopping<'_> {
     }
 }
 
-/// Addresses that must be left when a thread is started: for its stack of 2 MiB, and for what `std` and the system's allocator
-/// take before it runs, without which `std` ends the process. A guess.
-const THREAD_BYTES: usize = 8 << 20;
-
-/// Starts threads, one after the other, and returns when all of them run.
-fn start_threads<'scope, T: Send + 'scope, F: FnOnce() -> T + Send + 'scope>(
-    scope: &'scope Scope<'scope, '_>,
-    count: u16,
-    run: impl Fn(u16) -> F,
-) -> Outcome<Vec<ScopedJoinHandle<'scope, T>>> {
-    let start = |index| {
-        let failed = |error: &dyn std::fmt::Display| {
-            Failure::Other(format!("demo: expected {count} threads, started {index}: {error}"))
-        };
-        let mut room = Vec::<u8>::new();
-        room.try_reserve_exact(THREAD_BYTES).map_err(|error| failed(&error))?;
-        // Else the compiler does without it.
-        drop(black_box(room));
-        let (run, runs) = (run(index), Arc::new(Barrier::new(2)));
-        let runs_too = runs.clone();
-        let thread = Builder::new().spawn_scoped(scope, move || {
-            runs_too.wait();
-            run()
-        });
-        let thread = thread.map_err(|error| failed(&error))?;
-        runs.wait();
-        Ok(thread)
-    };
-    (0..count).map(start).collect()
-}
-
 pub fn run(arguments: &Arguments) -> Outcome {
     let start = Instant::now();
     let digits = digits::load(arguments.data.as_deref(), serve::IMAGE_COUNT)?;
@@ -186,8 +156,8 @@ pub fn run(arguments: &Arguments) -> Outcome {
     let served = Instant::now();
     let (versions, answers) = std::thread::scope(|scope| -> Outcome<(Vec<Version>, Vec<Answers>)> {
         let stopping = Stopping(&told);
-        let threads = start_threads(scope, arguments.threads, |index| {
-            let (server, told) = (&server, &told);
+        let threads = start_threads(scope, "demo", arguments.threads.into(), |index| {
+            let (server, told, index) = (&server, &told, index as u16);
             move || match told.go.wait() {
                 true => server.run(arguments.seed, index, &told.stop),
                 false => Ok(Answers(Vec::new())),

@@ -8,7 +8,10 @@
 //! window makes the same batches as one that came there without a break.
 
 use super::input::Line;
-use crate::output::{Failure, Outcome};
+use crate::{
+    output::{Failure, Outcome},
+    threads::start_threads,
+};
 use raddle::nn::text::{SentenceEncoder, Tokens, TooLong};
 use raddle_sync::fault;
 use std::{
@@ -90,9 +93,11 @@ impl Engine<'_> {
         let (answer, answers) = mpsc::channel::<Done>();
         let take = Mutex::new(take);
         std::thread::scope(|scope| {
-            for _ in 0..self.threads {
+            // Dropped at the end, which ends the threads: without answers to give, those with jobs left, too.
+            let (give, answers) = (give, answers);
+            start_threads(scope, "embed", self.threads.into(), |_| {
                 let (take, work, answer) = (&take, &work, answer.clone());
-                scope.spawn(move || {
+                move || {
                     let job = || take.lock().unwrap_or_else(PoisonError::into_inner).recv();
                     while let Ok((window, task)) = job() {
                         let done = catch_unwind(AssertUnwindSafe(|| work(task)));
@@ -101,11 +106,9 @@ impl Engine<'_> {
                             break;
                         }
                     }
-                });
-            }
+                }
+            })?;
             drop(answer);
-            // Dropped at the end, which ends the threads: without answers to give, those with jobs left, too.
-            let (give, answers) = (give, answers);
             let queue = |job| give.send(job).map_err(|_| Failure::Other("embed: no thread is left".into()));
             let mut windows: VecDeque<Window> = VecDeque::new();
             let (mut count, mut ended) = (0, false);

@@ -8,10 +8,13 @@ use super::{
     policy::Policy,
     script::{Action, Place, Script, Step},
 };
-use crate::output::{Failure, Outcome};
+use crate::{
+    output::{Failure, Outcome},
+    threads::start_threads,
+};
 use std::{
     sync::{
-        Barrier, Mutex, PoisonError,
+        Mutex, PoisonError, RwLock,
         atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::*},
     },
     time::Instant,
@@ -48,7 +51,8 @@ struct Play<'a, P: Policy> {
     next: AtomicUsize,
     /// Somebody has failed: the others stop.
     stopped: AtomicBool,
-    start: Barrier,
+    /// Held until all threads run.
+    start: RwLock<()>,
 }
 
 /// Plays it once; how many seconds it took from the start of the first thread to the end of the last. Blocks that are live at
@@ -63,13 +67,16 @@ pub fn play<P: Policy>(policy: &P, script: &Script, pace: Pace) -> Outcome<f64> 
         progress: script.threads.iter().map(|_| Progress(AtomicUsize::new(0))).collect(),
         next: AtomicUsize::new(0),
         stopped: AtomicBool::new(false),
-        start: Barrier::new(script.threads.len()),
+        start: RwLock::new(()),
     };
     let times = std::thread::scope(|scope| {
         let play = &play;
-        let threads: Vec<_> =
-            (0..script.threads.len()).map(|index| scope.spawn(move || play.thread(index))).collect();
-        let joined = threads.into_iter().map(|thread| match thread.join() {
+        let held = play.start.write().unwrap_or_else(PoisonError::into_inner);
+        let threads =
+            start_threads(scope, "replay", script.threads.len(), |index| move || play.thread(index))
+                .inspect_err(|_| play.stopped.store(true, Release));
+        drop(held);
+        let joined = threads?.into_iter().map(|thread| match thread.join() {
             Ok(times) => times,
             Err(panic) => std::panic::resume_unwind(panic),
         });
@@ -89,7 +96,10 @@ impl<P: Policy> Play<'_, P> {
     /// When it started and ended.
     fn thread(&self, index: usize) -> Outcome<(Instant, Instant)> {
         let mut own: Vec<Option<P::Block>> = (0..self.script.own_counts[index]).map(|_| None).collect();
-        self.start.wait();
+        drop(self.start.read().unwrap_or_else(PoisonError::into_inner));
+        if self.stopped.load(Acquire) {
+            return Err(stopped());
+        }
         let start = Instant::now();
         let played = self.steps(index, &mut own);
         let end = Instant::now();
@@ -189,7 +199,7 @@ impl<P: Policy> Play<'_, P> {
         let mut turns = 0;
         while !is_done() {
             if self.stopped.load(Acquire) {
-                return Err(Failure::Other("replay: another thread has failed".into()));
+                return Err(stopped());
             }
             turns += 1;
             if turns > 64 {
@@ -200,6 +210,10 @@ impl<P: Policy> Play<'_, P> {
         }
         Ok(())
     }
+}
+
+fn stopped() -> Failure {
+    Failure::Other("replay: another thread has failed".into())
 }
 
 fn impossible() -> Failure {
