@@ -12,7 +12,7 @@ use std::collections::HashSet;
 /// All cases.
 pub fn cases() -> Vec<Case> {
     crate::cases!(
-        "draws": moments, ranges, integers, same_for_every_layout, same_for_every_thread, same_on_every_device, coins, permutations, dropout,
+        "draws": moments, ranges, wide_ranges, integers, same_for_every_layout, same_for_every_thread, same_on_every_device, coins, permutations, dropout,
         nothing_to_draw, errors
     )
 }
@@ -90,6 +90,27 @@ fn ranges(device: &Device) {
         assert!(values.iter().all(|value| value.is_finite() && *value > 0.0), "exponential of {dtype}");
         x.normal_(0.0, 1.0, &Generator::new(5)).unwrap();
         assert!(Array::read(&x).data.iter().all(|value| value.to_f64().abs() < 9.0), "normal of {dtype}");
+    }
+}
+
+/// Of all that a dtype holds numbers are drawn evenly, too, though the range is twice the largest number.
+fn wide_ranges(device: &Device) {
+    const COUNT: usize = 20_000;
+    for (dtype, most) in
+        [(DType::F16, 65_504.0), (DType::BF16, 3.3e38), (DType::F32, 3.4e38), (DType::F64, 1.7e308)]
+    {
+        let x = Tensor::empty([COUNT], dtype, device).unwrap();
+        for (low, high) in [(-most, most), (-most, 0.5 * most)] {
+            x.uniform_(low, high, &Generator::new(6)).unwrap();
+            let values: Vec<f64> = Array::read(&x).data.iter().map(|value| value.to_f64()).collect();
+            let found = |part: usize| {
+                let at = |end: usize| low * (1.0 - end as f64 / 4.0) + high * (end as f64 / 4.0);
+                values.iter().filter(|value| (at(part)..at(part + 1)).contains(value)).count()
+            };
+            for part in 0..4 {
+                assert!((4_700..=5_300).contains(&found(part)), "{dtype}: {} in quarter {part}", found(part));
+            }
+        }
     }
 }
 

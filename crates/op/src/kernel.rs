@@ -78,7 +78,7 @@ pub enum ScatterMode {
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[expect(missing_docs, reason = "the parameters are named in the formulas")]
 pub enum Distribution {
-    /// `low + (high − low) · u`, `u` in [0, 1); never `high`.
+    /// `low + (high − low) · u`, `u` in [0, 1); never `high`. The range may be wider than the largest number.
     Uniform { low: f64, high: f64 },
     /// Box–Muller.
     Normal { mean: f64, std: f64 },

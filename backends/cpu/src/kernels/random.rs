@@ -134,6 +134,16 @@ maps! {
         [a, b].map(|word| (low + range * unit_f32(word)).min(last))
     };
     UniformF64 { low, range, last } -> f64, 2 a block, one -> f64, |lower, high| (low + range * unit_f64(lower, high)).min(last);
+    WideUniformF32 { low, half, last } -> f32, 4 a block, two -> [f32; 2], |a, b| {
+        [a, b].map(|word| {
+            let part = half * unit_f32(word);
+            (low + part + part).min(last)
+        })
+    };
+    WideUniformF64 { low, half, last } -> f64, 2 a block, one -> f64, |lower, high| {
+        let part = half * unit_f64(lower, high);
+        (low + part + part).min(last)
+    };
     NormalF32 { mean, std } -> f32, 4 a block, two -> [f32; 2], |a, b| {
         let u = one_to_two(a) - (1.0 - 1.0 / 16_777_216.0);
         let radius = math::f32::minus_two_log(u).sqrt();
@@ -200,13 +210,20 @@ pub unsafe fn execute(
     unsafe {
         match distribution {
             Distribution::Uniform { low, high } if double => {
-                let (range, last) = ((high - low).min(f64::MAX), last_below(low, high, DType::F64));
-                stream.fill(out, threads, UniformF64 { low, range, last });
+                let (range, half) = (high - low, 0.5 * high - 0.5 * low);
+                let last = last_below(low, high, DType::F64);
+                match range.is_finite() {
+                    true => stream.fill(out, threads, UniformF64 { low, range, last }),
+                    false => stream.fill(out, threads, WideUniformF64 { low, half, last }),
+                }
             }
             Distribution::Uniform { low, high } => {
-                let last = last_below(low, high, out.dtype) as f32;
-                let (low, range) = (low as f32, ((high - low) as f32).min(f32::MAX));
-                stream.fill(out, threads, UniformF32 { low, range, last });
+                let (range, half) = ((high - low) as f32, (0.5 * high - 0.5 * low) as f32);
+                let (low, last) = (low as f32, last_below(low, high, out.dtype) as f32);
+                match range.is_finite() {
+                    true => stream.fill(out, threads, UniformF32 { low, range, last }),
+                    false => stream.fill(out, threads, WideUniformF32 { low, half, last }),
+                }
             }
             Distribution::Normal { mean, std } if double => {
                 stream.fill(out, threads, NormalF64 { mean, std })

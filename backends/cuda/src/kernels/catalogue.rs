@@ -295,6 +295,7 @@ impl Collection {
             }
             for distribution in [
                 Distribution::Uniform { low: 0.0, high: 1.0 },
+                Distribution::Uniform { low: -f64::MAX, high: f64::MAX },
                 Distribution::Normal { mean: 0.0, std: 1.0 },
                 Distribution::Exponential { rate: 1.0 },
                 Distribution::Bernoulli { p: 0.5 },

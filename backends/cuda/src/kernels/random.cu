@@ -3,7 +3,8 @@
 // Instructions are what limits it: a normal number takes 35 in the code for sm_90, 10 of them Philox's (NVRTC 13.0).
 //
 // ELEMENT   of the output; PROBABILITY: of the operand with probabilities, if HAS_PROBABILITY
-// KIND      0 uniform, 1 normal, 2 exponential, 3 Bernoulli, 4 integer, 5 integer of 128 bits; DOUBLE: in f64
+// KIND      0 uniform, 1 normal, 2 exponential, 3 Bernoulli, 4 integer, 5 integer of 128 bits, 6 uniform of a range that is
+//           twice as wide as a number can be; DOUBLE: in f64
 // RANK      0: the output is contiguous, else of the grid
 // V         elements of a thread, side by side if contiguous; a multiple of 4
 // PARTS     of 256 V elements, of a contiguous output, are a block's
@@ -14,7 +15,7 @@ struct Params {
     unsigned long long counter;
     // Of each round.
     unsigned keys[10][2];
-    // Uniform: low, range, last. Normal: mean, std. Exponential: rate, the least. Bernoulli: p. Integer: low, range as bits.
+    // Uniform: low, range (of kind 6 half of it), last. Normal: mean, std. Exponential: rate, the least. Bernoulli: p. Integer: low, range as bits.
     double a, b, c;
     unsigned long long count;
 #if RANK > 0
@@ -75,7 +76,7 @@ INLINE void quarter_turns(float v, float& cosine, float& sine) {
 }
 
 // Elements of a block: of two words each, or of one.
-constexpr int IN_A_BLOCK = DOUBLE || KIND >= 4 ? 2 : 4;
+constexpr int IN_A_BLOCK = DOUBLE || KIND == 4 || KIND == 5 ? 2 : 4;
 
 // What a block makes, and an element of it: of Bernoulli the probability at its position decides.
 #if KIND == 3
@@ -122,6 +123,9 @@ INLINE Made make(const Params& p, unsigned low, unsigned high) {
 #elif KIND == 0
     double value = p.a + p.b * unit_f64(bits);
     return convert<ELEMENT>(value < p.c ? value : p.c);
+#elif KIND == 6
+    double part = p.b * unit_f64(bits), value = p.a + part + part;
+    return convert<ELEMENT>(value < p.c ? value : p.c);
 #elif KIND == 1
     double u = ((double)low + 0.5) * (1.0 / 4294967296.0), turn = ((double)high + 0.5) * (1.0 / 4294967296.0);
     return convert<ELEMENT>(p.a + p.b * (sqrt(-2.0 * log(1.0 - u)) * cos(6.283185307179586 * turn)));
@@ -157,6 +161,9 @@ INLINE Made make(const Params& p, unsigned word) {
     return (double)unit;
 #elif KIND == 0
     float value = (float)p.a + (float)p.b * unit, last = (float)p.c;
+    return convert<ELEMENT>(value < last ? value : last);
+#elif KIND == 6
+    float part = (float)p.b * unit, value = (float)p.a + part + part, last = (float)p.c;
     return convert<ELEMENT>(value < last ? value : last);
 #else
     float size = 0.5f * minus_two_log(1.0f - unit), half_a_step = 0.5f / 16777216.0f, least = (float)p.b;

@@ -32,9 +32,9 @@ pub fn plan(
     let rounded = |value: f64| if double { value } else { f64::from(value as f32) };
     let (kind, numbers) = match distribution {
         Distribution::Uniform { low, high } => {
-            let largest = if double { f64::MAX } else { f64::from(f32::MAX) };
-            let range = rounded(high - low).min(largest);
-            (0, [rounded(low), range, rounded(last_below(low, high, out.dtype))])
+            let (range, half) = (rounded(high - low), rounded(0.5 * high - 0.5 * low));
+            let (kind, range) = if range.is_finite() { (0, range) } else { (6, half) };
+            (kind, [rounded(low), range, rounded(last_below(low, high, out.dtype))])
         }
         Distribution::Normal { mean, std } => (1, [rounded(mean), rounded(std), 0.0]),
         Distribution::Exponential { rate } => (2, [rounded(rate), least_positive(out.dtype), 0.0]),
