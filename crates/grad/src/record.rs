@@ -142,7 +142,9 @@ impl Recorder for Variable {
         if matches!(record.call, Call::Constant) || (record.mode != Mode::Fresh && !in_place) {
             return Ok(());
         }
-        let node = if edges.iter().any(Option::is_some) {
+        // What is copied into integers has no gradient any more.
+        let takes = !in_place || record.outputs[0].dtype().is_float();
+        let node = if takes && edges.iter().any(Option::is_some) {
             let rule = Rule::new(record, &edges)?;
             let needs = rule.needs();
             let kept = Kept {

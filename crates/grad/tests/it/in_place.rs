@@ -1,5 +1,6 @@
 use crate::{check, gradient, leaf, random, tensor, values};
 use raddle_grad::{Autograd, Error, no_grad};
+use raddle_tensor::DType;
 
 #[test]
 fn a_saved_tensor_that_was_changed_is_named() {
@@ -162,4 +163,19 @@ fn a_view_joins_the_graph_of_its_base() {
     assert_eq!(gradient(&x), [1.0, 3.0, 2.0, 4.0]);
     y.zero_().unwrap();
     assert!(!v.requires_grad(), "it holds constants now");
+}
+
+#[test]
+fn what_is_copied_into_integers_has_no_gradient() {
+    for dtype in [DType::I64, DType::Bool] {
+        let y = leaf(&[1.5, 0.0], &[2]).mul(2.0).unwrap();
+        let whole = tensor(&[0.0; 4], &[2, 2]).to(dtype).unwrap();
+        let row = whole.select(0, 1).unwrap();
+        row.copy_(&y).unwrap();
+        y.copy_out(&whole.select(0, 0).unwrap()).unwrap();
+        assert!(!row.requires_grad() && !whole.requires_grad(), "{dtype}");
+        assert!(row.is_leaf() && whole.is_leaf());
+        // Nor does it take that of the source.
+        y.sum(.., false).unwrap().backward().unwrap();
+    }
 }
