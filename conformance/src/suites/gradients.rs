@@ -6,7 +6,7 @@ use raddle::{DType, Device, Result, Tensor, grad::Autograd};
 
 /// All cases.
 pub fn cases() -> Vec<Case> {
-    crate::cases!("gradients": reductions, reductions_of_16_bits, sums_of_16_bits, orders, products, normalisations, indexing, joins, views)
+    crate::cases!("gradients": reductions, reductions_of_16_bits, products_of_extremes, sums_of_16_bits, orders, products, normalisations, indexing, joins, views)
 }
 
 /// Checks ops on one device, each with operands of its own.
@@ -122,9 +122,46 @@ fn reductions_of_16_bits(device: &Device) {
             check("var", dtype, values, &|x| x.var(.., 1.0, false));
             check("std", dtype, values, &|x| x.std(0, 0.0, false));
         }
+        let tiny = if dtype == DType::F16 { 2f32.powi(-24) } else { 2f32.powi(-133) };
+        check("std", dtype, &[tiny, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0], &|x| x.std(.., 0.0, false));
+        check("std", dtype, &[65_000.0, -65_000.0], &|x| x.std(.., 1.0, false));
         check("norm", dtype, &[60_000.0, -60_000.0, 1.0], &|x| x.norm(.., false));
         check("prod", dtype, &[300.0, 300.0], &|x| x.prod(0, false));
         check("prod", dtype, &[2f32.powi(-13), 2f32.powi(-13), 1024.0, 1024.0], &|x| x.prod(.., false));
+    }
+}
+
+/// The gradient of a product by a factor is the product of the others, whatever the factor is and the product comes to.
+fn products_of_extremes(device: &Device) {
+    const INFINITY: f32 = f32::INFINITY;
+    let cases: &[&[f32]] = &[
+        &[1e-25, 1e-25],
+        &[1e25, 1e25],
+        &[1e30, 1e30, 1e-30],
+        &[1e-30, 1e-30, 1e30],
+        &[INFINITY],
+        &[2.0, INFINITY, 3.0],
+        &[2.0, -INFINITY, INFINITY],
+        &[0.0, INFINITY],
+        &[0.0, INFINITY, 2.0],
+        &[0.0, 0.0, 2.0],
+        &[-3.0, 0.0, 5.0],
+        &[0.0, -0.0],
+    ];
+    for values in cases {
+        let x = Tensor::from_slice(values, [values.len()], device).unwrap();
+        x.requires_grad_(true).unwrap();
+        x.prod(.., false).unwrap().backward().unwrap();
+        let found = x.grad().unwrap().to_vec::<f32>().unwrap();
+        for (at, found) in found.into_iter().enumerate() {
+            let others = values.iter().enumerate().filter(|(other, _)| *other != at);
+            let expected = others.map(|(_, value)| f64::from(*value)).product::<f64>() as f32;
+            let is_near = (found - expected).abs() <= 1e-6 * expected.abs();
+            assert!(
+                is_near || found == expected || (found.is_nan() && expected.is_nan()),
+                "{values:?} element {at}: expected {expected}, found {found}"
+            );
+        }
     }
 }
 

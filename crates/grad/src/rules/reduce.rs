@@ -38,18 +38,28 @@ pub(super) fn reduce(context: &Context<'_>, op: Reduction, axes: u8, g: &Tensor)
         Reduction::Sum => g.expand(meta.shape())?,
         Reduction::Mean => g.div(count as f64)?.expand(meta.shape())?,
         Reduction::Prod => {
-            // Without division by zero: the product of the elements other than zero, and how many zeros there are.
-            let (x, g) = (x()?, wide(&g)?);
-            let zero = x.eq(0)?;
-            let zeros = over(zero.to(DType::F32)?, &|tensor| tensor.sum(&listed[..], true))?;
-            let others = x.masked_fill(&zero, 1)?;
-            let product = over(others, &|tensor| tensor.prod(&listed[..], true))?;
-            once!(|[g, x, product, zeros]| {
-                let at_zero = zeros.eq(1.0).select(g * product, 0.0);
-                let beside = zeros.eq(0.0).select(g * (product / x), 0.0);
-                x.eq(0.0).select(at_zero, beside)
+            // In f64, where a product has room that its factors have in f32. Without division by zero or infinity: the
+            // product of the elements other than these, with an infinity's sign, and how many of both there are.
+            let [x, g] = [context.input(0).to(DType::F64)?, g.to(DType::F64)?];
+            let total = |tensor: Tensor| over(tensor, &|tensor| tensor.sum(&listed[..], true));
+            let zeros = total(once!(|[x]| x.eq(0.0).number()).call(&[&x])?)?;
+            let infinities = total(once!(|[x]| x.abs().eq(f64::INFINITY).number()).call(&[&x])?)?;
+            let factors =
+                once!(|[x]| { x.eq(0.0).select(1.0, x.abs().eq(f64::INFINITY).select(x.sign(), x)) })
+                    .call(&[&x])?;
+            let product = over(factors, &|tensor| tensor.prod(&listed[..], true))?;
+            once!(|[g, x, product, zeros, infinities]| {
+                let (is_zero, is_infinite) = (x.eq(0.0), x.abs().eq(f64::INFINITY));
+                let own = is_zero.select(1.0, is_infinite.select(x.sign(), x));
+                let finite = g * (product / own);
+                // Those among the others.
+                let has_zero = zeros.gt(is_zero.number());
+                let has_infinity = infinities.gt(is_infinite.number());
+                let infinite = finite * f64::INFINITY;
+                has_zero
+                    .select(has_infinity.select(0.0 * infinite, 0.0), has_infinity.select(infinite, finite))
             })
-            .call(&[&g, &x, &product, &zeros])?
+            .call(&[&g, &x, &product, &zeros, &infinities])?
         }
         Reduction::AMax | Reduction::AMin => {
             let (x, extreme) = (context.input(0), spread(context.output(0))?);
@@ -73,7 +83,11 @@ pub(super) fn reduce(context: &Context<'_>, op: Reduction, axes: u8, g: &Tensor)
         Reduction::Std { correction } => {
             let x = x()?;
             let mean = over(x.clone(), &|tensor| tensor.mean(&listed[..], true))?;
-            let deviation = spread(context.output(0))?;
+            let deviation = match compute == meta.dtype {
+                true => spread(context.output(0))?,
+                // What 16 bits don't hold needn't be 0 or infinite.
+                false => over(x.clone(), &|tensor| tensor.std(&listed[..], correction, true))?,
+            };
             let scaled = wide(&g)?.div((count as f64 - correction).max(0.0))?;
             once!(|[g, x, mean, deviation]| { deviation.eq(0.0).select(0.0, g * ((x - mean) / deviation)) })
                 .call(&[&scaled, &x, &mean, &deviation])?
