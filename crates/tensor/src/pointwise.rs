@@ -30,8 +30,8 @@ struct Plan<'a> {
     compute: DType,
     /// Bit `i` is set if input `i` of the row is a number.
     scalars: usize,
-    /// The input that is a condition, if what it holds could lose its truth in the dtype to compute in.
-    untrue: Option<usize>,
+    /// An input that has to be converted beforehand, and to what.
+    unfit: Option<(usize, DType)>,
     params: [Scalar; PARAM_COUNT_MAX],
 }
 
@@ -59,8 +59,8 @@ impl std::ops::Deref for Shape<'_> {
 pub fn pointwise(op: Pointwise, args: &[Arg<'_>], params: &[Scalar]) -> Result<Tensor> {
     let mut plan = Plan::new();
     let device = plan.make(op, args, params)?;
-    if let Some(position) = plan.untrue {
-        return with_truth(args, position, |args| pointwise(op, args, params));
+    if let Some(unfit) = plan.unfit {
+        return with_converted(args, unfit, |args| pointwise(op, args, params));
     }
     let layout = match &plan.shape {
         Shape::Same(shape) => result_layout(shape, true, &plan.inputs),
@@ -82,8 +82,8 @@ pub(crate) fn pointwise_into(
 ) -> Result<()> {
     let mut plan = Plan::new();
     let device = plan.make(op, args, params)?;
-    if let Some(position) = plan.untrue {
-        return with_truth(args, position, |args| pointwise_into(op, args, params, out, mode));
+    if let Some(unfit) = plan.unfit {
+        return with_converted(args, unfit, |args| pointwise_into(op, args, params, out, mode));
     }
     // A copy converts whatever it is given, as PyTorch's does.
     if op != Pointwise::copy && !can_cast(plan.dtype, out.dtype()) {
@@ -109,15 +109,30 @@ fn keeps_truth(condition: &Arg<'_>, compute: DType) -> bool {
     }
 }
 
-/// The call with the condition at a position as a bool.
+/// The input of a comparison with 16-bit floats that would be compared unrounded, though it has no say in the dtype: a tensor
+/// without axes. As of a number, what was rounded from it is equal to it.
 #[cold]
-fn with_truth<R>(args: &[Arg<'_>], position: usize, run: impl FnOnce(&[Arg<'_>]) -> Result<R>) -> Result<R> {
-    let truth;
+fn unrounded(args: &[Arg<'_>], operand: DType) -> Option<(usize, DType)> {
+    let is_wider = |arg: &Arg<'_>| match arg {
+        Arg::Tensor(tensor) => tensor.dtype().is_float() && tensor.dtype() != operand,
+        Arg::Scalar(_) => false,
+    };
+    args.iter().position(is_wider).map(|position| (position, operand))
+}
+
+/// The call with the input at a position converted.
+#[cold]
+fn with_converted<R>(
+    args: &[Arg<'_>],
+    (position, dtype): (usize, DType),
+    run: impl FnOnce(&[Arg<'_>]) -> Result<R>,
+) -> Result<R> {
+    let converted;
     let mut args: SmallVec<[Arg<'_>; INPUT_COUNT_MAX]> = args.into();
     args[position] = match args[position] {
-        Arg::Tensor(condition) => {
-            truth = condition.detach().ne(0)?;
-            Arg::Tensor(&truth)
+        Arg::Tensor(input) => {
+            converted = input.detach().to_dtype(dtype)?;
+            Arg::Tensor(&converted)
         }
         Arg::Scalar(value) => Arg::Scalar(value.to_bool().into()),
     };
@@ -133,21 +148,22 @@ impl<'a> Plan<'a> {
             dtype: DType::F32,
             compute: DType::F32,
             scalars: 0,
-            untrue: None,
+            unfit: None,
             params: [Scalar::Int(0); PARAM_COUNT_MAX],
         }
     }
 
-    /// Checks the call and fills the plan; where the operands are. If a condition is [`untrue`](Plan::untrue), that is to be
-    /// mended first, and the plan isn't whole.
+    /// Checks the call and fills the plan; where the operands are. If an input is [`unfit`](Plan::unfit), that is to be mended
+    /// first, and the plan isn't whole.
     #[inline]
     fn make(&mut self, op: Pointwise, args: &[Arg<'a>], row_params: &[Scalar]) -> Result<Device> {
         self.params[..row_params.len()].copy_from_slice(row_params);
         let mut param_count = row_params.len();
         let mut state = promote::State::default();
+        let mut condition = None;
         for (position, arg) in args.iter().enumerate() {
             match op.is_condition(position) {
-                true => self.untrue = Some(position),
+                true => condition = Some(position),
                 false => state.add(arg),
             }
             match arg {
@@ -177,8 +193,13 @@ impl<'a> Plan<'a> {
             return Err(refused(op, promoted));
         };
         (self.dtype, self.compute) = (dtype, operand.compute());
-        self.untrue = self.untrue.filter(|&position| !keeps_truth(&args[position], self.compute));
-        if self.untrue.is_some() {
+        if let Some(position) = condition {
+            // What it holds could lose its truth in the dtype to compute in.
+            self.unfit = (!keeps_truth(&args[position], self.compute)).then_some((position, DType::Bool));
+        } else if matches!(operand, DType::F16 | DType::BF16) && compares(op) {
+            self.unfit = unrounded(args, operand);
+        }
+        if self.unfit.is_some() {
             return Ok(device);
         }
         if param_count > 0 {

@@ -124,6 +124,19 @@ fn sixteen_bit_floats_equal_the_number_that_they_were_made_of() {
         assert_eq!(bools(tenths.ge(0.1)), [true; 3], "{dtype}");
         assert_eq!(bools(tenths.lt(0.1)), [false; 3], "{dtype}");
         assert_eq!(bools(tenths.gt(0.1)), [false; 3], "{dtype}");
+        // A tensor without axes has no more say than a number.
+        for given in [DType::F32, DType::F64] {
+            let tenth = Tensor::full([0usize; 0], 0.1, given, device()).unwrap();
+            assert_eq!(bools(tenths.eq(&tenth)), [true; 3], "{dtype} beside {given}");
+            assert_eq!(bools(tenth.le(&tenths)), [true; 3], "{dtype} beside {given}");
+            assert_eq!(bools(tenth.lt(&tenths)), [false; 3], "{dtype} beside {given}");
+            let own = tenths.copy().unwrap();
+            own.ge_(&tenth).unwrap();
+            assert_eq!(own.to(DType::F32).unwrap().to_vec::<f32>().unwrap(), [1.0; 3]);
+            // With one it has, and is compared as it is.
+            let tenth = tenth.expand([3]).unwrap();
+            assert_eq!(bools(tenths.eq(&tenth)), [false; 3], "{dtype} beside {given}");
+        }
         assert_eq!(bools(tenths.logical_and(1e-30)), [true; 3], "{dtype}");
     }
 }
