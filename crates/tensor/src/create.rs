@@ -138,8 +138,17 @@ impl Tensor {
                 .div(steps)?
                 .to_dtype(dtype);
         }
-        let step = if span.is_finite() { span / steps } else { end / steps - start / steps };
-        let out = Tensor::iota("linspace", count, Scalar::Float(start), Scalar::Float(step), dtype, device)?;
+        let spaced = |start: f64, step: f64| {
+            Tensor::iota("linspace", count, Scalar::Float(start), Scalar::Float(step), dtype, device)
+        };
+        let out = if span.is_finite() {
+            spaced(start, span / steps)?
+        } else {
+            // In halves: what lies between finite numbers is finite, the way from the first to it needn't be.
+            let out = spaced(0.5 * start, (0.5 * end - 0.5 * start) / steps)?;
+            out.mul_(2.0)?;
+            out
+        };
         // A multiple of the rounded step may miss it.
         if count > 1 {
             out.select(0, -1)?.fill_(end)?;

@@ -118,6 +118,8 @@ fn evenly_spaced_integers_are_the_truncated_numbers() {
     assert_eq!(bytes.to_vec::<u8>().unwrap(), [0, 127, 255]);
     let wide = Tensor::linspace(-1.5e308, 1.5e308, 3, DType::F64, device()).unwrap();
     assert_eq!(wide.to_vec::<f64>().unwrap(), [-1.5e308, 0.0, 1.5e308]);
+    let wide = Tensor::linspace(-1.5e308, 1.5e308, 5, DType::F64, device()).unwrap();
+    assert_eq!(wide.to_vec::<f64>().unwrap(), [-1.5e308, -0.75e308, 0.0, 0.75e308, 1.5e308]);
 }
 
 #[test]
