@@ -43,14 +43,18 @@ pub async fn rerank(State(app): State<Arc<App>>, request: Request) -> Answer {
     let (tokens, texts, raw) = prepared.await?;
     let (rows, cost) = work::rows(&app, tokens, batching).await?;
     let mut texts = texts.into_iter().flatten();
-    let rank = |(index, row): (usize, Vec<f32>)| {
-        let score = row.first().copied().unwrap_or(f32::NAN);
-        let score = if raw { score } else { 1.0 / (1.0 + (-score).exp()) };
-        Rank { index, score, text: texts.next() }
+    let rank = |(index, row): (usize, Vec<f32>)| Rank {
+        index,
+        score: row.first().copied().unwrap_or(f32::NAN),
+        text: texts.next(),
     };
     let mut ranks: Vec<Rank> = rows.into_iter().enumerate().map(rank).collect();
-    // Stable: equal ones stay in order.
-    ranks.sort_by(|a, b| b.score.total_cmp(&a.score));
+    // By what the head says: between 0 and 1 many of its numbers are one, from 17 on all of them. Stable: equal ones stay in
+    // order, also zeros of both signs.
+    ranks.sort_by(|a, b| (b.score + 0.0).total_cmp(&(a.score + 0.0)));
+    if !raw {
+        ranks.iter_mut().for_each(|rank| rank.score = 1.0 / (1.0 + (-rank.score).exp()));
+    }
     let text_bytes: usize = ranks.iter().filter_map(|rank| rank.text.as_ref()).map(String::len).sum();
     answer_of(permit, cost, &ranks, 4 * ranks.len() + text_bytes / 8)
 }

@@ -1,8 +1,11 @@
 //! What each route answers when all is well.
 
-use crate::server::{Server, TOKENS_MAX, WIDTH, device, engine_of, folder};
-use raddle_nn::text::{CrossEncoder, SentenceEncoder};
-use raddle_server::{engine::EngineOptions, http::Options};
+use crate::server::{Server, TOKENS_MAX, WIDTH, device, engine_of, folder, model};
+use raddle_nn::text::{CrossEncoder, SentenceEncoder, Tokens};
+use raddle_server::{
+    engine::{Engine, EngineOptions, Model},
+    http::Options,
+};
 use serde_json::{Value, json};
 
 fn row(value: &Value) -> Vec<f32> {
@@ -152,6 +155,32 @@ fn embeddings_are_openais() {
     let server = Server::start(engine_of(false, EngineOptions::default()), options);
     for path in ["/v1/models/of/two%20parts", "/v1/models/of%2Ftwo%20parts"] {
         assert_eq!(server.get(path).good()["id"], "of/two parts");
+    }
+}
+
+/// From 17 on a score between 0 and 1 is 1 in `f32`, and below -88 it is 0.
+#[test]
+fn rerank_sorts_by_what_the_head_says() {
+    for (said, sorted) in [
+        ([20.0, 90.0, 30.0, 17.5], [1, 2, 0, 3]),
+        ([-200.0, -100.0, -300.0, -95.0], [3, 1, 0, 2]),
+        ([9.0001, 9.0002, 9.0003, 9.0], [2, 1, 0, 3]),
+        ([-0.0, 0.0, 5.0, 5.0], [2, 3, 0, 1]),
+    ] {
+        let compute = move |_: &Model, texts: &[Tokens]| {
+            Ok(texts.iter().map(|text| vec![said[text.ids.len() - 5]]).collect())
+        };
+        let engine = Engine::start_with(model(true), EngineOptions::default(), compute).unwrap();
+        let server = Server::start(engine, Options::default());
+        // Special tokens and the query are 4.
+        let texts = ["a", "a a", "a a a", "a a a a"];
+        for raw in [false, true] {
+            let body = json!({ "query": "a", "texts": texts, "raw_scores": raw });
+            let found = server.post("/rerank", &body).good();
+            let of = |rank: &Value| rank["index"].as_u64().unwrap();
+            let indices: Vec<u64> = found.as_array().unwrap().iter().map(of).collect();
+            assert_eq!(indices, sorted, "{said:?} {raw}");
+        }
     }
 }
 
