@@ -94,9 +94,9 @@ impl Layout {
     }
 
     /// All that the device has to be told of a pass, so that it is one copy: for each row its token, then for each row its row
-    /// in the table of positions and types, then lengths and steps. Padding rows are token 0 at position 0; nothing looks at
+    /// in the table of positions and types, then lengths and steps. Padding rows are token 0 at place 0; nothing looks at
     /// them. Texts that are fewer than the layout says count as one such token each.
-    pub fn numbers(&self, texts: &[&Tokens], positions: usize) -> Vec<i64> {
+    pub fn numbers(&self, texts: &[&Tokens], table: Places) -> Vec<i64> {
         let rows = self.rows();
         let (lengths, steps) = self.lengths_and_steps();
         let mut numbers = vec![0; 2 * rows];
@@ -108,8 +108,12 @@ impl Layout {
             for (to, &id) in ids[row..][..count].iter_mut().zip(&text.ids) {
                 *to = i64::from(id);
             }
-            for (position, (to, &kind)) in places[row..][..count].iter_mut().zip(&text.types).enumerate() {
-                *to = i64::from(kind) * positions as i64 + position as i64;
+            let mut next = table.first();
+            let tokens = text.ids.iter().zip(&text.types);
+            for (to, (&id, &kind)) in places[row..][..count].iter_mut().zip(tokens) {
+                let is_padding = table.padding == Some(id);
+                *to = i64::from(kind) * table.rows as i64 + if is_padding { 0 } else { next };
+                next += i64::from(!is_padding);
             }
             row += length;
         }
@@ -117,6 +121,22 @@ impl Layout {
         numbers.extend((0..lengths).map(length));
         numbers.extend((0..steps).map(|step| step as i64));
         numbers
+    }
+}
+
+/// The table of positions, which there is once for each type of tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Places {
+    /// Of one type.
+    pub rows: usize,
+    /// The token that has the first row wherever it stands, and isn't counted, if there is one.
+    pub padding: Option<u32>,
+}
+
+impl Places {
+    /// The row of a text's first token.
+    fn first(self) -> i64 {
+        i64::from(self.padding.is_some())
     }
 }
 

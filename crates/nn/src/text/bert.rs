@@ -7,7 +7,7 @@
 
 use super::{
     Result,
-    batch::{Batch, Group},
+    batch::{Batch, Group, Places},
     family::{Family, Names},
     folder::{Settings, Weights},
     relative,
@@ -103,6 +103,14 @@ impl BertConfig {
         Ok(config)
     }
 
+    /// The table of positions.
+    pub(super) fn places(&self) -> Places {
+        match self.family.unused() {
+            0 => Places { rows: self.positions, padding: None },
+            unused => Places { rows: self.positions + 1, padding: Some(unused as u32 - 1) },
+        }
+    }
+
     pub(super) fn to_json(&self) -> Value {
         json!({
             "architectures": ["BertModel"], "model_type": "bert", "position_embedding_type": "absolute",
@@ -164,7 +172,7 @@ struct Layer {
 pub struct Bert {
     pub config: BertConfig,
     words: Tensor,
-    /// [types · positions, hidden].
+    /// [types · rows of [`Places`], hidden].
     places: Tensor,
     norm: LayerNorm,
     layers: Vec<Layer>,
@@ -188,14 +196,14 @@ impl Bert {
                 &[expected, hidden],
             ));
         }
-        let positions = positions.narrow(0, unused, config.positions)?;
+        let rows = config.places().rows;
+        let positions = positions.narrow(0, positions.shape()[0] - rows, rows)?;
         let types = match config.family.has_types() {
             true => weights
                 .take("embeddings.token_type_embeddings.weight", &[Some(config.types), Some(hidden)])?,
             false => Tensor::zeros([config.types, hidden], DType::F32, &positions.device())?,
         };
-        let places =
-            types.unsqueeze(1)?.add(&positions)?.reshape([config.types * config.positions, hidden])?;
+        let places = types.unsqueeze(1)?.add(&positions)?.reshape([config.types * rows, hidden])?;
         let names = config.family.names();
         let norm = take_norm(weights, "embeddings.LayerNorm", &config, dtype)?;
         let layer = |layer| Layer::take(&format!("{}.{layer}", names.layers), names, &config, weights, dtype);

@@ -11,7 +11,7 @@
 
 use super::{
     Tokens,
-    batch::{Batch, Layout, Shape},
+    batch::{Batch, Layout, Places, Shape},
 };
 use raddle_sync::{Cache, Mutex, Rank, thread};
 use raddle_tensor::{DType, Device, Graph, Result, Tensor, capture};
@@ -64,7 +64,7 @@ impl Captured {
         what: What,
         layout: &Layout,
         texts: &[&Tokens],
-        positions: usize,
+        table: Places,
         device: &Device,
         body: impl Fn(&Batch) -> Result<Tensor>,
     ) -> Option<Result<Tensor>> {
@@ -80,7 +80,7 @@ impl Captured {
         let key = (what, Layout { groups: vec![group], ..*layout });
         let layout = &key.1;
         let (pass, _evicted) = self.passes.get(&key, || Pass::capture(layout, device, body)).ok()?;
-        Some(pass.replay(&layout.numbers(texts, positions), texts.len()))
+        Some(pass.replay(&layout.numbers(texts, table), texts.len()))
     }
 }
 

@@ -130,14 +130,13 @@ impl Reader {
         finish: impl Fn(&Batch, &Tensor) -> raddle_tensor::Result<Tensor>,
     ) -> raddle_tensor::Result<(Tensor, bool)> {
         let run = |batch: &Batch| finish(batch, &self.bert.forward(batch)?);
-        let (layout, positions) = (Layout::new(texts, self.pad_to), self.bert.config.positions);
+        let (layout, table) = (Layout::new(texts, self.pad_to), self.bert.config.places());
         let captured = self.captured.as_ref();
-        let captured = captured.and_then(|all| all.run(what, &layout, texts, positions, &self.device, run));
+        let captured = captured.and_then(|all| all.run(what, &layout, texts, table, &self.device, run));
         if let Some(rows) = captured {
             return Ok((rows?, true));
         }
-        let numbers =
-            Tensor::from_vec(layout.numbers(texts, positions), [layout.number_count()], &self.device)?;
+        let numbers = Tensor::from_vec(layout.numbers(texts, table), [layout.number_count()], &self.device)?;
         Ok((run(&Batch::new(&layout, &numbers)?)?, false))
     }
 

@@ -7,7 +7,8 @@ use super::{Result, folder::Settings};
 pub enum Family {
     /// Devlin et al. 2018.
     Bert,
-    /// Liu et al. 2019, with XLM-RoBERTa and CamemBERT: no text stands at the first positions, up to the one of the padding.
+    /// Liu et al. 2019, with XLM-RoBERTa and CamemBERT: texts stand behind the position of the padding token, which has that one
+    /// wherever it stands in a text.
     Roberta,
     /// Sanh et al. 2019: there are no types of tokens.
     DistilBert,
@@ -87,7 +88,7 @@ const MPNET_NAMES: Names = Names {
 /// What `config.json` may say.
 const KNOWN: &str = "bert, roberta, xlm-roberta, camembert, distilbert or mpnet";
 
-/// Positions of RoBERTa's that no text has: its padding is token 1.
+/// Positions of RoBERTa's before those of texts: its padding is token 1, at position 1.
 const ROBERTA_UNUSED: usize = 2;
 
 impl Family {
@@ -123,7 +124,7 @@ impl Family {
         self == Family::MpNet
     }
 
-    /// Rows at the start of the table of positions that no token has.
+    /// Rows at the start of the table of positions that no token has but padding, which has the last of them.
     pub(super) fn unused(self) -> usize {
         if matches!(self, Family::Roberta | Family::MpNet) { ROBERTA_UNUSED } else { 0 }
     }

@@ -4,9 +4,9 @@
 use crate::device;
 use raddle_nn::{
     checkpoint,
-    text::{CrossEncoder, ModelOptions, SentenceEncoder, TooLong},
+    text::{CrossEncoder, ModelOptions, SentenceEncoder, Tokens, TooLong},
 };
-use raddle_tensor::DType;
+use raddle_tensor::{DType, Tensor};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
@@ -82,6 +82,56 @@ fn tokens_vectors_and_scores_are_those_of_transformers() {
             })
             .collect();
         assert_near(&scores, &golden.scores, 2e-5, &format!("{name}, scores"));
+    }
+}
+
+/// In these families the padding token has its own position wherever it stands, and those behind it go on as if it weren't there.
+/// So texts have the vectors of a model in whose tables the rows lie in that order, and whose token 20 is padding.
+#[test]
+fn padding_in_a_text_has_its_own_position() {
+    const IDS: [u32; 8] = [0, 5, 1, 6, 1, 1, 7, 2];
+    const POSITIONS: [usize; 8] = [2, 3, 1, 4, 1, 1, 5, 6];
+    for name in ["mpnet", "xlm-roberta"] {
+        let golden = golden(name).folder;
+        let folder = std::env::temp_dir().join(format!("raddle-{}-padding-{name}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        for file in ["config.json", "tokenizer.json"] {
+            std::fs::copy(golden.join(file), folder.join(file)).unwrap();
+        }
+        let moved = |(name, table): (String, Tensor)| {
+            let rows: Vec<usize> = match &name {
+                name if name.ends_with("position_embeddings.weight") => {
+                    let rest = 2 + POSITIONS.len()..table.shape()[0];
+                    [0, 1].into_iter().chain(POSITIONS).chain(rest).collect()
+                }
+                name if name.ends_with("word_embeddings.weight") => {
+                    (0..table.shape()[0]).map(|row| if row == 20 { 1 } else { row }).collect()
+                }
+                _ => return (name, table),
+            };
+            let rows: Vec<i64> = rows.into_iter().map(|row| row as i64).collect();
+            let rows = Tensor::from_vec(rows, [table.shape()[0]], device()).unwrap();
+            (name, table.index_select(0, &rows).unwrap())
+        };
+        let weights = checkpoint::load(golden.join("model.safetensors"), device()).unwrap();
+        let weights: Vec<_> = weights.into_iter().map(moved).collect();
+        checkpoint::save(folder.join("model.safetensors"), &weights).unwrap();
+        let padded = Tokens::from(IDS.to_vec());
+        let other = Tokens::from(IDS.map(|id| if id == 1 { 20 } else { id }).to_vec());
+        for (pad_to, captured) in [(None, None), (Some(5), None), (Some(16), Some(64))] {
+            let options = ModelOptions { pad_to, captured_tokens_max: captured, ..ModelOptions::default() };
+            let vectors = |folder: &Path, tokens: &Tokens| -> Vec<f32> {
+                let model = SentenceEncoder::load_with(folder, device(), &options).unwrap();
+                // Beside another text, too.
+                let found = model.encode_tokens(&[tokens, &Tokens::from(vec![0, 9, 2])]).unwrap();
+                found.to_vec().unwrap()
+            };
+            let found = vectors(&golden, &padded);
+            let expected = vectors(&folder, &other);
+            let width = found.len() / 2;
+            assert_eq!(found[..width], expected[..width], "{name}, {pad_to:?}");
+        }
+        std::fs::remove_dir_all(&folder).unwrap();
     }
 }
 
