@@ -153,6 +153,24 @@ fn a_killed_run_goes_on_to_the_same_bytes() {
     }
 }
 
+/// Sums end at the largest number.
+#[test]
+fn a_journal_may_count_any_tokens() {
+    let folder = Folder::new("tokens");
+    let text = lines(200);
+    fs::write(folder.path("lines.txt"), &text).unwrap();
+    let window = ["--window", "16"];
+    kill_in_the_middle(&folder, "v.npy", &text, &window);
+    let journal = folder.path("v.npy.partial.journal");
+    let noted = fs::read_to_string(&journal).unwrap();
+    let entry = noted.lines().last().unwrap();
+    let mut changed: Value = serde_json::from_str(entry).unwrap();
+    (changed["tokens"], changed["padding_tokens"]) = (json!(u64::MAX), json!(u64::MAX));
+    fs::write(&journal, noted.replace(entry, &changed.to_string())).unwrap();
+    let report = folder.report("lines.txt", "v.npy", &[&window[..], &["--resume"]].concat());
+    assert_eq!((&report["lines"], &report["tokens"]), (&json!(200), &json!(u64::MAX)));
+}
+
 #[test]
 fn a_run_goes_on_only_as_it_began() {
     let folder = Folder::new("refused");

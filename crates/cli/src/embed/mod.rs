@@ -322,8 +322,9 @@ impl Run {
         let before = self.done.skipped.len();
         self.done.skipped.extend(window.lines.iter().zip(self.done.lines + 1..).filter_map(why));
         self.unsaved += self.done.skipped.len() - before;
-        self.done.tokens += window.tokens;
-        self.done.padding_tokens += window.padding_tokens;
+        // A journal that somebody has written may say anything.
+        self.done.tokens = self.done.tokens.saturating_add(window.tokens);
+        self.done.padding_tokens = self.done.padding_tokens.saturating_add(window.padding_tokens);
         self.done.seconds = self.seconds();
         (self.done.lines, self.done.output_bytes, self.done.output_crc) = self.output.state();
         (self.done.input_bytes, self.done.input_crc) = fingerprint;
