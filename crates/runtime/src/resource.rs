@@ -285,7 +285,8 @@ impl<R> Drop for LoggingResource<R> {
     }
 }
 
-/// Refuses what would make more than so many bytes be out at once.
+/// Refuses what would make more than so many bytes be out at once, with an error that tells these and the limit. Hooks for memory
+/// that is short aren't asked: they are the device's, which has some.
 pub struct LimitingResource<R> {
     upstream: R,
     given: Given,
@@ -315,8 +316,16 @@ impl<R: MemoryResource> LimitingResource<R> {
 impl<R: MemoryResource> MemoryResource for LimitingResource<R> {
     fn allocate(&self, size_bytes: usize) -> Result<Allocation> {
         let fits = |current: usize| current.checked_add(size_bytes).filter(|&sum| sum <= self.limit_bytes);
-        if self.current_bytes.fetch_update(Relaxed, Relaxed, fits).is_err() {
-            return Err(self.device().0.out_of_memory(size_bytes));
+        if let Err(allocated_bytes) = self.current_bytes.fetch_update(Relaxed, Relaxed, fits) {
+            // Its own counts: of the device's nobody could tell why it refuses.
+            return Err(Error::OutOfMemory {
+                device: self.device().name().into(),
+                asked_bytes: size_bytes,
+                allocated_bytes,
+                free_bytes: 0,
+                pending_bytes: 0,
+                bound_bytes: Some(self.limit_bytes),
+            });
         }
         let taken = Taken { of: &self.current_bytes, size_bytes };
         let allocation = self.upstream.allocate(size_bytes)?;
