@@ -8,7 +8,7 @@ use super::{Result, folder::Settings};
 use crate::checkpoint::{self, CheckpointError};
 use raddle_tensor::{Device, Tensor};
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
     path::{Component, Path, PathBuf},
 };
 
@@ -34,14 +34,17 @@ pub fn read(folder: &Path, device: &Device) -> Result<(PathBuf, HashMap<String, 
             expected,
             found,
         };
-        for (tensor, value) in checkpoint::load(&file, device)? {
+        let found = checkpoint::load(&file, device)?;
+        // In this file, and not in one that was read before.
+        let here: HashSet<&str> = found.iter().map(|(tensor, _)| tensor.as_str()).collect();
+        if let Some(missing) = expected.iter().find(|tensor| !here.contains(tensor.as_str())) {
+            return Err(wrong(missing, format!("it here, as {INDEX} says"), "no such tensor".into()).into());
+        }
+        for (tensor, value) in found {
             if tensors.contains_key(&tensor) {
                 return Err(wrong(&tensor, "each in one file".into(), "it in another too".into()).into());
             }
             tensors.insert(tensor, value);
-        }
-        if let Some(missing) = expected.iter().find(|tensor| !tensors.contains_key(*tensor)) {
-            return Err(wrong(missing, format!("it here, as {INDEX} says"), "no such tensor".into()).into());
         }
     }
     Ok((index, tensors))

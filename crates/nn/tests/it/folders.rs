@@ -103,13 +103,14 @@ fn weights_in_several_files_are_those_of_one() {
         folder.error()
     };
     let last = &second.last().unwrap().0;
-    assert_eq!(
-        with("nowhere", names[1]),
-        format!(
-            "{}: tensor \"nowhere\": the tensor is wrong, expected it here, as {INDEX} says, found no such tensor",
-            names[1]
-        )
-    );
+    // Nowhere, or in another file, which is read before or behind.
+    for (tensor, file) in [("nowhere", names[1]), (&first[0].0, names[1]), (last, names[0])] {
+        let what = "the tensor is wrong, expected it here, as";
+        assert_eq!(
+            with(tensor, file),
+            format!("{file}: tensor {tensor:?}: {what} {INDEX} says, found no such tensor")
+        );
+    }
     let missing = with(last, "model-00003.safetensors");
     assert!(missing.starts_with("model-00003.safetensors: opening failed"), "{missing}");
     for outside in ["../model.safetensors", "/model.safetensors", "a/../model.safetensors", "..", ""] {
