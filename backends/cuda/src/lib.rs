@@ -5,7 +5,8 @@
 //! - [`kernels`] plans a launch as steps, [`plan`], and writes their source; `compile` and `disk` make what is
 //!   launched, a `Cache` and each thread (`local`) keep it; `matmul` asks cuBLASLt.
 //! - `graph`: recorded kernels as executable graphs.
-//! - `timing`: when launches ran, for a trace. `nvtx`: names of ops for a profiler. `device`: the hal's methods; `launch`, `caches`: what they do.
+//! - `timing`: when launches ran, for a trace. `nvtx`: names of ops for a profiler.
+//! - `device`: the hal's methods; `launch`, `caches`: what they do.
 //! - `prepared`: what a thread does before it takes a lock, so that `submit` never waits for a compiler, an allocation or
 //!   the device.
 //!

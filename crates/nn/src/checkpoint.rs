@@ -102,8 +102,8 @@ const DTYPES: [(DType, &str); 8] = [
 
 // ------------------------------------------------------------ saving
 
-/// Writes tensors with their names, such as [`Module::named_parameters`](crate::Module::named_parameters) gives, to a file. Waits for
-/// their elements.
+/// Writes tensors with their names, such as [`Module::named_parameters`](crate::Module::named_parameters) gives, to a file.
+/// Waits for their elements.
 ///
 /// Errors: a name that is given twice, or `__metadata__`; a device or a pipe in its place, which can't be replaced; whatever the
 /// disk says. The file is as it was before, then.
@@ -213,8 +213,8 @@ pub fn load_bytes(path: impl AsRef<Path>, file: &[u8], device: &Device) -> Resul
     entries.into_iter().map(read).collect()
 }
 
-/// Overwrites parameters, such as [`Module::named_parameters`](crate::Module::named_parameters) gives, with those of the same names in
-/// a file; strides stay. Every name, shape and dtype must agree, and all are checked before the first is written.
+/// Overwrites parameters, such as [`Module::named_parameters`](crate::Module::named_parameters) gives, with those of the same
+/// names in a file; strides stay. Every name, shape and dtype must agree, and all are checked before the first is written.
 pub fn load_into(path: impl AsRef<Path>, parameters: &[(String, Tensor)]) -> Result<()> {
     let path = path.as_ref();
     let file = open(path)?;

@@ -462,6 +462,7 @@ fn model_counts() {
 fn model_peak_is_reset() {
     peak_is_reset(None, 5)
 }
+
 #[test]
 fn model_operands_are_freed() {
     operands_are_freed(None, 3)

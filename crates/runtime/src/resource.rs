@@ -217,7 +217,8 @@ pub enum LogFormat {
     JsonLines,
 }
 
-/// Writes a line for each event. A line that can't be written is left out, also where that panics: the memory is given all the same.
+/// Writes a line for each event. A line that can't be written is left out, also where that panics: the memory is given all the
+/// same.
 pub struct LoggingResource<R> {
     upstream: R,
     format: LogFormat,

@@ -23,7 +23,10 @@
 //! faster some runs of a few dozen in a row are, and the rest, counted as `untimed`, has only its submissions. What is in
 //! flight at the end of the process isn't shown.
 
-use crate::{Error, Result, file::keep_access};
+use crate::{
+    Error, Result,
+    file::{keep_access, replaceable},
+};
 use raddle_hal::trace::{self as hal, Source, Span, Trace, What, Work};
 use raddle_sync::{
     fault,
@@ -107,19 +110,14 @@ fn write_at_exit() {
 }
 
 fn write_whole(path: &Path, trace: &Trace) -> io::Result<()> {
-    // A device or a pipe can't be replaced by renaming, and there is nothing to replace where a link leads nowhere.
-    if path.exists() && !path.is_file() || !path.exists() && path.is_symlink() {
-        return write_file(File::create(path)?, trace);
-    }
-    // A link stays: what it leads to is replaced.
-    let path = &path.canonicalize().unwrap_or_else(|_| path.into());
-    let mut partial = path.as_os_str().to_owned();
+    let Some(target) = replaceable(path)? else { return write_file(File::create(path)?, trace) };
+    let mut partial = target.as_os_str().to_owned();
     partial.push(format!(".{}.partial", std::process::id()));
     let partial = PathBuf::from(partial);
     File::create(&partial)
-        .and_then(|file| keep_access(&file, path).map(|()| file))
+        .and_then(|file| keep_access(&file, &target).map(|()| file))
         .and_then(|file| write_file(file, trace))
-        .and_then(|()| std::fs::rename(&partial, path))
+        .and_then(|()| std::fs::rename(&partial, &target))
         .inspect_err(|_| _ = std::fs::remove_file(&partial))
 }
 

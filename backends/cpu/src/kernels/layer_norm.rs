@@ -2,8 +2,9 @@
 //!
 //! A row is read from memory once and stays in the cache for its mean, its variance (around that mean: no cancellation)
 //! and the result. The mean is that of the distances to the row's first element: so that of equal elements is what they are,
-//! and the result 0, where the rounding of their sum could be more than eps. In the backward pass the derivatives of weight and bias are summed in the same pass over the rows, in
-//! blocks of rows that depend on the shape only, so that threads don't change a bit.
+//! and the result 0, where the rounding of their sum could be more than eps. In the backward pass the derivatives of weight
+//! and bias are summed in the same pass over the rows, in blocks of rows that depend on the shape only, so that threads don't
+//! change a bit.
 
 use super::axis::{Grid, Line, Shared, for_each_line, for_each_range, multiversion, scratch};
 use super::element::{Real, by_real};

@@ -17,8 +17,8 @@ const BLOCK_COUNT_MAX: usize = CHUNK_COUNT / 2;
 /// The words of a chunk: word `w` of its block `b` is `words[w][b]`.
 type Words = [[MaybeUninit<u32>; BLOCK_COUNT_MAX]; 4];
 
-/// One block; `part` 0, or 1 for as many words more. The four words live in the lower halves of 64 bits, with leftovers above them: so a lane of a vector holds
-/// what the widening multiplication takes and gives, and nothing has to be shuffled.
+/// One block; `part` 0, or 1 for as many words more. The four words live in the lower halves of 64 bits, with leftovers above
+/// them: so a lane of a vector holds what the widening multiplication takes and gives, and nothing has to be shuffled.
 #[inline(always)]
 fn philox(counter: u64, part: u32, key: u64) -> [u32; 4] {
     let low = |word: u64| word & 0xffff_ffff;

@@ -15,7 +15,8 @@ struct Params {
     unsigned long long counter;
     // Of each round.
     unsigned keys[10][2];
-    // Uniform: low, range (of kind 6 half of it), last. Normal: mean, std. Exponential: rate, the least. Bernoulli: p. Integer: low, range as bits.
+    // Uniform: low, range (of kind 6 half of it), last. Normal: mean, std. Exponential: rate, the least. Bernoulli: p.
+    // Integer: low, range as bits.
     double a, b, c;
     unsigned long long count;
 #if RANK > 0

@@ -125,8 +125,8 @@ fn is_at(file: &File, path: &Path) -> std::io::Result<bool> {
 }
 
 impl Output {
-    /// Begins a file, or goes on with what is there. Nobody else may be writing it. It is as open to others as the file that it will
-    /// replace.
+    /// Begins a file, or goes on with what is there. Nobody else may be writing it. It is as open to others as the file that it
+    /// will replace.
     pub fn open(path: &Path, kind: Kind, width: usize) -> Outcome<Output> {
         let partial = partial_path(path);
         let failed = |error: std::io::Error| Failure::Input(format!("{}: {error}", partial.display()));
