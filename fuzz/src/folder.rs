@@ -16,6 +16,9 @@ const FILES: [&str; 5] =
 /// In no text of UTF-8.
 const BETWEEN: u8 = 0xff;
 
+/// Of a text: more than the tokens that a model here takes, and no more time on it than on the files.
+const TEXT_CHARS_MAX: usize = 64;
+
 /// Of folders; the process follows.
 const NAME: &str = "raddle-fuzz-";
 
@@ -77,7 +80,8 @@ pub fn folder(bytes: &[u8]) {
         for index in 0..FILES.len() {
             folder.write(index, parts.next().filter(|part| !part.is_empty()));
         }
-        let text = parts.next().map(String::from_utf8_lossy).unwrap_or_default();
+        let text = String::from_utf8_lossy(parts.next().unwrap_or_default());
+        let text: String = text.chars().take(TEXT_CHARS_MAX).collect();
         let Ok(model) = SentenceEncoder::load(&folder.path, device()) else { return };
         if let Some(modules) = &folder.written[2] {
             is_inside(modules);

@@ -22,7 +22,7 @@ whose input is kept and can be run again. Needs a C++ compiler.
 Usage: cargo xtask fuzz [OPTIONS] [TARGET]...
 
   --seconds N    how long each (default 60)
-  --runs N       so many executions each instead
+  --runs N       so many executions each instead, of a build that takes longer and is faster
   --jobs N       so many targets at once (default: one a core)
   --input FILE   runs one target on this file alone
 
@@ -60,6 +60,16 @@ enum Until {
     Runs(u64),
 }
 
+impl Until {
+    /// Of `fuzz/Cargo.toml`.
+    fn profile(self) -> &'static str {
+        match self {
+            Until::Seconds(_) => "release",
+            Until::Runs(_) => "soak",
+        }
+    }
+}
+
 /// Builds and runs.
 pub fn run(mut options: Options) -> Outcome {
     let seconds = options.number("--seconds", 60)?;
@@ -77,11 +87,11 @@ pub fn run(mut options: Options) -> Outcome {
         let [target] = &chosen[..] else {
             return Err(Failure::Usage("--input: expected one target beside it".into()));
         };
-        let folder = build()?;
+        let folder = build("release")?;
         return command::stream(&mut with_limits(&folder, target, Path::new(&input)));
     }
     let until = if runs > 0 { Until::Runs(runs) } else { Until::Seconds(seconds) };
-    let folder = build()?;
+    let folder = build(until.profile())?;
     report(run_all(chosen, jobs, |target| fuzz(&folder, target, until)))
 }
 
@@ -96,7 +106,7 @@ fn targets(folder: &Path) -> Result<Vec<String>, Failure> {
 }
 
 /// Builds all targets; where they lie.
-fn build() -> Result<PathBuf, Failure> {
+fn build(profile: &str) -> Result<PathBuf, Failure> {
     let version = command::capture(command::program("rustc").arg("-vV"))?.stdout;
     let host = version.lines().find_map(|line| line.strip_prefix("host: ")).unwrap_or_default();
     let target_dir = command::target_dir("fuzz");
@@ -104,7 +114,8 @@ fn build() -> Result<PathBuf, Failure> {
     // Flags don't reach build scripts and macros if a target is named.
     cargo.args([
         "build",
-        "--release",
+        "--profile",
+        profile,
         "--manifest-path",
         "fuzz/Cargo.toml",
         "--target",
@@ -114,7 +125,7 @@ fn build() -> Result<PathBuf, Failure> {
     cargo.arg(&target_dir).env("RUSTFLAGS", FLAGS.join(" "));
     // -Z needs either a nightly or this.
     command::stream(cargo.env("RUSTC_BOOTSTRAP", "1"))?;
-    Ok(target_dir.join(host).join("release"))
+    Ok(target_dir.join(host).join(profile))
 }
 
 /// A target with what every run of it is held to.
