@@ -259,7 +259,7 @@ impl DeviceInner {
         let class = class as usize;
         let Some(local) = local::get(self) else { return self.refill(size_bytes, 0, None) };
         let slot = local.slot();
-        let block = local.magazine.with(|shelves| {
+        let block = local.own_magazine(|shelves| {
             let block = shelves.take(class, slot, false, |tick| self.is_complete(tick));
             if block.is_some() {
                 self.allocator.count_allocation(&mut shelves.counts, class_size_bytes(class) as i64);
@@ -275,7 +275,7 @@ impl DeviceInner {
     /// From the thread's large blocks, or those of all.
     fn large_block(&'static self, size_bytes: usize) -> Result<FreeBlock> {
         let kept = local::get(self).zip(Grain::LARGE.round(size_bytes)).and_then(|(local, wanted)| {
-            local.magazine.with(|shelves| {
+            local.own_magazine(|shelves| {
                 let block = shelves.take_large(wanted, local.slot(), |tick| self.is_complete(tick))?;
                 self.allocator.count_allocation(&mut shelves.counts, block.get().capacity_bytes as i64);
                 Some(block)
@@ -330,7 +330,7 @@ impl DeviceInner {
         let mut counts = Counts { allocated_bytes: size_bytes as i64, allocations: 1, ..Counts::default() };
         if let Some(local) = local {
             let mut rest = batch.split_off(batch.len().min(batch_count(class)));
-            local.magazine.with(|shelves| {
+            local.own_magazine(|shelves| {
                 batch.drain(..).for_each(|block| {
                     shelves.put(block, slot, |tick| self.is_complete(tick), &mut rest);
                 });
@@ -500,7 +500,7 @@ impl DeviceInner {
         let mut blocks = Vec::new();
         let locals = self.locals.lock();
         for local in locals.iter() {
-            local.magazine.with(|shelves| take(shelves, &mut blocks));
+            local.visit_magazine(|shelves| take(shelves, &mut blocks));
         }
         let locals = if fault!(blocks_on_their_way) {
             drop(locals);
@@ -617,7 +617,7 @@ pub(crate) fn put_back(mut block: FreeBlock) {
     };
     let slot = local.slot();
     let (mut overflow, mut on_the_way) = (Vec::new(), None);
-    local.magazine.with(|shelves| {
+    local.own_magazine(|shelves| {
         shelves.counts.frees += 1;
         shelves.counts.allocated_bytes -= size_bytes;
         if shelves.counts.allocated_bytes < -COUNT_BYTES_MAX {

@@ -9,20 +9,26 @@
 //! Others are ordered behind it as before.
 
 use crate::{
-    Access, Buffer, Result, Stream, block::FreeBlock, dedicated, device::DeviceInner, fork,
-    magazine::Magazine, stream::StreamInner, submit::Touch,
+    Access, Buffer, Result, Stream,
+    block::FreeBlock,
+    dedicated,
+    device::DeviceInner,
+    fork,
+    magazine::{Magazine, Shelves},
+    stream::StreamInner,
+    submit::Touch,
 };
 use raddle_hal::Launch;
 use raddle_sync::{atomic::Ordering::*, fault};
 use std::cell::{Cell, RefCell};
 
-/// What a thread has on one device. `current` and `dedicated` are the thread's own; `magazine` is shared by its flag.
+/// What a thread has on one device. `current` and `dedicated` are the thread's own; `magazine` is, too, and others visit it.
 pub(crate) struct Local {
     pub(crate) device: &'static DeviceInner,
     current: Cell<Option<Current>>,
     /// The stream that the thread has for itself, and the name of that hold.
     dedicated: Cell<Option<(&'static StreamInner, u64)>>,
-    pub(crate) magazine: Magazine,
+    magazine: Magazine,
 }
 
 /// The current stream of a thread, which is counted as one of the stream's users.
@@ -41,13 +47,30 @@ unsafe impl Send for Local {}
 
 impl Local {
     pub(crate) fn new(device: &'static DeviceInner) -> Local {
-        Local { device, current: Cell::new(None), dedicated: Cell::new(None), magazine: Magazine::new() }
+        Local {
+            device,
+            current: Cell::new(None),
+            dedicated: Cell::new(None),
+            magazine: Magazine::new(Shelves::new()),
+        }
     }
 
     /// The slot of the bound stream; of the default one before the thread is bound.
     #[inline]
     pub(crate) fn slot(&self) -> usize {
         self.current.get().map_or(0, |current| current.stream.0.slot)
+    }
+
+    /// Works on the thread's own magazine. Others spin meanwhile, so `work` calls nothing that blocks or goes in once more.
+    #[inline]
+    pub(crate) fn own_magazine<R>(&self, work: impl FnOnce(&mut Shelves) -> R) -> R {
+        // SAFETY: as `current`: this is called by the thread that the `Local` belongs to at the time.
+        unsafe { self.magazine.own(work) }
+    }
+
+    /// Works on the magazine of any thread. Its owner spins meanwhile, so `work` calls nothing that blocks or goes in once more.
+    pub(crate) fn visit_magazine<R>(&self, work: impl FnOnce(&mut Shelves) -> R) -> R {
+        self.magazine.visit(work)
     }
 
     /// Has the thread a current stream?
@@ -133,7 +156,7 @@ fn give_back(local: &'static Local) {
     // Whoever looks through all magazines does so under this lock: it finds the blocks here or in the centre, never on their
     // way. So a device closes behind a scope of threads, whose ends come after the scope.
     let all = local.device.locals.lock();
-    local.magazine.with(|shelves| {
+    local.own_magazine(|shelves| {
         shelves.drain(&mut blocks);
         local.device.collect(&mut shelves.counts);
     });

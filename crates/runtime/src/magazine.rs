@@ -2,8 +2,8 @@
 //!
 //! Blocks whose uses are over, or ordered before the thread's next work, are `ready`; others are `pending`. Marks stay
 //! with the block, so handing out a pending one is right, too: its first use waits. The store is bounded in bytes and
-//! in blocks a class (T9); what is too much goes to the centre. The owner takes the `busy` flag for a few instructions,
-//! so that others can take the whole store when memory runs out.
+//! in blocks a class (T9); what is too much goes to the centre. It is a lock that belongs to its thread, so the owner pays next
+//! to nothing, and others can still take the whole store when memory runs out.
 //!
 //! Of large blocks it keeps the latest few as they are, for those who ask for that size again. What is kept here isn't split
 //! or merged, so whoever finds nothing in the list takes it there before new memory is asked for.
@@ -15,11 +15,7 @@ use crate::{
     marks::Uses,
     tick::Tick,
 };
-use raddle_sync::{
-    UnsafeCell,
-    atomic::{AtomicBool, Ordering::*},
-    fault, pause,
-};
+use raddle_sync::{Biased, fault};
 use std::collections::VecDeque;
 
 /// Blocks of a class that a magazine keeps, of each kind, and their bytes. Few in tests, so that they meet the bound.
@@ -50,6 +46,10 @@ pub(crate) struct Counts {
     pub(crate) frees: u64,
 }
 
+/// A thread's store, which others may visit.
+pub(crate) type Magazine = Biased<Shelves>;
+
+/// What a magazine holds.
 pub(crate) struct Shelves {
     classes: [Shelf; CLASS_COUNT],
     /// Large blocks with their sizes, the one that came last at the end.
@@ -58,48 +58,16 @@ pub(crate) struct Shelves {
     pub(crate) counts: Counts,
 }
 
-pub(crate) struct Magazine {
-    busy: AtomicBool,
-    shelves: UnsafeCell<Shelves>,
-}
-
-// SAFETY: `shelves` is touched only by whoever has set `busy`.
-unsafe impl Sync for Magazine {}
-// SAFETY: free blocks may change threads.
-unsafe impl Send for Magazine {}
-
-impl Magazine {
-    pub(crate) fn new() -> Magazine {
-        let shelves = Shelves {
+impl Shelves {
+    pub(crate) fn new() -> Shelves {
+        Shelves {
             classes: std::array::from_fn(|_| Shelf::default()),
             large: Vec::new(),
             large_bytes: 0,
             counts: Counts::default(),
-        };
-        Magazine { busy: AtomicBool::new(false), shelves: UnsafeCell::new(shelves) }
+        }
     }
 
-    /// Works on the shelves. Others spin meanwhile, so `work` calls nothing that blocks.
-    #[inline]
-    pub(crate) fn with<R>(&self, work: impl FnOnce(&mut Shelves) -> R) -> R {
-        struct Unbusy<'a>(&'a AtomicBool);
-        impl Drop for Unbusy<'_> {
-            fn drop(&mut self) {
-                self.0.store(false, Release);
-            }
-        }
-        let mut turns = 0;
-        // Acquire pairs with the Release in `Unbusy::drop`.
-        while self.busy.compare_exchange(false, true, Acquire, Relaxed).is_err() {
-            pause(&mut turns);
-        }
-        let _release = Unbusy(&self.busy);
-        // SAFETY: `busy` was free and is ours until `_release` is dropped.
-        self.shelves.with_mut(|shelves| work(unsafe { &mut *shelves }))
-    }
-}
-
-impl Shelves {
     /// A block that needs no wait, or nothing. With `anyway`, the oldest pending one if there is no other.
     #[inline]
     pub(crate) fn take(

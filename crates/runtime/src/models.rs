@@ -8,7 +8,7 @@
 mod dedicated;
 
 use crate::{
-    magazine::{Counts, Magazine},
+    magazine::{Counts, Magazine, Shelves},
     oracle::{self, Oracle, op},
     *,
 };
@@ -211,7 +211,7 @@ fn learns_after_the_tick(fault: Option<Fault>, preemptions: usize) {
 /// A thread's magazine, emptied by another thread while its owner allocates and frees: no block in two hands.
 fn magazine_is_stolen_from(fault: Option<Fault>, preemptions: usize) {
     explore("a magazine is stolen from", fault, preemptions, |model| {
-        let magazine = loom::sync::Arc::new(Magazine::new());
+        let magazine = loom::sync::Arc::new(Magazine::new(Shelves::new()));
         let is_complete = {
             let device = model.device;
             move |tick| device.0.is_complete(tick)
@@ -222,18 +222,20 @@ fn magazine_is_stolen_from(fault: Option<Fault>, preemptions: usize) {
         model.device.0.take_all(&mut blocks);
         assert!(!blocks.is_empty());
         let mut rest = Vec::new();
-        magazine.with(|shelves| {
-            blocks.drain(..).for_each(|block| shelves.put(block, 0, &is_complete, &mut rest))
+        magazine.visit(|shelves| {
+            blocks.drain(..).for_each(|block| shelves.put(block, 0, is_complete, &mut rest))
         });
         let thief = {
             let magazine = magazine.clone();
             model.spawn(move |model| {
                 let mut taken = Vec::new();
-                magazine.with(|shelves| shelves.drain(&mut taken));
+                magazine.visit(|shelves| shelves.drain(&mut taken));
                 taken.into_iter().for_each(|block| model.op(2, &[], &[&block.give(64)]));
             })
         };
-        if let Some(block) = magazine.with(|shelves| shelves.take(0, 0, true, &is_complete)) {
+        // SAFETY: only this thread calls it.
+        let taken = unsafe { magazine.own(|shelves| shelves.take(0, 0, true, is_complete)) };
+        if let Some(block) = taken {
             model.op(0, &[], &[&block.give(64)]);
         }
         thief.join().unwrap();
@@ -519,6 +521,10 @@ fn fault_free_without_fence() {
 #[test]
 fn fault_forget_marks() {
     magazine_is_stolen_from(Some(Fault::forget_marks), 2)
+}
+#[test]
+fn fault_visits_without_fence() {
+    magazine_is_stolen_from(Some(Fault::visits_without_fence), 2)
 }
 #[test]
 fn fault_borrowed_operand() {

@@ -173,7 +173,7 @@ impl DeviceInner {
             pending.insert(unsafe { block.known() }, self.is_pending(block));
         };
         for local in self.locals.lock().iter() {
-            local.magazine.with(|shelves| shelves.visit(|block| note(&mut pending, block)));
+            local.visit_magazine(|shelves| shelves.visit(|block| note(&mut pending, block)));
         }
         let mut slabs = Vec::new();
         for (class, shelf) in self.allocator.centre.iter().enumerate() {
@@ -242,7 +242,7 @@ impl DeviceInner {
         let allocator = &self.allocator;
         if !fork::is_child(self) {
             for local in self.locals.lock().iter() {
-                local.magazine.with(|shelves| allocator.collect(&mut shelves.counts));
+                local.visit_magazine(|shelves| allocator.collect(&mut shelves.counts));
             }
         }
         let (allocated_bytes, allocated_peak_bytes) = allocator.allocated.now_and_peak();

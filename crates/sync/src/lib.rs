@@ -4,12 +4,14 @@
 //! Also here: [`Cache`], which builds once for all threads, and [`fault!`], which plants the faults that the checks must
 //! catch.
 
+mod biased;
 mod cache;
 pub mod faults;
 mod lock;
 pub mod locks_at_fork;
 mod moment;
 
+pub use biased::Biased;
 pub use cache::{Cache, CacheCounts, Retired};
 pub use lock::{Condvar, Mutex, MutexGuard, Rank, assert_no_lock_is_held};
 pub use moment::{Moment, Reading};

@@ -1,0 +1,189 @@
+//! A lock that belongs to one thread: its owner goes in by a store and a load, and whoever else visits pays for both.
+//!
+//! Dekker's algorithm with asymmetric fences. The owner notes that it is inside, then looks for a visitor; a visitor notes
+//! that it is there, then looks for the owner. With a sequentially consistent fence between the two steps of each, at least
+//! one sees the other: the owner goes back out until the visitor has left, or the visitor waits for the owner to come out. The
+//! owner comes a hundred million times a second, the visitor hardly ever: so the owner's fence binds the compiler alone,
+//! and the visitor has the kernel run a fence on every core that runs a thread of the process, which a thread that runs on none
+//! has passed. Where there is no such call, both fences are real.
+//!
+//! Sources: membarrier(2) of Linux, `PRIVATE_EXPEDITED` (4.14); P1202 of the C++ committee, which argues that the pair
+//! orders as two real fences do. The models check the algorithm with two real ones, a test with two threads what ships.
+
+#[cfg(all(test, loom))]
+mod models;
+#[cfg(all(test, not(loom)))]
+mod tests;
+
+use crate::{
+    UnsafeCell,
+    atomic::{AtomicBool, Ordering::*},
+    fault, pause,
+};
+
+/// A value of one thread, which others may visit. On a line of its own with its flags, if the value is.
+///
+/// | field | stored by | loaded by |
+/// |---|---|---|
+/// | `inside` | the owner | visitors |
+/// | `visited` | visitors, one after the other | the owner |
+/// | `value` | whoever is inside | the same |
+#[derive(Debug)]
+pub struct Biased<T> {
+    inside: AtomicBool,
+    visited: AtomicBool,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: the value is touched by one thread at a time: see `own` and `visit`.
+unsafe impl<T: Send> Sync for Biased<T> {}
+
+/// Stores false when dropped. Release: what was done to the value comes before who goes in next.
+struct Leave<'a>(&'a AtomicBool);
+
+impl Drop for Leave<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Release);
+    }
+}
+
+impl<T> Biased<T> {
+    /// Of nobody yet.
+    pub fn new(value: T) -> Biased<T> {
+        fence::choose();
+        Biased {
+            inside: AtomicBool::new(false),
+            visited: AtomicBool::new(false),
+            value: UnsafeCell::new(value),
+        }
+    }
+
+    /// Works on the value. A visitor spins meanwhile, so `work` calls nothing that blocks.
+    ///
+    /// # Safety
+    /// - The caller is the owner: no other thread calls it meanwhile, and if another one was the owner before, what that did
+    ///   happened before.
+    /// - `work` neither calls it nor visits.
+    #[inline]
+    pub unsafe fn own<R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
+        let _leave = self.enter();
+        // SAFETY: by the contract no other owner is inside. A visitor that came before the fence was seen and has left; one
+        // that came after it sees `inside` and waits.
+        self.value.with_mut(|value| work(unsafe { &mut *value }))
+    }
+
+    #[inline]
+    fn enter(&self) -> Leave<'_> {
+        self.inside.store(true, Relaxed); // ordered by the fence
+        fence::light();
+        // Acquire pairs with the Release of a visitor that leaves.
+        if self.visited.load(Acquire) {
+            self.wait_outside();
+        }
+        Leave(&self.inside)
+    }
+
+    /// Goes in once nobody visits.
+    #[cold]
+    fn wait_outside(&self) {
+        let mut turns = 0;
+        loop {
+            self.inside.store(false, Release); // or they would wait for each other
+            while self.visited.load(Relaxed) {
+                pause(&mut turns);
+            }
+            self.inside.store(true, Relaxed);
+            fence::light();
+            if !self.visited.load(Acquire) {
+                return;
+            }
+        }
+    }
+
+    /// Works on somebody else's value, or one's own. The owner and other visitors spin meanwhile, so `work` calls nothing that
+    /// blocks. Costs a call of the kernel.
+    ///
+    /// Never from inside of `own` or `visit`: it would wait for itself.
+    pub fn visit<R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
+        let mut turns = 0;
+        // Acquire pairs with the Release of the last visitor.
+        while self.visited.compare_exchange(false, true, Acquire, Relaxed).is_err() {
+            pause(&mut turns);
+        }
+        let _leave = Leave(&self.visited);
+        if !fault!(visits_without_fence) {
+            fence::heavy();
+        }
+        // Acquire pairs with the Release of an owner that leaves.
+        while self.inside.load(Acquire) {
+            pause(&mut turns);
+        }
+        // SAFETY: `visited` was free and is ours until `_leave` is dropped; an owner that goes in from now on sees it.
+        self.value.with_mut(|value| work(unsafe { &mut *value }))
+    }
+}
+
+/// Two fences of which the light one costs nothing where the kernel can make up for it.
+#[cfg(all(target_os = "linux", not(any(loom, miri))))]
+mod fence {
+    use libc::{
+        MEMBARRIER_CMD_PRIVATE_EXPEDITED as PRIVATE_EXPEDITED,
+        MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED as REGISTER_PRIVATE_EXPEDITED,
+    };
+    use std::sync::{
+        OnceLock,
+        atomic::{AtomicBool, Ordering::*, compiler_fence, fence},
+    };
+
+    /// Does the kernel do it? Stored before there is a lock, and never again.
+    static ASYMMETRIC: AtomicBool = AtomicBool::new(false);
+
+    fn membarrier(command: libc::c_int) -> bool {
+        // SAFETY: the call takes three integers and touches no memory of ours.
+        unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
+    }
+
+    /// Finds out which fences this process has.
+    pub(super) fn choose() {
+        static CHOSEN: OnceLock<()> = OnceLock::new();
+        CHOSEN.get_or_init(|| ASYMMETRIC.store(membarrier(REGISTER_PRIVATE_EXPEDITED), Relaxed));
+    }
+
+    #[inline(always)]
+    pub(super) fn light() {
+        if ASYMMETRIC.load(Relaxed) {
+            compiler_fence(SeqCst);
+        } else {
+            fence(SeqCst);
+        }
+    }
+
+    pub(super) fn heavy() {
+        fence(SeqCst);
+        if !ASYMMETRIC.load(Relaxed) || membarrier(PRIVATE_EXPEDITED) {
+            return;
+        }
+        // Only a process that isn't registered is refused.
+        let again = membarrier(REGISTER_PRIVATE_EXPEDITED) && membarrier(PRIVATE_EXPEDITED);
+        assert!(again, "membarrier is refused, though it was there when the process began");
+    }
+}
+
+#[cfg(not(all(target_os = "linux", not(any(loom, miri)))))]
+mod fence {
+    #[cfg(loom)]
+    use loom::sync::atomic::{Ordering::SeqCst, fence};
+    #[cfg(not(loom))]
+    use std::sync::atomic::{Ordering::SeqCst, fence};
+
+    pub(super) fn choose() {}
+
+    #[inline(always)]
+    pub(super) fn light() {
+        fence(SeqCst);
+    }
+
+    pub(super) fn heavy() {
+        fence(SeqCst);
+    }
+}
