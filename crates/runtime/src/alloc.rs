@@ -20,7 +20,7 @@ use crate::{
     large::{Grain, Large},
     level::Level,
     local,
-    magazine::{Counts, Shelves, keep_count_max},
+    magazine::{Counts, Magazine, Shelves, keep_count_max},
     marks::{Marks, Uses},
     memory_trace,
     pool::PoolInner,
@@ -30,7 +30,7 @@ use crate::{
 };
 use raddle_hal::{Address, Bounds, DeviceError, Slab, trace};
 use raddle_sync::{
-    Mutex, Rank,
+    Mutex, MutexGuard, Rank,
     atomic::{AtomicU64, AtomicUsize, Ordering::*},
     fault, thread,
 };
@@ -68,7 +68,7 @@ pub(crate) fn class_of(size_bytes: usize) -> u8 {
 
 /// The size of a class's blocks.
 #[inline]
-pub(crate) fn class_size_bytes(class: usize) -> usize {
+pub(crate) const fn class_size_bytes(class: usize) -> usize {
     let units = if class < 4 { class + 1 } else { (class % 4 + 5) << (class / 4 - 1) };
     units * UNIT_BYTES
 }
@@ -257,22 +257,18 @@ impl DeviceInner {
             return self.large_block(size_bytes);
         }
         let class = class as usize;
-        let Some(local) = local::get(self) else { return self.refill(size_bytes, 0, None) };
-        let slot = local.slot();
-        let block = local.own_magazine(|shelves| {
-            let block = shelves.take(class, slot, false, |tick| self.is_complete(tick));
-            if block.is_some() {
-                self.allocator.count_allocation(&mut shelves.counts, class_size_bytes(class) as i64);
-            }
-            block
+        let kept = local::get(self).and_then(|local| {
+            local.own_magazine(|shelves| {
+                let block = shelves.take(class, local.slot(), false, |tick| self.is_complete(tick))?;
+                self.allocator.count_allocation(&mut shelves.counts, block.get().capacity_bytes as i64);
+                Some(block)
+            })
         });
-        match block {
-            Some(block) => Ok(block),
-            None => self.refill(size_bytes, slot, Some(local)),
-        }
+        kept.map_or_else(|| self.refill(size_bytes), Ok)
     }
 
     /// From the thread's large blocks, or those of all.
+    #[inline(never)]
     fn large_block(&'static self, size_bytes: usize) -> Result<FreeBlock> {
         let kept = local::get(self).zip(Grain::LARGE.round(size_bytes)).and_then(|(local, wanted)| {
             local.own_magazine(|shelves| {
@@ -286,12 +282,8 @@ impl DeviceInner {
 
     /// From the centre or a new slab; leaves a batch in the magazine.
     #[cold]
-    fn refill(
-        &'static self,
-        asked_bytes: usize,
-        slot: usize,
-        local: Option<&'static local::Local>,
-    ) -> Result<FreeBlock> {
+    fn refill(&'static self, asked_bytes: usize) -> Result<FreeBlock> {
+        let slot = local::get(self).map_or(0, |local| local.slot());
         let class = class_of(asked_bytes) as usize;
         let size_bytes = class_size_bytes(class);
         let mut on_the_way = Some(self.allocator.transit.begin());
@@ -328,7 +320,10 @@ impl DeviceInner {
             },
         };
         let mut counts = Counts { allocated_bytes: size_bytes as i64, allocations: 1, ..Counts::default() };
-        if let Some(local) = local {
+        // Anew: where memory is scarce, hooks of the user have run on this thread, and may have let go of what it had.
+        if !batch.is_empty()
+            && let Some(local) = local::get(self)
+        {
             let mut rest = batch.split_off(batch.len().min(batch_count(class)));
             local.own_magazine(|shelves| {
                 batch.drain(..).for_each(|block| {
@@ -495,13 +490,20 @@ impl DeviceInner {
         self.drain(Shelves::drain);
     }
 
+    /// Looks into the stores of all threads; whoever does so waits for the lock that is returned.
+    pub(crate) fn visit_magazines(
+        &self,
+        work: impl FnMut(&mut Shelves),
+    ) -> MutexGuard<'_, Vec<&'static local::Local>> {
+        let locals = self.locals.lock();
+        Magazine::visit_all(locals.iter().map(|local| &local.magazine), work);
+        locals
+    }
+
     /// Takes some of the store of each thread to the centre.
     fn drain(&self, take: impl Fn(&mut Shelves, &mut Vec<FreeBlock>)) {
         let mut blocks = Vec::new();
-        let locals = self.locals.lock();
-        for local in locals.iter() {
-            local.visit_magazine(|shelves| take(shelves, &mut blocks));
-        }
+        let locals = self.visit_magazines(|shelves| take(shelves, &mut blocks));
         let locals = if fault!(blocks_on_their_way) {
             drop(locals);
             thread::yield_now();
@@ -583,8 +585,8 @@ pub(crate) fn free(mut block: FreeBlock) {
     if let Some(now) = trace::start() {
         trace::allocated(device.source, -(block.get().capacity_bytes as i64), now);
     }
-    for slot in block.get().take_recorded() {
-        device.opened(slot).fence(block.get());
+    if block.get().is_recorded() {
+        fence_recorded(&block);
     }
     if memory_trace::is_on(device) {
         memory_trace::freed(block.get());
@@ -593,6 +595,14 @@ pub(crate) fn free(mut block: FreeBlock) {
         block.forget_uses();
     }
     if device.allocator.watch.is_on() { device.free_watched(block) } else { put_back(block) }
+}
+
+/// Covers what other code has put on the streams that were noted.
+#[cold]
+fn fence_recorded(block: &FreeBlock) {
+    for slot in block.get().take_recorded() {
+        block.get().device.opened(slot).fence(block.get());
+    }
 }
 
 /// Puts a block that nobody uses any more, but for what is in flight, where others find it.
@@ -606,33 +616,40 @@ pub(crate) fn put_back(mut block: FreeBlock) {
     if let Some(pool) = block.get().source.pool {
         return free_private(device, pool, block);
     }
-    let (class, size_bytes) = (block.get().source.class, block.get().capacity_bytes as i64);
     let local = local::get(device);
     if fault!(strangers_free_nothing) && !local.is_some_and(local::Local::is_bound) {
         return;
     }
-    let Some(local) = local else {
-        device.allocator.collect(&mut Counts { allocated_bytes: -size_bytes, frees: 1, ..Counts::default() });
-        return device.to_centre(vec![block]);
-    };
-    let slot = local.slot();
-    let (mut overflow, mut on_the_way) = (Vec::new(), None);
-    local.own_magazine(|shelves| {
+    let Some(local) = local else { return put_back_without_magazine(block) };
+    let overflow = local.own_magazine(|shelves| {
         shelves.counts.frees += 1;
-        shelves.counts.allocated_bytes -= size_bytes;
+        shelves.counts.allocated_bytes -= block.get().capacity_bytes as i64;
         if shelves.counts.allocated_bytes < -COUNT_BYTES_MAX {
             device.allocator.collect_bytes(&mut shelves.counts);
         }
-        shelves.put(block, slot, |tick| device.is_complete(tick), &mut overflow);
-        if !overflow.is_empty() {
-            on_the_way = Some(device.allocator.transit.begin());
+        if shelves.put_unused(block) {
+            return None;
         }
+        let mut overflow = Vec::new();
+        shelves.put(block, local.slot(), |tick| device.is_complete(tick), &mut overflow);
+        // From now on until the centre has them.
+        (!overflow.is_empty()).then(|| (device.allocator.transit.begin(), overflow))
     });
-    match class {
-        _ if overflow.is_empty() => {}
-        LARGE => device.to_centre(overflow),
-        class => device.put_centre(class as usize, &mut overflow),
+    if let Some((_on_the_way, mut overflow)) = overflow {
+        match overflow[0].get().source.class {
+            LARGE => device.to_centre(overflow),
+            class => device.put_centre(class as usize, &mut overflow),
+        }
     }
+}
+
+/// As `put_back`, once the thread-locals are gone.
+#[cold]
+fn put_back_without_magazine(block: FreeBlock) {
+    let device = block.get().device;
+    let allocated_bytes = -(block.get().capacity_bytes as i64);
+    device.allocator.collect(&mut Counts { allocated_bytes, frees: 1, ..Counts::default() });
+    device.to_centre(vec![block]);
 }
 
 #[cold]

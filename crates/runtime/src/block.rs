@@ -99,13 +99,16 @@ impl Block {
         self.recorded[slot / 64].fetch_or(1 << (slot % 64), Relaxed); // read after the handles' count reached 0
     }
 
-    /// The slots noted, which are forgotten. For the block's only owner.
+    /// Is a slot noted? For the block's only owner.
     #[inline]
+    pub(crate) fn is_recorded(&self) -> bool {
+        self.recorded.iter().any(|word| word.load(Relaxed) != 0)
+    }
+
+    /// The slots noted, which are forgotten. For the block's only owner.
     pub(crate) fn take_recorded(&self) -> impl Iterator<Item = usize> + use<> {
         let mut words: [u64; RECORDED_COUNT] = std::array::from_fn(|word| self.recorded[word].load(Relaxed));
-        if words.iter().any(|word| *word != 0) {
-            self.recorded.iter().for_each(|word| word.store(0, Relaxed));
-        }
+        self.recorded.iter().for_each(|word| word.store(0, Relaxed));
         std::iter::from_fn(move || {
             let word = words.iter().position(|word| *word != 0)?;
             let slot = words[word].trailing_zeros() as usize;
@@ -144,6 +147,12 @@ impl FreeBlock {
         }
         // SAFETY: a free block is owned alone.
         unsafe { self.get().marks.uses(own, is_complete) }
+    }
+
+    /// Has it no uses, or forgotten all? Then `uses` would say that they are over.
+    #[inline]
+    pub(crate) fn is_unused(&self) -> bool {
+        self.get().marks.are_none() && !fault!(slow_holds_all)
     }
 
     /// Forgets its uses, for a planted fault.

@@ -28,7 +28,7 @@ pub(crate) struct Local {
     current: Cell<Option<Current>>,
     /// The stream that the thread has for itself, and the name of that hold.
     dedicated: Cell<Option<(&'static StreamInner, u64)>>,
-    magazine: Magazine,
+    pub(crate) magazine: Magazine,
 }
 
 /// The current stream of a thread, which is counted as one of the stream's users.
@@ -62,17 +62,16 @@ impl Local {
     }
 
     /// Works on the thread's own magazine. Others spin meanwhile, so `work` calls nothing that blocks or goes in once more.
+    ///
+    /// Who has called code of the user since it got the `Local` gets it anew: the thread may have let go of it.
     #[inline]
     pub(crate) fn own_magazine<R>(&self, work: impl FnOnce(&mut Shelves) -> R) -> R {
-        // SAFETY: as `current`: this is called by the thread that the `Local` belongs to at the time.
+        debug_assert!(is_mine(self), "another thread may have it by now");
+        // SAFETY: as for `current`: this is called by the thread that the `Local` belongs to at the time.
         unsafe { self.magazine.own(work) }
     }
 
-    /// Works on the magazine of any thread. Its owner spins meanwhile, so `work` calls nothing that blocks or goes in once more.
-    pub(crate) fn visit_magazine<R>(&self, work: impl FnOnce(&mut Shelves) -> R) -> R {
-        self.magazine.visit(work)
-    }
-
+    /// Has the thread a current stream?
     /// Has the thread a current stream?
     pub(crate) fn is_bound(&self) -> bool {
         self.current.get().is_some()
@@ -127,6 +126,13 @@ impl Drop for Locals {
     }
 }
 
+/// Is it among what this thread has, or being given back?
+fn is_mine(local: &Local) -> bool {
+    let is = |other: &&Local| std::ptr::eq(*other, local);
+    LAST.get().as_ref().is_some_and(is)
+        || LOCALS.try_with(|locals| locals.0.borrow().iter().any(is)).unwrap_or(true)
+}
+
 fn give_back(local: &'static Local) {
     if fork::is_child(local.device) {
         return; // the blocks are the parent's, and so are the locks
@@ -156,10 +162,12 @@ fn give_back(local: &'static Local) {
     // Whoever looks through all magazines does so under this lock: it finds the blocks here or in the centre, never on their
     // way. So a device closes behind a scope of threads, whose ends come after the scope.
     let all = local.device.locals.lock();
-    local.own_magazine(|shelves| {
+    let empty = |shelves: &mut Shelves| {
         shelves.drain(&mut blocks);
         local.device.collect(&mut shelves.counts);
-    });
+    };
+    // SAFETY: it is this thread's until `idle_locals` has it.
+    unsafe { local.magazine.own(empty) };
     if !fault!(exit_loses_magazine) {
         local.device.to_centre(blocks);
     }

@@ -28,8 +28,21 @@ pub(crate) const LARGE_BYTES_MAX: usize = 256 << 20; // guess
 const LOOK_COUNT: usize = 8; // guess
 
 /// What a class keeps, bounded in blocks and bytes.
+#[inline]
 pub(crate) fn keep_count_max(class: usize) -> usize {
-    BLOCK_COUNT_MAX.min(CLASS_BYTES_MAX / class_size_bytes(class)).max(2)
+    /// Since each free asks, and a division takes as long as all the rest of it.
+    const OF_CLASSES: [usize; CLASS_COUNT] = {
+        let mut counts = [0; CLASS_COUNT];
+        let mut class = 0;
+        while class < CLASS_COUNT {
+            let fit = CLASS_BYTES_MAX / class_size_bytes(class);
+            let count = if fit < BLOCK_COUNT_MAX { fit } else { BLOCK_COUNT_MAX };
+            counts[class] = if count > 2 { count } else { 2 };
+            class += 1;
+        }
+        counts
+    };
+    OF_CLASSES[class]
 }
 
 #[derive(Default)]
@@ -84,6 +97,19 @@ impl Shelves {
             }
             return Some(block);
         }
+        self.take_pending(class, slot, anyway, is_complete)
+    }
+
+    /// As `take`, when none is ready.
+    #[inline(never)]
+    fn take_pending(
+        &mut self,
+        class: usize,
+        slot: usize,
+        anyway: bool,
+        is_complete: impl Fn(Tick) -> bool,
+    ) -> Option<FreeBlock> {
+        let shelf = &mut self.classes[class];
         for _ in 0..shelf.pending.len().min(LOOK_COUNT) {
             let mut block = shelf.pending.pop_front().expect("counted");
             match block.uses(slot, &is_complete) {
@@ -118,8 +144,7 @@ impl Shelves {
         Some(block)
     }
 
-    /// Puts a large block back; those that were put back longest ago make room. Apart from `put`, which is shorter so.
-    #[inline(never)]
+    /// Puts a large block back; those that were put back longest ago make room.
     fn put_large(&mut self, block: FreeBlock, overflow: &mut Vec<FreeBlock>) {
         let size_bytes = block.get().capacity_bytes;
         self.large.push((size_bytes, block));
@@ -131,9 +156,21 @@ impl Shelves {
         }
     }
 
+    /// Puts a small block back that was never used, or whose uses are known to be over, if there is room: the shortest way.
+    #[inline]
+    pub(crate) fn put_unused(&mut self, block: FreeBlock) -> bool {
+        let class = block.get().source.class as usize;
+        let Some(shelf) = self.classes.get_mut(class) else { return false };
+        let has_room = block.is_unused() && shelf.ready.len() < keep_count_max(class);
+        if has_room {
+            shelf.ready.push(block);
+        }
+        has_room
+    }
+
     /// Puts a block back. From a full shelf the older half goes to `overflow`, so that a thread that only frees goes to the
     /// centre rarely, and what was used last stays.
-    #[inline]
+    #[inline(never)]
     pub(crate) fn put(
         &mut self,
         mut block: FreeBlock,

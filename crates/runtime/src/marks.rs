@@ -329,6 +329,14 @@ impl Marks {
         }
     }
 
+    /// Is there none? For the block's only owner.
+    #[inline]
+    pub(crate) fn are_none(&self) -> bool {
+        self.home.0.load(Relaxed) == Tick::NONE.0
+            && self.write.load(Relaxed) == Tick::NONE.0
+            && self.shared.load(Relaxed).is_null()
+    }
+
     /// Forgets all marks, by atomic stores: others may be looking at the last use.
     ///
     /// # Safety

@@ -455,6 +455,25 @@ fn hooks_free_memory() {
     assert_eq!(hook_frees(), Ok(()));
 }
 
+/// A hook may let go of what its thread has on the device, so that another thread gets it.
+#[test]
+fn a_hook_may_release_its_thread() {
+    let _turn = turn();
+    let (device, ..) = pair();
+    let kept = Mutex::new(Some(device.allocate(1 << 20).unwrap()));
+    device.set_memory_limit(device.memory_stats().reserved_bytes);
+    let _guard = device.on_out_of_memory(move |_| {
+        device.release_current_thread();
+        let Some(kept) = kept.lock().unwrap().take() else { return AfterNeed::GiveUp };
+        std::thread::spawn(move || drop(kept)).join().unwrap();
+        AfterNeed::Retry
+    });
+    let small = device.allocate(64).unwrap();
+    assert_eq!(device.memory_stats().allocated_bytes, 256);
+    drop(small);
+    assert_eq!(device.memory_stats().allocated_bytes, 0);
+}
+
 /// What a hook calls takes locks, whose ranks tell (and a hook that panics counts as one that gives up).
 #[test]
 fn fault_hook_under_lock() {

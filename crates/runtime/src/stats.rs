@@ -172,9 +172,7 @@ impl DeviceInner {
             // SAFETY: it is compared only.
             pending.insert(unsafe { block.known() }, self.is_pending(block));
         };
-        for local in self.locals.lock().iter() {
-            local.visit_magazine(|shelves| shelves.visit(|block| note(&mut pending, block)));
-        }
+        self.visit_magazines(|shelves| shelves.visit(|block| note(&mut pending, block)));
         let mut slabs = Vec::new();
         for (class, shelf) in self.allocator.centre.iter().enumerate() {
             let mut shelf = shelf.lock();
@@ -241,9 +239,7 @@ impl DeviceInner {
     pub(crate) fn memory_counts(&self) -> MemoryStats {
         let allocator = &self.allocator;
         if !fork::is_child(self) {
-            for local in self.locals.lock().iter() {
-                local.visit_magazine(|shelves| allocator.collect(&mut shelves.counts));
-            }
+            self.visit_magazines(|shelves| allocator.collect(&mut shelves.counts));
         }
         let (allocated_bytes, allocated_peak_bytes) = allocator.allocated.now_and_peak();
         let (reserved_bytes, reserved_peak_bytes) = allocator.reserved.now_and_peak();

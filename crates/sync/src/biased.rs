@@ -47,6 +47,12 @@ impl Drop for Leave<'_> {
     }
 }
 
+/// A visitor who has said that it is there, until it is dropped.
+struct Visit<'a, T> {
+    lock: &'a Biased<T>,
+    _leave: Leave<'a>,
+}
+
 impl<T> Biased<T> {
     /// Of nobody yet.
     pub fn new(value: T) -> Biased<T> {
@@ -66,6 +72,7 @@ impl<T> Biased<T> {
     /// - `work` neither calls it nor visits.
     #[inline]
     pub unsafe fn own<R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
+        debug_assert!(!self.inside.load(Relaxed), "its owner is inside");
         let _leave = self.enter();
         // SAFETY: by the contract no other owner is inside. A visitor that came before the fence was seen and has left; one
         // that came after it sees `inside` and waits.
@@ -75,7 +82,9 @@ impl<T> Biased<T> {
     #[inline]
     fn enter(&self) -> Leave<'_> {
         self.inside.store(true, Relaxed); // ordered by the fence
-        fence::light();
+        if !fault!(owns_without_fence) {
+            fence::light();
+        }
         // Acquire pairs with the Release of a visitor that leaves.
         if self.visited.load(Acquire) {
             self.wait_outside();
@@ -100,31 +109,58 @@ impl<T> Biased<T> {
         }
     }
 
-    /// Works on somebody else's value, or one's own. The owner and other visitors spin meanwhile, so `work` calls nothing that
-    /// blocks. Costs a call of the kernel.
-    ///
-    /// Never from inside of `own` or `visit`: it would wait for itself.
+    /// Works on somebody else's value, or one's own: see [`Biased::visit_all`].
     pub fn visit<R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
+        let visit = self.announce();
+        visited_fence();
+        visit.enter(work)
+    }
+
+    /// Works on the values of many, one after the other, for one call of the kernel. Owners and other visitors spin until it
+    /// has been at theirs, so `work` calls nothing that blocks. Nobody is visited yet when that call is refused, which panics.
+    ///
+    /// Never from inside of `own` or a visit: it would wait for itself. All who visit several name them in one order.
+    pub fn visit_all<'a>(locks: impl Iterator<Item = &'a Biased<T>>, mut work: impl FnMut(&mut T))
+    where
+        T: 'a,
+    {
+        let visits: Vec<Visit<'a, T>> = locks.map(Biased::announce).collect();
+        visited_fence();
+        visits.into_iter().for_each(|visit| visit.enter(&mut work));
+    }
+
+    fn announce(&self) -> Visit<'_, T> {
         let mut turns = 0;
         // Acquire pairs with the Release of the last visitor.
         while self.visited.compare_exchange(false, true, Acquire, Relaxed).is_err() {
             pause(&mut turns);
         }
-        let _leave = Leave(&self.visited);
-        if !fault!(visits_without_fence) {
-            fence::heavy();
-        }
-        // Acquire pairs with the Release of an owner that leaves.
-        while self.inside.load(Acquire) {
-            pause(&mut turns);
-        }
-        // SAFETY: `visited` was free and is ours until `_leave` is dropped; an owner that goes in from now on sees it.
-        self.value.with_mut(|value| work(unsafe { &mut *value }))
+        Visit { lock: self, _leave: Leave(&self.visited) }
     }
 }
 
-/// Two fences of which the light one costs nothing where the kernel can make up for it.
-#[cfg(all(target_os = "linux", not(any(loom, miri))))]
+impl<T> Visit<'_, T> {
+    /// Goes in. A heavy fence stands between this and `announce`.
+    fn enter<R>(self, work: impl FnOnce(&mut T) -> R) -> R {
+        let mut turns = 0;
+        // Acquire pairs with the Release of an owner that leaves.
+        while self.lock.inside.load(Acquire) {
+            pause(&mut turns);
+        }
+        // SAFETY: `visited` was free and is ours until `self` is dropped; an owner that goes in from now on sees it.
+        self.lock.value.with_mut(|value| work(unsafe { &mut *value }))
+    }
+}
+
+fn visited_fence() {
+    if !fault!(visits_without_fence) {
+        fence::heavy();
+    }
+}
+
+/// Two fences of which the light one costs nothing where the kernel can make up for it: on processors whose switches from thread
+/// to thread are known to be fences.
+#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"), not(any(loom, miri))))]
 mod fence {
     use libc::{
         MEMBARRIER_CMD_PRIVATE_EXPEDITED as PRIVATE_EXPEDITED,
@@ -146,7 +182,16 @@ mod fence {
     /// Finds out which fences this process has.
     pub(super) fn choose() {
         static CHOSEN: OnceLock<()> = OnceLock::new();
-        CHOSEN.get_or_init(|| ASYMMETRIC.store(membarrier(REGISTER_PRIVATE_EXPEDITED), Relaxed));
+        CHOSEN.get_or_init(|| {
+            let works = membarrier(REGISTER_PRIVATE_EXPEDITED) && membarrier(PRIVATE_EXPEDITED);
+            ASYMMETRIC.store(works, Relaxed);
+        });
+    }
+
+    /// Does the visitor pay for both?
+    #[cfg(test)]
+    pub(super) fn is_asymmetric() -> bool {
+        ASYMMETRIC.load(Relaxed)
     }
 
     #[inline(always)]
@@ -158,18 +203,23 @@ mod fence {
         }
     }
 
+    /// Panics if what worked in `choose` is refused now, as by a filter of system calls: owners have gone without a fence.
     pub(super) fn heavy() {
         fence(SeqCst);
         if !ASYMMETRIC.load(Relaxed) || membarrier(PRIVATE_EXPEDITED) {
             return;
         }
-        // Only a process that isn't registered is refused.
+        // A process that came to another kernel, as checkpoints do, may have lost its registration.
         let again = membarrier(REGISTER_PRIVATE_EXPEDITED) && membarrier(PRIVATE_EXPEDITED);
-        assert!(again, "membarrier is refused, though it was there when the process began");
+        assert!(again, "membarrier worked and is refused now: {}", std::io::Error::last_os_error());
     }
 }
 
-#[cfg(not(all(target_os = "linux", not(any(loom, miri)))))]
+#[cfg(not(all(
+    target_os = "linux",
+    any(target_arch = "x86_64", target_arch = "aarch64"),
+    not(any(loom, miri))
+)))]
 mod fence {
     #[cfg(loom)]
     use loom::sync::atomic::{Ordering::SeqCst, fence};
@@ -177,6 +227,11 @@ mod fence {
     use std::sync::atomic::{Ordering::SeqCst, fence};
 
     pub(super) fn choose() {}
+
+    #[cfg(all(test, not(loom)))]
+    pub(super) fn is_asymmetric() -> bool {
+        false
+    }
 
     #[inline(always)]
     pub(super) fn light() {

@@ -111,6 +111,8 @@ faults! {
     block_in_two_hands breaks "T1";
     /// Who visits another thread's magazine doesn't have the cores that run the owner tell what they have stored.
     visits_without_fence breaks "T1";
+    /// A thread that goes into its magazine looks for visitors before others can see that it is inside.
+    owns_without_fence breaks "T1";
     /// A piece that is split off a block is described as shorter than it is.
     split_loses_bytes breaks "T9";
     /// Pieces are merged although uses of the second are in flight, which are forgotten.

@@ -165,10 +165,10 @@ rows! {
     [free_without_fence, fence_at_record]
 "T1.3" "A block is never in two hands, also when a thread's magazine is emptied by another."
     "raddle_sync::biased::Biased::visit"
-    [loom("raddle_runtime::models::model_magazine"), loom("raddle_sync::biased::models::model_owner_and_*"), PROGRAMS,
+    [loom("raddle_runtime::models::model_magazine"), loom("raddle_sync::biased::models::model_owner_*"), PROGRAMS,
      stress("raddle_sync::biased::tests::an_owner_and_a_visitor_are_never_inside_together"),
      sim("raddle_conformance::race_suite::sim::allocator_race*")]
-    [block_in_two_hands, visits_without_fence]
+    [block_in_two_hands, owns_without_fence, visits_without_fence]
 "T1.4" "The memory of a graph's outputs isn't written by a replay while somebody holds them."
     "raddle_runtime::graph::Graph::replay"
     [loom("raddle_runtime::models::model_replays"), sim("raddle_runtime::tests::replays_have_no_race"),

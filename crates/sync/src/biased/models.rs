@@ -39,6 +39,30 @@ fn owner_and_visitors(owned: u32, visitors: u32) {
     assert_eq!(number.visit(|number| *number), owned + visitors);
 }
 
+/// One owner after the other, each of which finds what the one before has left, while a visitor comes.
+fn owners_and_a_visitor() {
+    let number = Arc::new(Biased::new(0));
+    let visit = {
+        let number = number.clone();
+        thread::spawn(move || number.visit(|number| *number += 1))
+    };
+    let first = {
+        let number = number.clone();
+        // SAFETY: this thread calls it once the other one has ended.
+        thread::spawn(move || unsafe { number.own(|number| *number += 1) })
+    };
+    first.join().unwrap();
+    // SAFETY: the other thread has ended.
+    unsafe { number.own(|number| *number += 1) };
+    visit.join().unwrap();
+    assert_eq!(number.visit(|number| *number), 3);
+}
+
+#[test]
+fn model_owner_follows_owner() {
+    explore(None, 2, owners_and_a_visitor);
+}
+
 #[test]
 fn model_owner_and_visitor() {
     explore(None, 5, || owner_and_visitors(2, 1));
@@ -52,4 +76,9 @@ fn model_owner_and_two_visitors() {
 #[test]
 fn fault_visits_without_fence() {
     explore(Some(Fault::visits_without_fence), 2, || owner_and_visitors(2, 1));
+}
+
+#[test]
+fn fault_owns_without_fence() {
+    explore(Some(Fault::owns_without_fence), 2, || owner_and_visitors(2, 1));
 }
