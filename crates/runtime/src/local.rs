@@ -23,12 +23,14 @@ use raddle_sync::{atomic::Ordering::*, fault};
 use std::cell::{Cell, RefCell};
 
 /// What a thread has on one device. `current` and `dedicated` are the thread's own; `magazine` is, too, and others visit it.
+/// What each op needs lies on the first line, and no line is another thread's as well.
+#[repr(C, align(128))]
 pub(crate) struct Local {
     pub(crate) device: &'static DeviceInner,
     current: Cell<Option<Current>>,
+    pub(crate) magazine: Magazine,
     /// The stream that the thread has for itself, and the name of that hold.
     dedicated: Cell<Option<(&'static StreamInner, u64)>>,
-    pub(crate) magazine: Magazine,
 }
 
 /// The current stream of a thread, which is counted as one of the stream's users.

@@ -62,22 +62,23 @@ pub(crate) struct Counts {
 /// A thread's store, which others may visit.
 pub(crate) type Magazine = Biased<Shelves>;
 
-/// What a magazine holds.
+/// What a magazine holds; in front what each allocation and free counts.
+#[repr(C)]
 pub(crate) struct Shelves {
-    classes: [Shelf; CLASS_COUNT],
+    pub(crate) counts: Counts,
     /// Large blocks with their sizes, the one that came last at the end.
     large: Vec<(usize, FreeBlock)>,
     large_bytes: usize,
-    pub(crate) counts: Counts,
+    classes: [Shelf; CLASS_COUNT],
 }
 
 impl Shelves {
     pub(crate) fn new() -> Shelves {
         Shelves {
-            classes: std::array::from_fn(|_| Shelf::default()),
+            counts: Counts::default(),
             large: Vec::new(),
             large_bytes: 0,
-            counts: Counts::default(),
+            classes: std::array::from_fn(|_| Shelf::default()),
         }
     }
 

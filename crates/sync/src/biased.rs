@@ -21,7 +21,7 @@ use crate::{
     fault, pause,
 };
 
-/// A value of one thread, which others may visit. On a line of its own with its flags, if the value is.
+/// A value of one thread, which others may visit. The flags lie in front, beside what the value has first.
 ///
 /// | field | stored by | loaded by |
 /// |---|---|---|
@@ -29,6 +29,7 @@ use crate::{
 /// | `visited` | visitors, one after the other | the owner |
 /// | `value` | whoever is inside | the same |
 #[derive(Debug)]
+#[repr(C)]
 pub struct Biased<T> {
     inside: AtomicBool,
     visited: AtomicBool,
