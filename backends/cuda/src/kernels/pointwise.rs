@@ -23,8 +23,10 @@ use std::hash::{Hash, Hasher};
 
 /// Threads of a block.
 const THREADS: usize = 256;
-/// Bytes of inputs that a thread has under way, at least (Little's law for an H100: about 40 KB a multiprocessor).
-const THREAD_BYTES: usize = 64;
+/// Bytes of inputs that a thread has under way, at least: of neighbours, 2048 threads of a multiprocessor fill the memory with 16
+/// (an H200 copies 4.19 TB/s so, 3.93 with 64), where addresses take work first more of them at once pay.
+const FLAT_BYTES: usize = 16;
+const STRIDED_BYTES: usize = 64;
 /// Both axes of a tile are at least so long; shorter ones leave too much of it empty (guess).
 const TILED_SIZE_MIN: usize = 24;
 /// Argument bytes of a launch; 4096 are allowed.
@@ -213,10 +215,10 @@ fn vector_max(dtypes: impl Iterator<Item = DType>) -> usize {
     16 / dtypes.map(DType::size_bytes).max().unwrap_or(1)
 }
 
-/// How often a thread takes that many.
-fn unroll_of(vector: usize, inputs: impl Iterator<Item = DType>) -> u8 {
+/// How often a thread takes that many, for so many bytes.
+fn unroll_of(vector: usize, thread_bytes: usize, inputs: impl Iterator<Item = DType>) -> u8 {
     let bytes: usize = inputs.map(DType::size_bytes).sum();
-    THREAD_BYTES.div_ceil((vector * bytes).max(16)).clamp(1, 4) as u8
+    thread_bytes.div_ceil((vector * bytes).max(4)).clamp(1, 4) as u8
 }
 
 impl Pending<'_> {
@@ -248,7 +250,7 @@ impl Pending<'_> {
             let dtype = if let Work::Move(size) = key.work { moved_dtype(size) } else { dtype };
             key.operands.push((dtype, access));
         }
-        key.unroll = unroll_of(vector, key.operands[outputs..].iter().map(|(dtype, _)| *dtype));
+        key.unroll = unroll_of(vector, FLAT_BYTES, key.operands[outputs..].iter().map(|(dtype, _)| *dtype));
         let places = operands.map(|(place, ..)| place);
         if self.alone {
             return self.params.launch_flat(builder, key, std::iter::once((places, count)));
@@ -322,7 +324,7 @@ impl Pending<'_> {
         let mut units = grid.clone();
         units.sizes[0] /= vector;
         units.strides.iter_mut().for_each(|strides| strides[0] *= vector);
-        let unroll = unroll_of(vector, arrays[outputs..].iter().map(|array| array.dtype));
+        let unroll = unroll_of(vector, STRIDED_BYTES, arrays[outputs..].iter().map(|array| array.dtype));
         let access = |index: usize| match step(index) {
             1 => Access::Vector,
             0 if index >= outputs => Access::Broadcast,
