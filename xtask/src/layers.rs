@@ -23,10 +23,10 @@ const BACKENDS: [&str; 4] = ["raddle-cpu", "raddle-sim", "raddle-cuda", "raddle-
 const FACADE: &str = "raddle";
 /// Knows nobody.
 const XTASK: &str = "xtask";
-/// These use no other crate than `half` (and `sync` what it is made of in models).
+/// These use no other crate than `half` (and `sync` what it is made of in models, and the system).
 const LEAN: [(&str, &[&str]); 4] = [
     ("raddle-base", &["half"]),
-    ("raddle-sync", &["loom"]),
+    ("raddle-sync", &["libc", "loom"]),
     ("raddle-op", &["half"]),
     ("raddle-hal", &["half"]),
 ];
