@@ -1,14 +1,20 @@
 //! Stamps: a word on the heap each, by its address.
 
 use raddle_hal::Stamp;
-use raddle_sync::global::{AtomicU64, LazyLock, Ordering::Relaxed};
+use raddle_sync::{
+    Made,
+    global::{AtomicU64, Ordering::Relaxed},
+};
 use std::time::Instant;
 
-static ORIGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
+fn origin() -> &'static Instant {
+    static ORIGIN: Made<Instant> = Made::new();
+    ORIGIN.get_or_init(Instant::now)
+}
 
 /// A stamp that has noted nothing.
 pub fn make() -> Stamp {
-    LazyLock::force(&ORIGIN);
+    origin();
     Stamp(Box::into_raw(Box::new(AtomicU64::new(0))) as u64)
 }
 
@@ -19,7 +25,7 @@ pub fn make() -> Stamp {
 pub unsafe fn note(stamp: Stamp) {
     // SAFETY: by the contract it came from `make` and has not been released.
     // Relaxed: who reads it has seen the launch complete.
-    unsafe { &*(stamp.0 as *const AtomicU64) }.store(ORIGIN.elapsed().as_nanos() as u64, Relaxed);
+    unsafe { &*(stamp.0 as *const AtomicU64) }.store(origin().elapsed().as_nanos() as u64, Relaxed);
 }
 
 /// Milliseconds from one to the other.

@@ -403,7 +403,6 @@ impl Device for Cpu {
 
     /// The words of the queues stay as they were; no lock is looked at again.
     fn after_fork(&self) {
-        threads::set_forked();
         self.shared.mode.fetch_or(FORKED, Relaxed);
     }
 }

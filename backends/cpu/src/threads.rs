@@ -18,15 +18,15 @@
 //! no atomics that outlive a model.
 
 use raddle_sync::{
-    Arc, Condvar, Mutex, Padded, Rank,
+    Arc, Condvar, Made, Mutex, Padded, Rank,
     atomic::{AcqRel, Acquire, AtomicUsize, Relaxed},
-    global,
+    global, locks_at_fork,
 };
 use std::{
     any::Any,
     cell::Cell,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
-    sync::{OnceLock, atomic::AtomicBool},
+    sync::OnceLock,
     time::{Duration, Instant},
 };
 
@@ -34,7 +34,7 @@ use std::{
 #[derive(Clone, Copy, Debug)]
 pub struct Threads(pub usize);
 
-static FORKED: AtomicBool = AtomicBool::new(false);
+/// Behind [`is_forked`].
 static HELPERS: OnceLock<Option<rayon::ThreadPool>> = OnceLock::new();
 
 thread_local! {
@@ -76,9 +76,9 @@ pub unsafe fn with_locals_of_others(body: impl FnOnce()) {
     }
 }
 
-/// This process is a forked child: the helpers, and perhaps locks, have stayed behind in the parent.
-pub fn set_forked() {
-    FORKED.store(true, Relaxed);
+/// Is this process a forked child? Then the helpers, and perhaps locks, have stayed behind in the parent, whatever device it is for.
+fn is_forked() -> bool {
+    locks_at_fork::fork_count() != 0
 }
 
 /// The most threads that a device has asked for.
@@ -86,7 +86,7 @@ static WANTED: global::AtomicUsize = global::AtomicUsize::new(1);
 
 /// The cores that this process may use.
 pub fn core_count() -> usize {
-    static COUNT: OnceLock<usize> = OnceLock::new();
+    static COUNT: Made<usize> = Made::new();
     *COUNT.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from))
 }
 
@@ -102,6 +102,7 @@ fn helpers() -> Option<&'static rayon::ThreadPool> {
         let name = |index| format!("raddle-help-{index}");
         rayon::ThreadPoolBuilder::new().num_threads(count).thread_name(name).build().ok()
     };
+    locks_at_fork::watch(); // before there is one to be left behind
     HELPERS.get_or_init(make).as_ref()
 }
 
@@ -278,7 +279,7 @@ impl Threads {
     /// here when all other parts are done.
     pub fn for_each_part(self, parts: usize, body: impl Fn(usize) + Sync) {
         let helper_count = self.0.min(parts).saturating_sub(1);
-        if helper_count == 0 || FORKED.load(Relaxed) {
+        if helper_count == 0 || is_forked() {
             return (0..parts).for_each(body);
         }
         let Some(helpers) = helpers() else {

@@ -2,7 +2,11 @@
 
 use super::{Outcome, Training, keep_busy};
 use crate::child::{self, Ended};
-use raddle::{DType, Device, Event, Generator, Priority, Stream, Tensor, grad::Autograd};
+use raddle::{
+    DType, Device, Event, Generator, Priority, Stream, Tensor,
+    grad::{Autograd, clip_grad_norm_},
+    optim::{Adam, AdamOptions},
+};
 use raddle_runtime::{
     Error,
     process::{End, Leave, in_child},
@@ -11,6 +15,7 @@ use std::{
     env,
     io::{Read, Write, pipe},
     process::Command,
+    sync::Barrier,
     thread,
 };
 
@@ -110,6 +115,54 @@ pub fn a_process_that_is_started_uses_the_device_too(device: &str) -> Outcome {
         assert!(results(&device, 5)? == expected, "the parent: other bits");
     }
     Ok(())
+}
+
+/// Ops that nobody has used in this process, forwards and backwards, of the first device that it opens.
+fn first_uses(device: &str) -> Outcome<Vec<u8>> {
+    let device = Device::new(device)?;
+    let x = Tensor::arange(1, 9, 1, DType::F32, &device)?.mul(0.1)?;
+    x.requires_grad_(true)?;
+    let mut bits = Vec::new();
+    macro_rules! each {
+        ($($op:ident),*) => {$(
+            let y = x.$op()?.sum(.., false)?;
+            y.backward()?;
+            bits.extend(y.item::<f32>()?.to_ne_bytes());
+        )*};
+    }
+    each!(
+        exp, log, sin, cos, tan, sinh, cosh, tanh, asin, acos, atan, sqrt, rsqrt, abs, neg, sigmoid, relu,
+        gelu, silu, square, erf, expm1, log1p, reciprocal
+    );
+    clip_grad_norm_(&[&x], 1.0)?;
+    Adam::new(vec![x.clone()], AdamOptions::default())?.step()?;
+    Ok(bits)
+}
+
+/// What is made once a process is being made as it forks, by a thread that children don't have.
+pub fn children_of_first_uses(device: &str) -> Outcome {
+    const FORKING_COUNT: usize = 4;
+    let start = Barrier::new(FORKING_COUNT + 1);
+    let told = |bits: Outcome<Vec<u8>>| bits.map_err(|error| error.to_string());
+    thread::scope(|scope| {
+        let (start, told) = (&start, &told);
+        let user = scope.spawn(move || {
+            start.wait();
+            told(first_uses(device))
+        });
+        let fork = |number| {
+            scope.spawn(move || {
+                start.wait();
+                told(from_child(number, || first_uses(device)))
+            })
+        };
+        let children: Vec<_> = (0..FORKING_COUNT).map(fork).collect();
+        let expected = user.join().expect("it doesn't panic")?;
+        for child in children {
+            assert!(child.join().expect("it doesn't panic")? == expected, "a child: other bits");
+        }
+        Ok(())
+    })
 }
 
 pub fn a_child_opens_devices(device: &str) -> Outcome {

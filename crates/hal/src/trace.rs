@@ -7,7 +7,7 @@
 
 pub use raddle_sync::Moment;
 use raddle_sync::{
-    Reading,
+    Made, Reading,
     global::{
         Arc, AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Mutex, MutexGuard, OnceLock, Ordering::Relaxed,
         PoisonError, TryLockError, current_thread, yield_now,
@@ -253,7 +253,7 @@ fn lock_soon<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
 
 /// When recording began.
 fn origin() -> &'static Reading {
-    static ORIGIN: OnceLock<Reading> = OnceLock::new();
+    static ORIGIN: Made<Reading> = Made::new();
     ORIGIN.get_or_init(Reading::now)
 }
 

@@ -16,10 +16,11 @@ use crate::{
     losses::{LossReduction, mse_loss},
 };
 use raddle_grad::{Autograd, clip_grad_norm_, no_grad};
+use raddle_sync::Made;
 use raddle_tensor::{
     DType, Device, Error, Fused, Generator, Program, ProgramRef, Result, Scalar, Tensor, pointwise_groups,
 };
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 /// The sizes and options of a [`TopKAutoencoder`].
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -68,7 +69,7 @@ pub type Codes = (Tensor, Tensor);
 
 macro_rules! once {
     ($body:expr) => {{
-        static FUSED: OnceLock<Fused> = OnceLock::new();
+        static FUSED: Made<Fused> = Made::new();
         FUSED.get_or_init(|| Fused::new(Program::record($body)))
     }};
 }
@@ -166,7 +167,7 @@ impl TopKAutoencoder {
             // In one pass the error, its square, and d mean(e²) / de.
             let scale = 2.0 / error.element_count().max(1) as f64;
             let (square, dy) = (error.empty_like()?, error.empty_like()?);
-            static ERROR: OnceLock<Arc<Program>> = OnceLock::new();
+            static ERROR: Made<Arc<Program>> = Made::new();
             let program = ERROR.get_or_init(|| {
                 Arc::new(Program::record_many(|[y, x], [scale]| [y - x, (y - x).square(), (y - x) * scale]))
             });

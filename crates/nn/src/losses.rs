@@ -1,7 +1,7 @@
 //! Losses. Each is made of recorded ops, so that gradients come by themselves.
 
+use raddle_sync::Made;
 use raddle_tensor::{Error, Fused, Program, Result, Tensor};
-use std::sync::OnceLock;
 
 /// What becomes of the losses of the elements or rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,7 +33,7 @@ macro_rules! pointwise_loss {
             let (expected, found) = ($input.shape().to_vec(), $target.shape().to_vec());
             return Err(Error::Shape { op, what, expected, found });
         }
-        static LOSS: OnceLock<Fused> = OnceLock::new();
+        static LOSS: Made<Fused> = Made::new();
         let losses = LOSS.get_or_init(|| Fused::new(Program::record($body))).call(&[$input, $target])?;
         $reduction.apply(losses)
     }};

@@ -9,7 +9,7 @@ use crate::{
     expr::{Expr, IntoExpr, Mask, Recorded, Recorder},
 };
 use raddle_base::DType;
-use std::sync::OnceLock;
+use raddle_sync::Made;
 
 /// Which dtypes an op takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,16 +83,16 @@ const SETS: usize = 1 << INPUT_COUNT_MAX;
 /// The programs of a row, each made when it is first asked for.
 pub(crate) struct Programs {
     /// By the inputs that are scalars.
-    forward: [OnceLock<Program>; SETS],
+    forward: [Made<Program>; SETS],
     /// By the inputs that are scalars and those whose gradients are wanted.
-    pub(crate) gradients: [[OnceLock<Program>; SETS]; SETS],
+    pub(crate) gradients: [[Made<Program>; SETS]; SETS],
 }
 
 impl Programs {
     const fn new() -> Programs {
         Programs {
-            forward: [const { OnceLock::new() }; SETS],
-            gradients: [const { [const { OnceLock::new() }; SETS] }; SETS],
+            forward: [const { Made::new() }; SETS],
+            gradients: [const { [const { Made::new() }; SETS] }; SETS],
         }
     }
 }

@@ -7,8 +7,9 @@ use crate::{
 };
 use raddle_grad::no_grad;
 use raddle_op::{Expr, Program};
+use raddle_sync::Made;
 use raddle_tensor::{DType, Scalar, Tensor, pointwise_groups, uncaptured};
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 /// The numbers of [`Adam`], for one group.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -108,7 +109,8 @@ const DECAYS: [Decay; 3] = [Decay::None, Decay::OfGradient, Decay::OfWeight];
 
 /// Inputs p, g, m, v; parameters β₁, 1 − β₁, β₂, 1 − β₂, the step's size, 1 / √(1 − β₂ᵗ), eps, and the decay.
 fn program(decay: Decay) -> &'static Arc<Program> {
-    static PROGRAMS: LazyLock<[Arc<Program>; 3]> = LazyLock::new(|| {
+    static PROGRAMS: Made<[Arc<Program>; 3]> = Made::new();
+    let programs = PROGRAMS.get_or_init(|| {
         DECAYS.map(|kind| {
             Arc::new(Program::record_many(
                 |[p, g, m, v], [keep_m, take_m, keep_v, take_v, size, root, eps, decay]| {
@@ -120,12 +122,13 @@ fn program(decay: Decay) -> &'static Arc<Program> {
             ))
         })
     });
-    &PROGRAMS[decay as usize]
+    &programs[decay as usize]
 }
 
 /// The same with the two numbers that change from step to step as inputs: p, g, m, v, the step's size, 1 / √(1 − β₂ᵗ).
 fn capturable_program(decay: Decay) -> &'static Arc<Program> {
-    static PROGRAMS: LazyLock<[Arc<Program>; 3]> = LazyLock::new(|| {
+    static PROGRAMS: Made<[Arc<Program>; 3]> = Made::new();
+    let programs = PROGRAMS.get_or_init(|| {
         DECAYS.map(|kind| {
             Arc::new(Program::record_many(
                 |[p, g, m, v, size, root], [keep_m, take_m, keep_v, take_v, eps, decay]| {
@@ -137,16 +140,19 @@ fn capturable_program(decay: Decay) -> &'static Arc<Program> {
             ))
         })
     });
-    &PROGRAMS[decay as usize]
+    &programs[decay as usize]
 }
 
 /// Input t; outputs t + 1 and the two numbers of that step; parameters lr, β₁, β₂.
-static CLOCK: LazyLock<Arc<Program>> = LazyLock::new(|| {
-    Arc::new(Program::record_many(|[t], [lr, beta1, beta2]| {
-        let t = t + 1.0;
-        [t, lr / (1.0 - beta1.pow(t)), 1.0 / (1.0 - beta2.pow(t)).sqrt()]
-    }))
-});
+fn clock_program() -> &'static Arc<Program> {
+    static CLOCK: Made<Arc<Program>> = Made::new();
+    CLOCK.get_or_init(|| {
+        Arc::new(Program::record_many(|[t], [lr, beta1, beta2]| {
+            let t = t + 1.0;
+            [t, lr / (1.0 - beta1.pow(t)), 1.0 / (1.0 - beta2.pow(t)).sqrt()]
+        }))
+    })
+}
 
 /// A step that can be captured: two launches for a group, whatever its parameters' counts.
 fn capturable_step(group: &mut Group<AdamOptions>) -> Result<()> {
@@ -175,7 +181,13 @@ fn capturable_step(group: &mut Group<AdamOptions>) -> Result<()> {
         let counted: Vec<(&[&Tensor], &[&Tensor])> =
             operands.iter().map(|(outputs, inputs)| (&outputs[..], &inputs[..])).collect();
         let params = [lr, beta1, beta2].map(Scalar::Float);
-        pointwise_groups(op, raddle_op::ProgramRef::Shared(CLOCK.clone()), DType::F64, &params, &counted)?;
+        pointwise_groups(
+            op,
+            raddle_op::ProgramRef::Shared(clock_program().clone()),
+            DType::F64,
+            &params,
+            &counted,
+        )?;
 
         let (kind, decay) = Decay::of(&group.options);
         let params = [beta1, 1.0 - beta1, beta2, 1.0 - beta2, eps, decay].map(Scalar::Float);

@@ -6,8 +6,9 @@ use crate::{
     optimizer,
 };
 use raddle_op::Program;
+use raddle_sync::Made;
 use raddle_tensor::{Scalar, Tensor};
-use std::sync::{Arc, LazyLock, OnceLock};
+use std::sync::Arc;
 
 /// The numbers of [`Sgd`], for one group.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -74,7 +75,7 @@ impl Form {
 
 /// Inputs p, g, b; parameters lr, decay, momentum, what of g goes into b.
 fn program(form: Form) -> &'static Arc<Program> {
-    static PROGRAMS: [OnceLock<Arc<Program>>; Form::COUNT] = [const { OnceLock::new() }; Form::COUNT];
+    static PROGRAMS: [Made<Arc<Program>>; Form::COUNT] = [const { Made::new() }; Form::COUNT];
     PROGRAMS[form.index()].get_or_init(|| {
         Arc::new(Program::record_many(|[p, g, b], [lr, decay, momentum, taken]| {
             let Form { decays, is_first, nesterov } = form;
@@ -87,11 +88,14 @@ fn program(form: Form) -> &'static Arc<Program> {
 
 /// Without momentum: inputs p, g; parameters lr and, if there is one, the decay.
 fn plain(decays: bool) -> &'static Arc<Program> {
-    static PLAIN: LazyLock<Arc<Program>> =
-        LazyLock::new(|| Arc::new(Program::record_many(|[p, g], [lr]| [p - lr * g])));
-    static DECAYING: LazyLock<Arc<Program>> =
-        LazyLock::new(|| Arc::new(Program::record_many(|[p, g], [lr, decay]| [p - lr * (g + decay * p)])));
-    if decays { &DECAYING } else { &PLAIN }
+    static PLAIN: Made<Arc<Program>> = Made::new();
+    static DECAYING: Made<Arc<Program>> = Made::new();
+    if decays {
+        let record = || Program::record_many(|[p, g], [lr, decay]| [p - lr * (g + decay * p)]);
+        DECAYING.get_or_init(|| Arc::new(record()))
+    } else {
+        PLAIN.get_or_init(|| Arc::new(Program::record_many(|[p, g], [lr]| [p - lr * g])))
+    }
 }
 
 impl Sgd {

@@ -20,51 +20,42 @@ use crate::{
 use raddle_hal::{Address, Launch, QueueId, Slab};
 use raddle_sync::{
     fault,
-    global::{AtomicBool, AtomicU32, Once, Ordering::*, yield_now},
+    global::{AtomicBool, Ordering::*, yield_now},
     locks_at_fork,
 };
 
-/// How often this process descends by fork from the one that first opened a device.
-static FORKS: AtomicU32 = AtomicU32::new(0);
 /// Held for one op of a child, whose threads may be several by now.
 static CHILD: AtomicBool = AtomicBool::new(false);
 /// In place of a slab's number: the block has one of its own, which a child has allocated.
 const OWN_SLAB: u32 = u32::MAX;
 
-extern "C" fn before() {
-    locks_at_fork::take();
-}
-
-extern "C" fn in_parent() {
-    locks_at_fork::give_back();
-}
-
 extern "C" fn in_child() {
     // The lock may have been held by a thread that is not here.
-    FORKS.fetch_add(1, Relaxed);
     CHILD.store(false, Relaxed);
     // A child writes no trace, and its only thread's record may have been locked by a thread that is not here.
     raddle_hal::trace::forked();
-    locks_at_fork::give_back();
 }
 
-/// Arranges for children to know. Once a process.
+/// Arranges for children to know. A second handler, of threads that are the first at once, does no harm.
 pub(crate) fn watch() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        // SAFETY: the handlers don't unwind and live as long as the process.
-        unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
-    });
+    locks_at_fork::watch();
+    static WATCHES: AtomicBool = AtomicBool::new(false);
+    if !WATCHES.load(Acquire) {
+        // SAFETY: the handler doesn't unwind and lives as long as the process.
+        unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+        WATCHES.store(true, Release); // with the Acquire above: whoever sees it may fork
+    }
 }
 
+/// How often this process descends by fork from the one that first opened a device.
 pub(crate) fn count() -> u32 {
-    FORKS.load(Relaxed)
+    locks_at_fork::fork_count()
 }
 
 /// Was the device opened by a parent of this process?
 #[inline]
 pub(crate) fn is_child(device: &DeviceInner) -> bool {
-    FORKS.load(Relaxed) != device.forks && !fault!(child_takes_locks)
+    count() != device.forks && !fault!(child_takes_locks)
 }
 
 /// Has it stayed in the parent? Then nothing of it may be called here.

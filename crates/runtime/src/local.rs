@@ -74,7 +74,6 @@ impl Local {
     }
 
     /// Has the thread a current stream?
-    /// Has the thread a current stream?
     pub(crate) fn is_bound(&self) -> bool {
         self.current.get().is_some()
     }

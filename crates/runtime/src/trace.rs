@@ -30,7 +30,7 @@ use crate::{
 use raddle_hal::trace::{self as hal, Source, Span, Trace, What, Work};
 use raddle_sync::{
     fault,
-    global::{Once, OnceLock},
+    global::{AtomicBool, OnceLock, Ordering::Relaxed},
     thread,
 };
 use std::{
@@ -70,8 +70,9 @@ static AT_EXIT: OnceLock<(PathBuf, u32)> = OnceLock::new();
 
 /// Called whenever a device is opened: starts what the environment asks for, once.
 pub(crate) fn watch(span_count_max: usize) {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
+    // Nobody waits for who does it: a child that was forked meanwhile would for ever.
+    static WATCHES: AtomicBool = AtomicBool::new(false);
+    if !WATCHES.swap(true, Relaxed) {
         hal::set_span_count_max(span_count_max);
         let asked: OsString = std::env::var_os("RADDLE_TRACE").unwrap_or_default();
         if asked.is_empty() {
@@ -84,7 +85,7 @@ pub(crate) fn watch(span_count_max: usize) {
         hal::on_early_end(write_at_exit);
         // SAFETY: the handler uses statics of the process only, no thread-locals, and doesn't unwind.
         unsafe { libc::atexit(at_exit) };
-    });
+    }
 }
 
 extern "C" fn at_exit() {

@@ -167,37 +167,39 @@ mod fence {
         MEMBARRIER_CMD_PRIVATE_EXPEDITED as PRIVATE_EXPEDITED,
         MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED as REGISTER_PRIVATE_EXPEDITED,
     };
-    use std::sync::{
-        OnceLock,
-        atomic::{AtomicBool, Ordering::*, compiler_fence, fence},
-    };
+    use std::sync::atomic::{AtomicU8, Ordering::*, compiler_fence, fence};
 
-    /// Does the kernel do it? Stored before there is a lock, and never again.
-    static ASYMMETRIC: AtomicBool = AtomicBool::new(false);
+    /// Which fences this process has. Stored before there is a lock, and never again.
+    static CHOICE: AtomicU8 = AtomicU8::new(NONE_YET);
+    const NONE_YET: u8 = 0;
+    /// The kernel doesn't do it: both are real.
+    const SYMMETRIC: u8 = 1;
+    /// The visitor pays for both.
+    const ASYMMETRIC: u8 = 2;
 
     fn membarrier(command: libc::c_int) -> bool {
         // SAFETY: the call takes three integers and touches no memory of ours.
         unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
     }
 
-    /// Finds out which fences this process has.
+    /// Finds out which fences this process has. Who comes meanwhile tries it, too, rather than wait: the first to be done decides.
     pub(super) fn choose() {
-        static CHOSEN: OnceLock<()> = OnceLock::new();
-        CHOSEN.get_or_init(|| {
+        if CHOICE.load(Relaxed) == NONE_YET {
             let works = membarrier(REGISTER_PRIVATE_EXPEDITED) && membarrier(PRIVATE_EXPEDITED);
-            ASYMMETRIC.store(works, Relaxed);
-        });
+            let choice = if works { ASYMMETRIC } else { SYMMETRIC };
+            // Relaxed: a lock is given to other threads in a synchronised way, after this.
+            _ = CHOICE.compare_exchange(NONE_YET, choice, Relaxed, Relaxed);
+        }
     }
 
-    /// Does the visitor pay for both?
-    #[cfg(test)]
+    #[inline(always)]
     pub(super) fn is_asymmetric() -> bool {
-        ASYMMETRIC.load(Relaxed)
+        CHOICE.load(Relaxed) == ASYMMETRIC
     }
 
     #[inline(always)]
     pub(super) fn light() {
-        if ASYMMETRIC.load(Relaxed) {
+        if is_asymmetric() {
             compiler_fence(SeqCst);
         } else {
             fence(SeqCst);
@@ -207,7 +209,7 @@ mod fence {
     /// Panics if what worked in `choose` is refused now, as by a filter of system calls: owners have gone without a fence.
     pub(super) fn heavy() {
         fence(SeqCst);
-        if !ASYMMETRIC.load(Relaxed) || membarrier(PRIVATE_EXPEDITED) {
+        if !is_asymmetric() || membarrier(PRIVATE_EXPEDITED) {
             return;
         }
         // A process that came to another kernel, as checkpoints do, may have lost its registration.

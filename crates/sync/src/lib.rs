@@ -9,11 +9,13 @@ mod cache;
 pub mod faults;
 mod lock;
 pub mod locks_at_fork;
+mod made;
 mod moment;
 
 pub use biased::Biased;
 pub use cache::{Cache, CacheCounts, Retired};
 pub use lock::{Condvar, Mutex, MutexGuard, Rank, assert_no_lock_is_held};
+pub use made::Made;
 pub use moment::{Moment, Reading};
 
 /// Atomic integers and pointers. Use acquire, release and read-modify-writes; bare fences are not modelled well.
@@ -60,10 +62,10 @@ pub mod thread {
     pub use std::thread::{Builder, JoinHandle, ThreadId, current, scope, spawn, yield_now};
 }
 
-/// For statics of the process and other things that no model has: always std's.
+/// For statics of the process and other things that no model has: always std's. A static that is made once is a [`Made`].
 pub mod global {
     pub use std::sync::{
-        Arc, LazyLock, Mutex, MutexGuard, Once, OnceLock, PoisonError, TryLockError,
+        Arc, Mutex, MutexGuard, Once, OnceLock, PoisonError, TryLockError,
         atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering},
     };
     pub use std::thread::{current as current_thread, yield_now};

@@ -1,13 +1,17 @@
 //! Locks of the process, which a fork takes before it happens: so none of them is held in the child by a thread that exists
 //! only in the parent. For statics that are locked rarely; what belongs to a device or a tensor looks after itself.
 //!
-//! The process arranges for [`take`] to run before a fork and for [`give_back`] after it, on both sides.
+//! They are taken from the first lock on, and given back on both sides. Forks are counted, too: by that whatever has threads knows that
+//! they have stayed behind. Nothing here waits for a thread that arranges for it, since a child would for ever.
 
 use crate::Rank;
 use std::{
     any::Any,
     cell::RefCell,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU32, Ordering::*},
+    },
 };
 
 /// A lock that can be held without knowing what it guards.
@@ -17,6 +21,8 @@ pub(crate) trait Hold: Sync {
 }
 
 static LOCKS: Mutex<Vec<&'static dyn Hold>> = Mutex::new(Vec::new());
+/// How often this process descends by fork from the one that first [watched](watch).
+static FORKS: AtomicU32 = AtomicU32::new(0);
 
 thread_local! {
     static TAKEN: RefCell<Vec<Box<dyn Any>>> = const { RefCell::new(Vec::new()) };
@@ -26,17 +32,50 @@ fn locks() -> MutexGuard<'static, Vec<&'static dyn Hold>> {
     LOCKS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// From now on forks are counted. Two processes one of which is a child of the other have different counts.
+pub fn fork_count() -> u32 {
+    FORKS.load(Relaxed)
+}
+
+/// Arranges for forks to be counted and to take the locks. Threads that are the first at once may do it twice, which does no harm.
+pub fn watch() {
+    #[cfg(unix)]
+    {
+        extern "C" fn in_child() {
+            FORKS.fetch_add(1, Relaxed);
+            give_back();
+        }
+        extern "C" fn before() {
+            take();
+        }
+        extern "C" fn in_parent() {
+            give_back();
+        }
+        static WATCHES: AtomicBool = AtomicBool::new(false);
+        // Models and Miri don't fork.
+        if !WATCHES.load(Acquire) && !cfg!(any(loom, miri)) {
+            // SAFETY: the handlers don't unwind and live as long as the process.
+            unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
+            WATCHES.store(true, Release); // with the Acquire above: whoever sees it may fork
+        }
+    }
+}
+
 #[cfg(not(loom))]
 pub(crate) fn add(lock: &'static dyn Hold) {
+    watch(); // before anybody holds the first one
     let mut locks = locks();
     if !locks.iter().any(|known| std::ptr::addr_eq(*known, lock)) {
         locks.push(lock);
     }
 }
 
-/// Takes all of them, in the order in which they nest. Blocks while other threads hold them. The list comes last: whoever
-/// holds it waits for nothing.
-pub fn take() {
+/// Takes all of them, in the order in which they nest, unless this thread has. Blocks while other threads hold them. The list
+/// comes last: whoever holds it waits for nothing.
+fn take() {
+    if TAKEN.try_with(|held| !held.borrow().is_empty()).unwrap_or(false) {
+        return;
+    }
     let taken = loop {
         let mut known = locks().clone();
         known.sort_by_key(|lock| lock.rank());
@@ -53,7 +92,7 @@ pub fn take() {
 }
 
 /// Lets them go. To be called by the thread that took them, or by what a fork has made of it.
-pub fn give_back() {
+fn give_back() {
     _ = TAKEN.try_with(RefCell::take);
 }
 
@@ -70,6 +109,7 @@ mod tests {
         *FIRST.lock_global() += 1;
         *SECOND.lock_global() += 1;
         take();
+        take(); // of a second handler
         assert!(FIRST.try_lock().is_none() && SECOND.try_lock().is_none());
         give_back();
         assert_eq!(*FIRST.lock_global(), 1);

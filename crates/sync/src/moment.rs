@@ -1,6 +1,7 @@
 //! Moments: a look at the time for less than half of what the system's clock takes, to be told in nanoseconds later.
 
-use std::{sync::OnceLock, time::Instant};
+use crate::Made;
+use std::time::Instant;
 
 /// When it was, on a clock that all threads share, as nearly as processors keep together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -71,13 +72,13 @@ impl Reading {
 #[inline]
 fn counts_evenly() -> &'static bool {
     use std::arch::x86_64::__cpuid;
-    static EVENLY: OnceLock<bool> = OnceLock::new();
+    static EVENLY: Made<bool> = Made::new();
     EVENLY.get_or_init(|| __cpuid(0x8000_0000).eax >= 0x8000_0007 && __cpuid(0x8000_0007).edx & 1 << 8 != 0)
 }
 
 /// What the system's clock counts from.
 fn system() -> &'static Instant {
-    static START: OnceLock<Instant> = OnceLock::new();
+    static START: Made<Instant> = Made::new();
     START.get_or_init(Instant::now)
 }
 

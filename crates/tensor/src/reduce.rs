@@ -16,7 +16,8 @@ use crate::{
 };
 use raddle_base::{Scalar, ViewError};
 use raddle_op::{Kernel, ReduceOp};
-use std::{ops::RangeFull, sync::OnceLock};
+use raddle_sync::Made;
+use std::ops::RangeFull;
 
 /// Which axes to reduce: one, a list (empty: all), or `..` for all. Negative ones count from the end.
 pub trait Axes {
@@ -238,7 +239,7 @@ impl Tensor {
 
     /// The largest of sizes along axes, which stay; 1 where that is no unit, or there is none.
     fn norm_unit(&self, axes: Bits) -> Result<Tensor> {
-        static UNIT: OnceLock<Fused> = OnceLock::new();
+        static UNIT: Made<Fused> = Made::new();
         if self.layout().is_empty() {
             let shape = reduced_shape(self.shape(), axes.0, true);
             return Tensor::ones(shape, self.dtype(), &self.device());

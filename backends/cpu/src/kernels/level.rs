@@ -4,7 +4,7 @@
 //! vectorises each for its level. All give the same bits: Rust never contracts `a * b + c` into one rounding, and where
 //! `mul_add` asks for that, it is rounded once at each level. So a machine's age can't change a result (T8).
 
-use std::sync::OnceLock;
+use raddle_sync::Made;
 
 /// A set of instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +31,7 @@ impl Level {
 
     /// The highest level of this machine.
     pub fn best() -> Level {
-        static BEST: OnceLock<Level> = OnceLock::new();
+        static BEST: Made<Level> = Made::new();
         *BEST.get_or_init(|| *Level::all().last().expect("the baseline is always there"))
     }
 

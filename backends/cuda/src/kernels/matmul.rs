@@ -15,7 +15,7 @@ use crate::plan::{Args, MatMulStep, Matrix, Place, Step};
 use raddle_base::{DType, Dims, Scalar};
 use raddle_hal::{Kernel, Operand};
 use raddle_op::{Activation, Expr, Program, ProgramRef};
-use std::sync::OnceLock;
+use raddle_sync::Made;
 
 /// Memory for cuBLASLt: what NVIDIA recommends for Hopper, where the product is large enough to use it.
 const WORKSPACE_BYTES: usize = 32 << 20;
@@ -226,7 +226,7 @@ impl Own<'_> {
 
 /// `act(alpha · x + bias) + beta · c` for a sum `x`; takes beta if there is a `c`.
 fn follow_up(bias: bool, addend: bool, activation: Activation) -> &'static Program {
-    static PROGRAMS: [OnceLock<Program>; 12] = [const { OnceLock::new() }; 12];
+    static PROGRAMS: [Made<Program>; 12] = [const { Made::new() }; 12];
     fn act<'r>(x: Expr<'r>, activation: Activation) -> Expr<'r> {
         match activation {
             Activation::None => x,

@@ -5,8 +5,8 @@ use crate::{
     Result,
     graph::{Context, Meta},
 };
+use raddle_sync::Made;
 use raddle_tensor::{Activation, Dims, Fused, Pointwise, Program, Tensor};
-use std::sync::OnceLock;
 
 /// `a b`, summed over broadcast axes to the shape of `meta`; laid out as it is where that needs no sum.
 fn product_to(a: &Tensor, b: &Tensor, meta: &Meta, shape: &[usize]) -> Result<Tensor> {
@@ -85,8 +85,8 @@ pub(super) fn linear(
     activation: Activation,
     g: &Tensor,
 ) -> Result<Gradients> {
-    static RELU: OnceLock<Fused> = OnceLock::new();
-    static GELU: OnceLock<Fused> = OnceLock::new();
+    static RELU: Made<Fused> = Made::new();
+    static GELU: Made<Fused> = Made::new();
     let (x, weight) = (context.input(0), context.input(1));
     let (n, k) = (weight.shape()[0], weight.shape()[1]);
     let g = match activation {

@@ -5,12 +5,12 @@ use crate::{
     Result,
     graph::{Context, Meta},
 };
+use raddle_sync::Made;
 use raddle_tensor::{DType, Dims, Fused, Program, Reduction, Tensor};
-use std::sync::OnceLock;
 
 macro_rules! once {
     ($body:expr) => {{
-        static FUSED: OnceLock<Fused> = OnceLock::new();
+        static FUSED: Made<Fused> = Made::new();
         FUSED.get_or_init(|| Fused::new(Program::record($body)))
     }};
 }

@@ -8,8 +8,9 @@ use super::{
     folder::{Settings, Weights},
     modules::Modules,
 };
+use raddle_sync::Made;
 use raddle_tensor::{DType, Device, Error, Fused, Scalar, Tensor, fused};
-use std::{borrow::Borrow, path::Path, sync::LazyLock};
+use std::{borrow::Borrow, path::Path};
 
 /// How a model is loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -199,8 +200,9 @@ pub(super) fn join(parts: &[Tensor]) -> raddle_tensor::Result<Tensor> {
 
 /// Rows of norm 1, as PyTorch's `normalize`: what is almost 0 isn't blown up.
 pub(super) fn normalise(rows: &Tensor) -> raddle_tensor::Result<Tensor> {
-    static DIVIDE: LazyLock<Fused> = LazyLock::new(|| fused(|[rows, norm]| rows / norm.maximum(1e-12)));
-    DIVIDE.call(&[rows, &rows.norm(1, true)?])
+    static DIVIDE: Made<Fused> = Made::new();
+    let divide = DIVIDE.get_or_init(|| fused(|[rows, norm]| rows / norm.maximum(1e-12)));
+    divide.call(&[rows, &rows.norm(1, true)?])
 }
 
 /// Texts by their names.

@@ -14,10 +14,8 @@
 use super::{MemoryTrace, TRACE_EVENT_COUNT_MAX, TraceError, TraceEvent, TraceOp};
 use crate::{Device, block::Block, device::DeviceInner, fork, local, stream::StreamInner, submit::Touch};
 use raddle_sync::{
-    fault,
-    global::{
-        AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Mutex, MutexGuard, OnceLock, Ordering::*, PoisonError,
-    },
+    Made, fault,
+    global::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering::*, PoisonError},
 };
 use std::{
     collections::{HashMap, HashSet},
@@ -55,7 +53,7 @@ fn lock(shard: &Mutex<Vec<Raw>>) -> MutexGuard<'_, Vec<Raw>> {
 }
 
 fn now_us() -> u64 {
-    static ORIGIN: OnceLock<Instant> = OnceLock::new();
+    static ORIGIN: Made<Instant> = Made::new();
     ORIGIN.get_or_init(Instant::now).elapsed().as_micros() as u64
 }
 
