@@ -4,7 +4,7 @@ use super::{Outcome, Training, keep_busy};
 use crate::child::{self, Ended};
 use raddle::{
     DType, Device, Event, Generator, Priority, Stream, Tensor,
-    grad::{Autograd, clip_grad_norm_},
+    grad::{self, Autograd, clip_grad_norm_},
     optim::{Adam, AdamOptions},
 };
 use raddle_runtime::{
@@ -15,7 +15,7 @@ use std::{
     env,
     io::{Read, Write, pipe},
     process::Command,
-    sync::Barrier,
+    sync::{Barrier, mpsc},
     thread,
 };
 
@@ -163,6 +163,35 @@ pub fn children_of_first_uses(device: &str) -> Outcome {
         }
         Ok(())
     })
+}
+
+/// Threads go backwards through one graph, again and again. A child goes through it, too, or is told where one of them was.
+pub fn children_share_a_graph(device: &str) -> Outcome {
+    let device = Device::new(device)?;
+    let x = Tensor::full([8], 0.5, DType::F32, &device)?;
+    x.requires_grad_(true)?;
+    let mut y = x.clone();
+    for _ in 0..30 {
+        y = y.tanh()?.mul(&x)?;
+    }
+    let loss = y.sum(.., false)?;
+    let (has_begun, begun) = mpsc::channel();
+    for _ in 0..6 {
+        let (loss, has_begun) = (loss.clone(), has_begun.clone());
+        thread::spawn(move || while loss.backward_retain().is_ok() && has_begun.send(()).is_ok() {});
+    }
+    // One in a hundred finds a thread of its parent at an op of the graph.
+    for _ in 0..10 * CHILD_COUNT {
+        begun.recv()?;
+        let end = in_child(TIME_S_MAX, Leave::AtOnce, || match loss.backward_retain() {
+            Ok(()) | Err(grad::Error::LostAtFork { .. }) => 0,
+            // The gradient was being written.
+            Err(grad::Error::Tensor(raddle::Error::Runtime(Error::LostAtFork { .. }))) => 0,
+            Err(_) => 1,
+        })?;
+        assert_eq!(end, End::Code(0));
+    }
+    Ok(())
 }
 
 pub fn a_child_opens_devices(device: &str) -> Outcome {

@@ -85,6 +85,7 @@ const TABLE: &[Life] = lives! {
     forks::children_compute on CPU, exits 0, says "", faults [];
     forks::children_train on CPU, exits 0, says "", faults [];
     forks::children_of_first_uses on CPU, exits 0, says "", faults [];
+    forks::children_share_a_graph on CPU, exits 0, says "", faults [];
     forks::a_child_opens_devices on CPU, exits 0, says "", faults [];
     forks::a_child_of_a_child on CPU, exits 0, says "", faults [];
     forks::a_child_of_a_child_trains on CPU, exits 0, says "", faults [];

@@ -117,7 +117,7 @@ pub(crate) fn run(roots: Vec<(Edge, Tensor)>, goal: &Goal<'_>, retain: bool) -> 
         }
         if gradients.iter().all(Option::is_none) {
             if !retain {
-                node.free();
+                node.free()?;
             }
             continue;
         }

@@ -44,6 +44,9 @@ pub enum Error {
         "backward: what {op} had saved was freed by an earlier pass, expected that one to retain the graph"
     )]
     Freed { op: &'static str },
+    /// In a forked child: a thread of the parent was at this op of the graph just then.
+    #[error("backward: {op} was being used by another thread when the process forked, expected none")]
+    LostAtFork { op: &'static str },
     /// Only floats have gradients.
     #[error("requires_grad: the tensor has the wrong dtype, expected a float, found {found}")]
     DType { found: DType },

@@ -6,7 +6,7 @@
 
 use crate::{Error, Result, rules::Rule};
 use arc_swap::ArcSwapOption;
-use raddle_sync::{Arc, Mutex, Rank};
+use raddle_sync::{Arc, Mutex, MutexGuard, Rank, locks_at_fork};
 use raddle_tensor::{DType, Device, Dims, Layout, Tensor};
 use smallvec::SmallVec;
 
@@ -167,6 +167,8 @@ pub(crate) struct Node {
     pub outputs: SmallVec<[Meta; 2]>,
     /// None once a backward pass has used it up.
     kept: Mutex<Option<Kept>>,
+    /// The process's count of forks when it was made: a child may find the lock held for ever.
+    forks: u32,
 }
 
 /// What a rule gets to see of its node.
@@ -203,12 +205,19 @@ impl Node {
         outputs: SmallVec<[Meta; 2]>,
         kept: Kept,
     ) -> Arc<Node> {
-        Arc::new(Node { rule, edges, inputs, outputs, kept: Mutex::new(Rank::Leaf, Some(kept)) })
+        Arc::new(Node {
+            rule,
+            edges,
+            inputs,
+            outputs,
+            kept: Mutex::new(Rank::Leaf, Some(kept)),
+            forks: locks_at_fork::fork_count(),
+        })
     }
 
     /// What was saved, its versions checked. It is gone afterwards unless `retain`.
     pub fn open(&self, retain: bool) -> Result<Context<'_>> {
-        let taken = if retain { None } else { self.kept.lock().take() };
+        let taken = if retain { None } else { self.kept()?.take() };
         let mut context = Context { node: self, inputs: SmallVec::new(), outputs: SmallVec::new() };
         let op = self.rule.name();
         let mut fill = |kept: &Kept| -> Result<()> {
@@ -230,16 +239,21 @@ impl Node {
         };
         match (taken, retain) {
             (Some(kept), _) => fill(&kept)?,
-            (None, true) => fill(self.kept.lock().as_ref().ok_or(Error::Freed { op })?)?,
+            (None, true) => fill(self.kept()?.as_ref().ok_or(Error::Freed { op })?)?,
             (None, false) => return Err(Error::Freed { op }),
         }
         Ok(context)
     }
 
     /// Lets go of what was saved.
-    pub fn free(&self) {
-        let kept = self.kept.lock().take();
+    pub fn free(&self) -> Result<()> {
+        let kept = self.kept()?.take();
         drop(kept);
+        Ok(())
+    }
+
+    fn kept(&self) -> Result<MutexGuard<'_, Option<Kept>>> {
+        self.kept.lock_made_at(self.forks).ok_or(Error::LostAtFork { op: self.rule.name() })
     }
 }
 

@@ -13,7 +13,7 @@ use crate::{
     tick::Tick,
 };
 use raddle_hal::{Launch, Stamp};
-use raddle_sync::{Arc, Mutex, MutexGuard, Rank, fault, thread};
+use raddle_sync::{Arc, Mutex, MutexGuard, Rank, fault};
 use std::{
     collections::VecDeque,
     future::Future,
@@ -126,10 +126,6 @@ pub struct Event {
     forks: u32,
 }
 
-/// How often a forked child tries for an event's lock. Its threads hold it for a few instructions; a thread that only the
-/// parent has holds it for ever.
-const CHILD_TRY_COUNT: usize = 100; // guess
-
 impl Default for Event {
     fn default() -> Event {
         Event::new()
@@ -176,15 +172,7 @@ impl Event {
 
     /// What it has recorded; none if a thread of the parent process has it for ever.
     fn recorded(&self) -> Option<MutexGuard<'_, Option<Recorded>>> {
-        if self.forks == fork::count() || fault!(child_takes_locks) {
-            return Some(self.recorded.lock());
-        }
-        (0..CHILD_TRY_COUNT).find_map(|_| {
-            self.recorded.try_lock().or_else(|| {
-                thread::yield_now();
-                None
-            })
-        })
+        self.recorded.lock_made_at(self.forks)
     }
 
     /// Is everything complete that was on the stream when it was last recorded? False before the first record.

@@ -91,6 +91,28 @@ impl<T> Mutex<T> {
         self.lock()
     }
 
+    /// As [`Mutex::lock`], of what was made when this process, or the one that it descends from, had that
+    /// [count of forks](crate::locks_at_fork::fork_count). None if a thread of a parent has it for ever.
+    #[inline]
+    pub fn lock_made_at(&self, forks: u32) -> Option<MutexGuard<'_, T>> {
+        if forks == crate::locks_at_fork::fork_count() || fault!(child_takes_locks) {
+            return Some(self.lock());
+        }
+        self.lock_in_child()
+    }
+
+    /// A child's own threads hold it for a few instructions.
+    #[cold]
+    fn lock_in_child(&self) -> Option<MutexGuard<'_, T>> {
+        const TRY_COUNT_MAX: usize = 100; // guess
+        (0..TRY_COUNT_MAX).find_map(|_| {
+            self.try_lock().or_else(|| {
+                crate::thread::yield_now();
+                None
+            })
+        })
+    }
+
     /// Locks if nobody holds it.
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         let inner = match self.inner.try_lock() {
@@ -269,6 +291,16 @@ mod tests {
         assert!(result.is_err());
         *lock.lock() += 1;
         assert_eq!(*lock.lock(), 1);
+    }
+
+    #[test]
+    fn what_a_parent_holds_is_not_waited_for() {
+        let (lock, forks) = (Mutex::new(Rank::Leaf, 7), crate::locks_at_fork::fork_count());
+        assert_eq!(lock.lock_made_at(forks.wrapping_sub(1)).as_deref(), Some(&7));
+        let held = lock.inner.lock().unwrap(); // by a thread that isn't here, for all that is known
+        assert!(lock.lock_made_at(forks.wrapping_sub(1)).is_none());
+        drop(held);
+        assert_eq!(lock.lock_made_at(forks).as_deref(), Some(&7));
     }
 
     #[test]
