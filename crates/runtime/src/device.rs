@@ -32,7 +32,7 @@ pub(crate) const DEVICE_COUNT_MAX: usize = 256;
 
 /// Lives as long as the process, so that buffers, handles and ticks hold it without counting. Devices are few; a
 /// simulator that is opened for each of a million seeds is closed again by [`Device::close`], which gives back all but
-/// this frame of a few KiB.
+/// this frame of some 30 KiB.
 pub(crate) struct DeviceInner {
     pub(crate) hal: Box<dyn hal::Device>,
     pub(crate) index: u8,
