@@ -49,12 +49,14 @@ pub fn l1_loss(input: &Tensor, target: &Tensor, reduction: LossReduction) -> Res
     pointwise_loss!("l1_loss", input, target, reduction, |[x, y]| (x - y).abs())
 }
 
-/// `−target · ln σ(input) − (1 − target) · ln(1 − σ(input))`, computed as `(1 − target) · input + softplus(−input)`, which
-/// neither overflows nor loses its digits. Both have one shape.
+/// `−target · ln σ(input) − (1 − target) · ln(1 − σ(input))`, computed as `(1 − target) · input + softplus(−input)` where the input
+/// isn't negative and as `softplus(input) − target · input` where it is: neither overflows, and a good guess keeps the digits of
+/// its loss and gradient, however small they are. Both have one shape.
 pub fn bce_with_logits(input: &Tensor, target: &Tensor, reduction: LossReduction) -> Result<Tensor> {
-    // Beyond 40 softplus(x) is x: e⁻⁴⁰ is less than half a unit in the last place of an f64 there.
     pointwise_loss!("bce_with_logits", input, target, reduction, |[x, y]| {
-        (1.0 - y) * x + (-x).softplus(1.0, 40.0)
+        // What is small is added to what is 0 where the guess is good. In one formula for both signs a 1 would come and go.
+        let is_negative = x.lt(0.0);
+        is_negative.select(-(y * x), (1.0 - y) * x) + is_negative.select(x, -x).exp().log1p()
     })
 }
 

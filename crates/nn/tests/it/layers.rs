@@ -75,6 +75,17 @@ fn losses_and_their_gradients() {
     assert_eq!(bce.to_vec::<f64>().unwrap(), [2f64.ln(), 800.0, 800.0]);
     bce.sum(.., false).unwrap().backward().unwrap();
     assert_eq!(gradient(&logits), [-0.5, 1.0, -1.0]);
+    // A good guess has a small loss and a small gradient, not none.
+    let logits = leaf(&[-40.0, 40.0, -10.0], &[3]);
+    let bce = bce_with_logits(&logits, &tensor(&[0.0, 1.0, 0.0], &[3]), LossReduction::None).unwrap();
+    bce.sum(.., false).unwrap().backward().unwrap();
+    let [small, larger] = [40.0f64, 10.0].map(|x| (-x).exp());
+    for (found, expected) in bce.to_vec::<f64>().unwrap().iter().zip([small, small, larger.ln_1p()]) {
+        assert!((found / expected - 1.0).abs() < 1e-14, "{found:e} {expected:e}");
+    }
+    for (found, expected) in gradient(&logits).iter().zip([small, -small, larger / (1.0 + larger)]) {
+        assert!((found / expected - 1.0).abs() < 1e-14, "{found:e} {expected:e}");
+    }
     let rows = leaf(&[0.0, 0.0, 1000.0, 0.0], &[2, 2]);
     let loss = cross_entropy(&rows, &tensor(&[1i64, 0], &[2]), LossReduction::Mean).unwrap();
     loss.backward().unwrap();
