@@ -147,8 +147,10 @@ macro_rules! for_each_pointwise {
         /// `x / 2 · (1 + tanh(√(2/π) (x + 0.044715 x³)))`: PyTorch's `gelu` of approximation "tanh". Unlike there the
         /// lower tail keeps its digits.
         gelu_tanh(x;) { types: Float, result: Same, ulp: 32.0, domain: -4.0..10.0, derivative: derived, body: {
-            // (1 + tanh u) / 2 is sigmoid(2u), without the cancellation. The constant is 2 √(2/π).
-            x * (1.5957691216057308 * x * (1.0 + 0.044715 * x * x)).sigmoid()
+            // (1 + tanh u) / 2 is sigmoid(2u), without the cancellation. The constant is 2 √(2/π). Beyond the bounds that is 0
+            // or 1, whatever u is: a square that overflows would make the derivative 0 · ∞.
+            let near = x.maximum(-64.0).minimum(64.0);
+            x * (1.5957691216057308 * near * (1.0 + 0.044715 * near * near)).sigmoid()
         } }
         /// `x / (1 + e⁻ˣ)`. NaN at -∞, as in PyTorch.
         silu(x;) { types: Float, result: Same, ulp: 6.0, domain: -80.0..80.0, derivative: derived, body: x * x.sigmoid() }

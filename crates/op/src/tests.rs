@@ -227,6 +227,30 @@ fn gradients_at_ties_and_singular_points_are_as_the_rows_say() {
     }
 }
 
+/// What f32 has is found in f32: no step of a derivative over- or underflows, or cancels, that f64 takes well.
+#[test]
+fn gradients_of_extremes_are_no_less_exact_in_f32() {
+    for &op in Pointwise::ALL.iter().filter(|op| op.row().differentiable && op.row().inputs.len() == 1) {
+        let gradient = op.gradient_program(&[0]).expect("it has one");
+        let params: Vec<Scalar> =
+            params(op).into_iter().map(|value| Scalar::Float(value as f32 as f64)).collect();
+        let mut random = Random(13);
+        for round in 0..2000 {
+            let size = 10f64.powf(random.within(if round % 2 == 0 { (-37.0, 38.0) } else { (-3.0, 2.2) }));
+            let x = f64::from((if round % 4 < 2 { size } else { -size }) as f32);
+            let [found, expected] = [DType::F32, DType::F64].map(|compute| {
+                eval(gradient, compute, &[Scalar::Float(1.0), Scalar::Float(x)], &params)[0].to_f64()
+            });
+            let is_near = match expected.abs() {
+                size if size < f64::from(f32::MIN_POSITIVE) => found.abs() <= f64::from(f32::MIN_POSITIVE),
+                size if size > f64::from(f32::MAX) => found.is_infinite(),
+                size => expected.is_nan() && found.is_nan() || (found - expected).abs() <= 1e-3 * size,
+            };
+            assert!(is_near, "{} at {x:e}: expected {expected:e}, found {found:e}", op.name());
+        }
+    }
+}
+
 #[test]
 fn gradients_keep_their_digits_where_the_result_has_lost_them() {
     // 1 - tanh² and (eˣ - e⁻ˣ) / 2 of the result's own digits would have none left here.
