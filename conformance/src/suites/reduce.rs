@@ -347,6 +347,10 @@ fn deviations_of_equal_and_of_extreme_numbers(device: &Device) {
             let found = x.std(axis, 1.0, false).unwrap().to_vec::<f32>().unwrap();
             let near = |(found, expected): (&f32, f32)| (found / unit - expected).abs() < 1e-6;
             assert!(found.iter().zip(expected).all(near), "axis {axis}: {found:?}");
+            let found = x.norm(axis, false).unwrap().to_vec::<f32>().unwrap();
+            let expected = if axis == 1 { [2f32.sqrt(), 10f32.sqrt()] } else { [10f32.sqrt(), 2f32.sqrt()] };
+            let near = |(found, expected): (&f32, f32)| (found / unit - expected).abs() < 1e-6;
+            assert!(found.iter().zip(expected).all(near), "norm, axis {axis}: {found:?}");
         }
     }
 }

@@ -188,7 +188,7 @@ reductions! {
     all all_out = All;
     /// Is an element other than zero? NaN is. False over no elements.
     any any_out = Any;
-    /// √ Σ x², of floats. The gradient at 0 is 0.
+    /// √ Σ x², of floats, computed in `f64`: squares of narrower ones neither overflow nor vanish. The gradient at 0 is 0.
     norm norm_out = Norm2;
 }
 
@@ -214,8 +214,8 @@ impl Tensor {
         self.reduce_out(Reduction::Std { correction }, axes, keepdim, out)
     }
 
-    /// The p-norm (Σ |x|ᵖ)^(1/p), of floats, for a positive `p` (infinity: the largest |x|). Of 16-bit floats in `f32`. But for
-    /// `p` = 2 powers neither overflow nor vanish. The gradient at 0 is 0.
+    /// The p-norm (Σ |x|ᵖ)^(1/p), of floats, for a positive `p` (infinity: the largest |x|). Of 16-bit floats in `f32`. Powers
+    /// neither overflow nor vanish, but for squares of `f64`. The gradient at 0 is 0.
     pub fn norm_p(&self, p: f64, axes: impl Axes, keepdim: bool) -> Result<Tensor> {
         check_float("norm", "the tensor", self)?;
         if p == 2.0 {

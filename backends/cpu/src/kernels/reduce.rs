@@ -533,10 +533,8 @@ unsafe fn reduce(op: ReduceOp, axes: u8, divisor: f64, output: &View, input: &Vi
             ReduceOp::Prod => by_compute!(input.dtype, A => run::<A, Product>(what, divisor, &[], threads)),
             ReduceOp::Max => by_compute!(input.dtype, A => run::<A, Largest>(what, divisor, &[], threads)),
             ReduceOp::Min => by_compute!(input.dtype, A => run::<A, Smallest>(what, divisor, &[], threads)),
-            ReduceOp::Norm2 if input.dtype == DType::F64 => {
-                run::<f64, Squares>(what, divisor, &[], threads);
-            }
-            ReduceOp::Norm2 => run::<f32, Squares>(what, divisor, &[], threads),
+            // In f64, where squares of f32 have room: those of 1e20 are infinite, those of 1e-30 are 0.
+            ReduceOp::Norm2 => run::<f64, Squares>(what, divisor, &[], threads),
             ReduceOp::SquaredDeviations => deviations::<Deviations>(what, divisor, threads),
             ReduceOp::Deviation => deviations::<RootDeviations>(what, divisor, threads),
         }

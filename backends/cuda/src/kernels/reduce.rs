@@ -84,7 +84,7 @@ pub fn reduce(builder: &mut Builder, op: ReduceOp, axes: u8, divisor: f64, out: 
         // In f64: see the CPU's.
         ReduceOp::SquaredDeviations => Stage { acc: DType::F64, ..stage(Map::Deviation, 0) },
         ReduceOp::Deviation => Stage { root: true, acc: DType::F64, ..stage(Map::Deviation, 0) },
-        ReduceOp::Norm2 => Stage { root: true, ..stage(Map::Square, 0) },
+        ReduceOp::Norm2 => Stage { root: true, acc: DType::F64, ..stage(Map::Square, 0) },
     };
     run(builder, stage, axes, out, None, input);
 }

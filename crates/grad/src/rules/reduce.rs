@@ -30,9 +30,9 @@ pub(super) fn reduce(context: &Context<'_>, op: Reduction, axes: u8, g: &Tensor)
                 reduce: &dyn Fn(&Tensor) -> raddle_tensor::Result<Tensor>|
      -> Result<Tensor> { Ok(if listed.is_empty() { tensor } else { reduce(&tensor)? }) };
     let g = spread(g)?;
-    // Means, products and norms of 16-bit floats are taken again, unrounded: around a rounded mean there is no deviation left.
-    let compute = meta.dtype.compute();
-    let wide = |tensor: &Tensor| -> Result<Tensor> { Ok(tensor.to(compute)?) };
+    // Means and norms are taken again in f64, as the ops themselves do: around a rounded mean there is no deviation left, and
+    // what has over- or underflowed has no direction.
+    let wide = |tensor: &Tensor| -> Result<Tensor> { Ok(tensor.to(DType::F64)?) };
     let x = || wide(context.input(0));
     Ok(match op {
         Reduction::Sum => g.expand(meta.shape())?,
@@ -40,7 +40,7 @@ pub(super) fn reduce(context: &Context<'_>, op: Reduction, axes: u8, g: &Tensor)
         Reduction::Prod => {
             // In f64, where a product has room that its factors have in f32. Without division by zero or infinity: the
             // product of the elements other than these, with an infinity's sign, and how many of both there are.
-            let [x, g] = [context.input(0).to(DType::F64)?, g.to(DType::F64)?];
+            let (x, g) = (x()?, wide(&g)?);
             let total = |tensor: Tensor| over(tensor, &|tensor| tensor.sum(&listed[..], true));
             let zeros = total(once!(|[x]| x.eq(0.0).number()).call(&[&x])?)?;
             let infinities = total(once!(|[x]| x.abs().eq(f64::INFINITY).number()).call(&[&x])?)?;
@@ -70,7 +70,7 @@ pub(super) fn reduce(context: &Context<'_>, op: Reduction, axes: u8, g: &Tensor)
             })
             .call(&[x, &extreme])?;
             // Counted in f32: f16 ends at 65,504.
-            let count = over(wide(&ties)?, &|tensor| tensor.sum(&listed[..], true))?;
+            let count = over(ties.to(meta.dtype.compute())?, &|tensor| tensor.sum(&listed[..], true))?;
             once!(|[g, ties, count]| ties.eq(0.0).select(0.0, g / count)).call(&[&g, &ties, &count])?
         }
         Reduction::Var { correction } => {
@@ -83,22 +83,14 @@ pub(super) fn reduce(context: &Context<'_>, op: Reduction, axes: u8, g: &Tensor)
         Reduction::Std { correction } => {
             let x = x()?;
             let mean = over(x.clone(), &|tensor| tensor.mean(&listed[..], true))?;
-            let deviation = match compute == meta.dtype {
-                true => spread(context.output(0))?,
-                // What 16 bits don't hold needn't be 0 or infinite.
-                false => over(x.clone(), &|tensor| tensor.std(&listed[..], correction, true))?,
-            };
+            let deviation = over(x.clone(), &|tensor| tensor.std(&listed[..], correction, true))?;
             let scaled = wide(&g)?.div((count as f64 - correction).max(0.0))?;
             once!(|[g, x, mean, deviation]| { deviation.eq(0.0).select(0.0, g * ((x - mean) / deviation)) })
                 .call(&[&scaled, &x, &mean, &deviation])?
         }
         Reduction::Norm2 => {
-            // The result of 16 bits may have overflowed.
-            let x = x()?;
-            let norm = match compute == meta.dtype {
-                true => spread(context.output(0))?,
-                false => over(x.abs()?, &|tensor| tensor.norm(&listed[..], true))?,
-            };
+            let (x, g) = (x()?, wide(&g)?);
+            let norm = over(x.abs()?, &|tensor| tensor.norm(&listed[..], true))?;
             once!(|[g, x, norm]| norm.eq(0.0).select(0.0, g * (x / norm))).call(&[&g, &x, &norm])?
         }
         Reduction::All | Reduction::Any => unreachable!("grad: truth values have no gradient"),
