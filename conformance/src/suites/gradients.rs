@@ -6,7 +6,7 @@ use raddle::{DType, Device, Result, Tensor, grad::Autograd};
 
 /// All cases.
 pub fn cases() -> Vec<Case> {
-    crate::cases!("gradients": reductions, reductions_of_16_bits, products_of_extremes, sums_of_16_bits, orders, products, normalisations, indexing, joins, views)
+    crate::cases!("gradients": reductions, reductions_of_narrow_floats, attention_of_16_bits, products_of_extremes, sums_of_16_bits, orders, products, normalisations, indexing, joins, views)
 }
 
 /// Checks ops on one device, each with operands of its own.
@@ -100,8 +100,8 @@ fn reductions(device: &Device) {
     of.check("sum of a number", &[&[]], |x| x[0].sum(.., false));
 }
 
-/// Means, products and norms that 16 bits don't hold are no less exact in gradients.
-fn reductions_of_16_bits(device: &Device) {
+/// Means, products and norms that 16 or 32 bits don't hold are no less exact in gradients.
+fn reductions_of_narrow_floats(device: &Device) {
     let check = |what: &str, dtype: DType, values: &[f32], reduce: &dyn Fn(&Tensor) -> Result<Tensor>| {
         let narrow = Tensor::from_slice(values, [values.len()], device).unwrap().to(dtype).unwrap().detach();
         let wide = narrow.to(DType::F64).unwrap();
@@ -110,7 +110,11 @@ fn reductions_of_16_bits(device: &Device) {
             reduce(x).unwrap().backward().unwrap();
             x.grad().unwrap().to(DType::F64).unwrap().to_vec::<f64>().unwrap()
         });
-        let (bits, least) = if dtype == DType::F16 { (11, 2f64.powi(-24)) } else { (8, 0.0) };
+        let (bits, least) = match dtype {
+            DType::F16 => (11, 2f64.powi(-24)),
+            DType::BF16 => (8, 0.0),
+            _ => (24, 0.0),
+        };
         for (found, expected) in found.iter().zip(&expected) {
             let tolerance = (expected.abs() * 2f64.powi(1 - bits)).max(least);
             let is_near = (found - expected).abs() <= tolerance || found == expected;
@@ -129,6 +133,36 @@ fn reductions_of_16_bits(device: &Device) {
         check("prod", dtype, &[300.0, 300.0], &|x| x.prod(0, false));
         check("prod", dtype, &[2f32.powi(-13), 2f32.powi(-13), 1024.0, 1024.0], &|x| x.prod(.., false));
     }
+    for dtype in [DType::BF16, DType::F32] {
+        for values in [&[16_777_216.0f32, 16_777_218.0][..], &[-2e38, -3e38, 1e38], &[2e-30, -1e-30, 5e-30]] {
+            check("var", dtype, values, &|x| x.var(.., 1.0, false));
+            check("std", dtype, values, &|x| x.std(0, 0.0, false));
+            check("norm", dtype, values, &|x| x.norm(.., false));
+        }
+    }
+}
+
+/// Weights change by the differences of values, which the rounded result doesn't hold; and not by values that aren't seen.
+fn attention_of_16_bits(device: &Device) {
+    let of = |dtype: DType, values: &[f32], shape: &[usize]| {
+        let leaf = Tensor::from_slice(values, shape, device).unwrap().to(dtype).unwrap().detach();
+        leaf.requires_grad_(true).unwrap();
+        leaf
+    };
+    for dtype in [DType::F16, DType::BF16, DType::F32] {
+        let (query, key) = (of(dtype, &[1.0], &[1, 1]), of(dtype, &[1.0, 1.0], &[2, 1]));
+        let value = of(dtype, &[100.0, 100.5], &[2, 1]);
+        let y = query.scaled_dot_product_attention(&key, &value, None, false, Some(1.0)).unwrap();
+        y.sum(.., false).unwrap().backward().unwrap();
+        let found = key.grad().unwrap().to(DType::F32).unwrap().to_vec::<f32>().unwrap();
+        assert_eq!(found, [-0.125, 0.125], "{dtype}");
+    }
+    let (query, key) = (of(DType::F32, &[1.0], &[1, 1]), of(DType::F32, &[0.0; 3], &[3, 1]));
+    let value = of(DType::F32, &[1.0, 3.0, f32::INFINITY], &[3, 1]);
+    let mask = Tensor::from_slice(&[true, true, false], [1, 3], device).unwrap();
+    let y = query.scaled_dot_product_attention(&key, &value, Some(&mask), false, Some(1.0)).unwrap();
+    y.backward().unwrap();
+    assert_eq!(key.grad().unwrap().to_vec::<f32>().unwrap(), [-0.5, 0.5, 0.0]);
 }
 
 /// The gradient of a product by a factor is the product of the others, whatever the factor is and the product comes to.

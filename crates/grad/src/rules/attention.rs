@@ -20,7 +20,7 @@ pub(super) fn attention(
     let turned = |tensor: &Tensor| tensor.transpose(-2, -1);
     let [query, key, value] = [0, 1, 2].map(|input| wide(context.input(input)));
     let (query, key, value) = (query?, key?, value?);
-    let (g, out) = (wide(g)?, wide(context.output(0))?);
+    let g = wide(g)?;
     let mut scores = query.matmul(&turned(&key)?)?.mul(scale)?;
     let mask = mask.then(|| context.input(3));
     match mask {
@@ -42,8 +42,11 @@ pub(super) fn attention(
     if context.wants(2) {
         results[2] = Some(sum_to(turned(&weights)?.matmul(&g)?, context.meta(2).shape())?);
     }
-    let along = g.mul(&out)?.sum(-1, true)?;
-    let by_scores = weights.mul(&g.matmul(&turned(&value)?)?.sub(&along)?)?;
+    // Σ dO ∘ O, from the weights: of 16-bit floats O is rounded, and what is left of a difference may be less than that.
+    // (What a value is that isn't seen doesn't matter, as in the result.)
+    let by_weights = g.matmul(&turned(&value)?)?.masked_fill(&unseen, 0.0)?;
+    let along = weights.mul(&by_weights)?.sum(-1, true)?;
+    let by_scores = weights.mul(&by_weights.sub(&along)?)?;
     if context.wants(0) {
         results[0] = Some(sum_to(by_scores.matmul(&key)?.mul(scale)?, context.meta(0).shape())?);
     }

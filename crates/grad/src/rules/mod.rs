@@ -124,8 +124,8 @@ impl Needs {
 fn needs(call: &Call) -> Needs {
     let (inputs, outputs) = match call {
         Call::Reduce { op, .. } => match op {
-            Reduction::Prod | Reduction::Var { .. } => (0b1, 0),
-            Reduction::AMax | Reduction::AMin | Reduction::Norm2 | Reduction::Std { .. } => (0b1, 0b1),
+            Reduction::Prod | Reduction::Var { .. } | Reduction::Std { .. } | Reduction::Norm2 => (0b1, 0),
+            Reduction::AMax | Reduction::AMin => (0b1, 0b1),
             _ => (0, 0),
         },
         Call::MaxMin { .. } | Call::Sort { .. } => (0, 0b10),
@@ -138,7 +138,7 @@ fn needs(call: &Call) -> Needs {
         },
         Call::SparseLinear { .. } => (0b111, 0),
         Call::Softmax { .. } => (0, 0b1),
-        Call::Attention { mask, .. } => (if *mask { 0b1111 } else { 0b111 }, 0b1),
+        Call::Attention { mask, .. } => (if *mask { 0b1111 } else { 0b111 }, 0),
         Call::LayerNorm { weight, bias, addend, .. } => {
             let at = 1 + usize::from(*weight) + usize::from(*bias);
             (if *weight { 0b11 } else { 0b1 } | if *addend { 1 << at } else { 0 }, 0b110)
