@@ -189,7 +189,7 @@ fn an_error_of_a_queued_kernel_is_kept_until_asked_for() {
         Operand::In(view(0, DType::F32, 2)),
         Operand::In(view(16, DType::I64, 3)),
     ];
-    let gather = Launch::Kernel { kernel: &Kernel::Gather { axis: 0 }, operands: &operands };
+    let gather = Launch::Kernel { kernel: &Kernel::Gather { axis: 0, repeats: 1 }, operands: &operands };
     let fill = memory.fill(1); // Each index is 0x0101010101010101.
     let error = KernelError::IndexOutOfRange { index: 0x0101_0101_0101_0101, position: 0, size: 2 };
     assert_eq!(submit(&cpu, Q0, 1, &[], &fill), Submitted::Inline);

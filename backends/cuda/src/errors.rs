@@ -27,8 +27,16 @@ pub const FOUND_COUNT_MAX: usize = 256;
 struct Used {
     sequence: u64,
     record: usize,
-    /// The axis that indices point into.
-    axis_size: usize,
+    indices: Indices,
+}
+
+/// What a message says of a kernel's indices, besides what the kernel writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Indices {
+    /// The size of the axis that they point into.
+    size: usize,
+    /// How many neighbours count as one.
+    repeats: usize,
 }
 
 /// A record for a launch.
@@ -45,22 +53,22 @@ pub struct Copies {
     /// Where they are once the launch is complete.
     pub block: Block,
     /// For each record.
-    pub axis_sizes: Arc<Vec<usize>>,
+    pub indices: Arc<Vec<Indices>>,
 }
 
 impl Copies {
     /// The error of the first node that has one. The launch is complete.
     fn error(&self) -> Option<KernelError> {
-        self.axis_sizes.iter().enumerate().find_map(|(index, &axis_size)| {
+        self.indices.iter().enumerate().find_map(|(index, &indices)| {
             // SAFETY: inside the pinned block, which is ours alone; the device wrote it before the launch was complete.
             let record = unsafe { ptr::read_volatile((self.block.address as *const Record).add(index)) };
-            error(record, axis_size)
+            error(record, indices)
         })
     }
 }
 
-fn error([is_error, index, position]: Record, axis_size: usize) -> Option<KernelError> {
-    let (position, size) = (position as usize, axis_size);
+fn error([is_error, index, position]: Record, Indices { size, repeats }: Indices) -> Option<KernelError> {
+    let position = position as usize / repeats;
     (is_error != 0).then_some(KernelError::IndexOutOfRange { index, position, size })
 }
 
@@ -84,7 +92,7 @@ impl Errors {
     pub fn give(
         &mut self,
         sequence: u64,
-        axis_size: usize,
+        indices: Indices,
         completed: u64,
         read: impl Fn(usize) -> Record,
     ) -> Option<Given> {
@@ -99,7 +107,7 @@ impl Errors {
             }
         }
         let given = self.free.pop()?;
-        self.used.push_back(Used { sequence, record: given.record, axis_size });
+        self.used.push_back(Used { sequence, record: given.record, indices });
         Some(given)
     }
 
@@ -145,20 +153,20 @@ impl Errors {
     fn settle(&mut self, used: Used, read: &impl Fn(usize) -> Record) -> Option<KernelError> {
         let record = read(used.record);
         self.free.push(Given { record: used.record, is_dirty: record[0] != 0 });
-        error(record, used.axis_size)
+        error(record, used.indices)
     }
 }
 
-/// The axis that the indices of a fallible kernel point into.
-pub fn axis_size(kernel: &Kernel, operands: &[Operand]) -> usize {
-    match kernel {
-        Kernel::Gather { axis } => operands[1].shape()[*axis],
-        Kernel::Scatter { axis, .. } => operands[0].shape()[*axis],
-        Kernel::SparseMatMul { .. } => operands[3].shape()[1],
-        Kernel::SparseMatMulByValues => operands[3].shape()[1],
-        Kernel::SparseMatMulByWeight => operands[0].shape()[1],
+/// The indices of a fallible kernel.
+pub fn indices(kernel: &Kernel, operands: &[Operand]) -> Indices {
+    let (size, repeats) = match *kernel {
+        Kernel::Gather { axis, repeats } => (operands[1].shape()[axis], repeats),
+        Kernel::Scatter { axis, repeats, .. } => (operands[0].shape()[axis], repeats),
+        Kernel::SparseMatMul { .. } | Kernel::SparseMatMulByValues => (operands[3].shape()[1], 1),
+        Kernel::SparseMatMulByWeight => (operands[0].shape()[1], 1),
         _ => unreachable!("cuda: {} can't fail on the device", kernel.name()),
-    }
+    };
+    Indices { size, repeats }
 }
 
 #[cfg(test)]
@@ -168,12 +176,16 @@ mod tests {
 
     const NONE: Record = [0; 3];
 
+    fn of(size: usize) -> Indices {
+        Indices { size, repeats: 1 }
+    }
+
     #[test]
     fn an_error_is_told_once_to_its_launch() {
         let mut errors = Errors::new();
-        let first = errors.give(1, 10, 0, |_| NONE).unwrap();
-        let second = errors.give(4, 20, 0, |_| NONE).unwrap();
-        let read = |record| if record == second.record { [1, -7, 3] } else { NONE };
+        let first = errors.give(1, of(10), 0, |_| NONE).unwrap();
+        let second = errors.give(4, Indices { size: 20, repeats: 5 }, 0, |_| NONE).unwrap();
+        let read = |record| if record == second.record { [1, -7, 15] } else { NONE };
         assert_eq!(errors.take(1, read), None);
         let error = KernelError::IndexOutOfRange { index: -7, position: 3, size: 20 };
         assert_eq!((errors.take(4, read), errors.take(4, read)), (Some(error), None));
@@ -187,21 +199,21 @@ mod tests {
         let failed = RefCell::new(Vec::new());
         let read = |record| if failed.borrow().contains(&record) { [1, 2, 0] } else { NONE };
         for sequence in 1..=RECORD_COUNT as u64 {
-            let given = errors.give(sequence, 2, 0, read).unwrap();
+            let given = errors.give(sequence, of(2), 0, read).unwrap();
             if sequence == 1 {
                 failed.borrow_mut().push(given.record);
             }
         }
         let next = RECORD_COUNT as u64 + 1;
-        assert_eq!(errors.give(next, 2, 0, read), None, "all are in flight");
-        assert!(errors.give(next, 2, 1, read).unwrap().is_dirty);
+        assert_eq!(errors.give(next, of(2), 0, read), None, "all are in flight");
+        assert!(errors.give(next, of(2), 1, read).unwrap().is_dirty);
         failed.borrow_mut().clear();
         assert_eq!(
             errors.take(1, read),
             Some(KernelError::IndexOutOfRange { index: 2, position: 0, size: 2 })
         );
         for sequence in next + 1..next + 5000 {
-            errors.give(sequence, 2, sequence - 1, |_| [1, 1, 1]).unwrap();
+            errors.give(sequence, of(2), sequence - 1, |_| [1, 1, 1]).unwrap();
         }
         assert_eq!(
             (errors.found.len(), errors.used.len() + errors.free.len()),
@@ -212,8 +224,8 @@ mod tests {
     #[test]
     fn a_launch_that_was_refused_gives_its_record_back() {
         let mut errors = Errors::new();
-        let given = errors.give(1, 2, 0, |_| NONE).unwrap();
+        let given = errors.give(1, of(2), 0, |_| NONE).unwrap();
         errors.give_back();
-        assert_eq!(errors.give(1, 2, 0, |_| NONE), Some(Given { is_dirty: true, ..given }));
+        assert_eq!(errors.give(1, of(2), 0, |_| NONE), Some(Given { is_dirty: true, ..given }));
     }
 }

@@ -53,12 +53,12 @@ struct DrawNode {
 struct Records {
     address: u64,
     /// For each record: the axis that indices point into.
-    axis_sizes: Arc<Vec<usize>>,
+    indices: Arc<Vec<errors::Indices>>,
 }
 
 impl Records {
     fn size_bytes(&self) -> usize {
-        self.axis_sizes.len() * RECORD_BYTES
+        self.indices.len() * RECORD_BYTES
     }
 }
 
@@ -142,7 +142,7 @@ impl Shared {
         let Some((records, block)) = executable.records.as_ref().zip(block) else { return Ok(()) };
         // SAFETY: the block is so large and stays until the copy is complete; the records live as long as the executable.
         unsafe { driver.memcpy_dtoh(block.address, records.address, records.size_bytes(), queue.stream()) }?;
-        let copies = Copies { block, axis_sizes: records.axis_sizes.clone() };
+        let copies = Copies { block, indices: records.indices.clone() };
         queue.errors.lock().add_copies(sequence, copies, queue.executed());
         // The block is wanted back.
         queue.ask_for_mark();
@@ -152,10 +152,10 @@ impl Shared {
     fn make(&self, driver: Driver<'_>, graph: &Graph) -> Result<Executable, DeviceError> {
         self.destroy_unused(driver)?;
         // All that may block comes before the capture.
-        let mut axis_sizes = Vec::new();
+        let mut indices = Vec::new();
         let mut planned: Vec<Planned> = Vec::with_capacity(graph.nodes().len());
         for node in graph.nodes() {
-            planned.push(self.planned(driver, &node.kernel, &node.operands, &mut axis_sizes)?);
+            planned.push(self.planned(driver, &node.kernel, &node.operands, &mut indices)?);
         }
         let (mut kernels, mut algorithms) = (Vec::new(), Vec::new());
         for call in planned.iter().flat_map(|planned| &planned.steps.calls) {
@@ -165,12 +165,11 @@ impl Shared {
                 Call::Fill => {}
             }
         }
-        let records = match axis_sizes.len() {
+        let records = match indices.len() {
             0 => None,
-            count => Some(Records {
-                address: driver.mem_alloc(count * RECORD_BYTES)?,
-                axis_sizes: Arc::new(axis_sizes),
-            }),
+            count => {
+                Some(Records { address: driver.mem_alloc(count * RECORD_BYTES)?, indices: Arc::new(indices) })
+            }
         };
         let made = self.capture(driver, graph, &mut planned, records.as_ref()).and_then(|(graph, draws)| {
             let raw = driver.graph_instantiate(graph).inspect_err(|_| {
@@ -198,14 +197,14 @@ impl Shared {
         driver: Driver<'_>,
         kernel: &Kernel,
         operands: &[Operand],
-        axis_sizes: &mut Vec<usize>,
+        indices: &mut Vec<errors::Indices>,
     ) -> Result<Planned, DeviceError> {
         let mut steps = Steps::default();
         self.plan(driver, None, kernel, operands, &mut steps)?;
         let scratch = crate::launch::scratch_of(&steps.plan, operands);
         let record = crate::launch::wants_record(&steps.plan).then(|| {
-            axis_sizes.push(errors::axis_size(kernel, operands));
-            axis_sizes.len() - 1
+            indices.push(errors::indices(kernel, operands));
+            indices.len() - 1
         });
         Ok(Planned { steps, scratch, record })
     }

@@ -182,9 +182,9 @@ impl Shared {
             // SAFETY: by the contract.
             return unsafe { self.steps(driver, queue.stream(), steps, scratch, 0) };
         }
-        let axis_size = errors::axis_size(kernel, operands);
+        let indices = errors::indices(kernel, operands);
         let read = |record| queue.record_at(record);
-        let given = queue.errors.lock().give(sequence, axis_size, queue.executed(), read);
+        let given = queue.errors.lock().give(sequence, indices, queue.executed(), read);
         let given = given.expect("the caller keeps below `in_flight_count_max`");
         let offset = given.record * RECORD_BYTES;
         let (record, copy) = (queue.records[0] + offset as u64, queue.records[1] as usize + offset);

@@ -318,7 +318,7 @@ fn a_lost_device_stays_lost_and_everything_is_complete() {
 #[test]
 fn errors_of_kernels_are_told_once() {
     let bench = Bench::seed(0);
-    let gather = Launch::Kernel { kernel: &Kernel::Gather { axis: 0 }, operands: &[] };
+    let gather = Launch::Kernel { kernel: &Kernel::Gather { axis: 0, repeats: 1 }, operands: &[] };
     bench.submit(Q0, 1, &[], &Launch::Nothing);
     bench.submit(Q0, 2, &[], &gather);
     bench.sim.synchronize(Q0, 2).unwrap();

@@ -548,6 +548,25 @@ fn bad_indices(device: &Device) {
     }
     assert_eq!(x.to_vec::<f32>().unwrap(), [0.0, 1.0, 2.0, 3.0, 4.0]);
     assert_eq!(x.add(1).unwrap().to_vec::<f32>().unwrap(), [1.0, 2.0, 3.0, 4.0, 5.0]);
+    // Those that the caller gave are counted, not the elements for which they stand.
+    let table = Tensor::zeros([2, 3, 4], DType::F32, device).unwrap();
+    let index = Tensor::from_slice(&[0i64, 1, 9, 0, -1, 0], [6], device).unwrap();
+    let grid = index.reshape([2, 3]).unwrap();
+    let ones = |shape: &[usize]| Tensor::ones(shape, DType::F32, device).unwrap();
+    for (result, size) in [
+        (table.index_select(0, &index), 2),
+        (table.index_select(1, &index), 3),
+        (table.index_select(-1, &index), 4),
+        (table.embedding(&grid), 2),
+        (table.index_add(0, &index, &ones(&[6, 3, 4]), 1.0), 2),
+        (table.index_add(1, &index, &ones(&[2, 6, 4]), 2.0), 3),
+        (table.select(0, 0).unwrap().gather(1, &grid), 4),
+    ] {
+        let told = result.and_then(|result| result.to_vec::<f32>()).unwrap_err().to_string();
+        let expected =
+            format!("index 9 (element 2 of the indices) is out of bounds, the axis has size {size}");
+        assert!(told.contains(&expected), "{told}");
+    }
 }
 
 fn errors(device: &Device) {

@@ -52,7 +52,7 @@ pub enum ReduceOp {
     SquaredDeviations,
     /// √ Σ (x − mean)², as [`SquaredDeviations`](ReduceOp::SquaredDeviations).
     Deviation,
-    /// √ Σ x²
+    /// √ Σ x², the squares in f64.
     Norm2,
 }
 
@@ -302,6 +302,8 @@ pub enum Kernel {
     Gather {
         /// The axis.
         axis: usize,
+        /// How many neighbours in row-major order are one index of the user's, expanded. Errors count those.
+        repeats: usize,
     },
     /// Out target (read and written), In index, In values (at least the index's shape):
     /// `target[.., index[.., i, ..], ..] = or += values[.., i, ..]`. All indices are checked before anything is written.
@@ -310,6 +312,8 @@ pub enum Kernel {
         axis: usize,
         /// Overwrite or add.
         mode: ScatterMode,
+        /// As of [`Kernel::Gather`].
+        repeats: usize,
     },
     /// Out indices [count, rank] (i64), In. The caller has counted with `Reduce`.
     NonZero,
@@ -334,7 +338,7 @@ pub enum KernelError {
     IndexOutOfRange {
         /// The index found.
         index: i64,
-        /// Where it stands in the index operand, in row-major order.
+        /// Which it is of the indices that the user gave, in row-major order.
         position: usize,
         /// The size of the axis that it points into.
         size: usize,

@@ -465,7 +465,7 @@ fn errors_go_to_dependents_only() {
     let (device, oracle, a, b) = pair();
     let buffer = || device.allocate(64).unwrap();
     let (index, good, bad, child, mixed) = (buffer(), buffer(), buffer(), buffer(), buffer());
-    let gather = Kernel::Gather { axis: 0 };
+    let gather = Kernel::Gather { axis: 0, repeats: 1 };
     op_of(&gather, a, &[&index], &[&good]).unwrap();
     let error = KernelError::IndexOutOfRange { index: 9, position: 3, size: 4 };
     oracle.fail(a.0.slot, 2, error);
@@ -491,7 +491,7 @@ fn a_failure_inline_heals_nothing() {
     let _turn = turn();
     let (device, oracle, a, _) = pair();
     let [index, spoilt, clean] = [(); 3].map(|()| device.allocate(64).unwrap());
-    let gather = Kernel::Gather { axis: 0 };
+    let gather = Kernel::Gather { axis: 0, repeats: 1 };
     let [first, second] = [9, 8].map(|index| KernelError::IndexOutOfRange { index, position: 3, size: 4 });
     oracle.fail(a.0.slot, 1, first);
     op_of(&gather, a, &[&index], &[&spoilt]).unwrap();

@@ -51,7 +51,7 @@ impl Tensor {
         let op = "gather";
         let axis = self.check_beside(op, axis, index)?;
         let out = Tensor::allocate(op, Layout::contiguous(*index.shape()), self.dtype(), &self.device())?;
-        self.gather_launch(op, axis, index, &out)?;
+        self.gather_launch(op, axis, index, 1, &out)?;
         record::fresh(&[self, index], &[&out], || Call::Gather { axis })?;
         Ok(out)
     }
@@ -63,17 +63,24 @@ impl Tensor {
         check_dtype(op, "the output", self.dtype(), out)?;
         check_out(op, out, index.shape(), &self.device())?;
         check_disjoint(op, out, &[self, index])?;
-        let run = || self.gather_launch(op, axis, index, out);
+        let run = || self.gather_launch(op, axis, index, 1, out);
         record::written(Mode::Out, &[self, index], &[out], || Call::Gather { axis }, run)
     }
 
-    fn gather_launch(&self, op: &'static str, axis: usize, index: &Tensor, out: &Tensor) -> Result<()> {
+    fn gather_launch(
+        &self,
+        op: &'static str,
+        axis: usize,
+        index: &Tensor,
+        repeats: usize,
+        out: &Tensor,
+    ) -> Result<()> {
         if out.layout().is_empty() {
             return Ok(());
         }
         let (source, index, out) = (with_axis(self)?, with_axis(index)?, with_axis(out)?);
         let operands = [out.write(out.layout()), source.read(source.layout()), index.read(index.layout())];
-        Ok(self.device().submit_named(op, &Kernel::Gather { axis }, &operands)?)
+        Ok(self.device().submit_named(op, &Kernel::Gather { axis, repeats }, &operands)?)
     }
 
     /// A copy of `self` in which `[.., index[.., i, ..], ..]` is `values[.., i, ..]`. If an element is named twice, the last
@@ -125,7 +132,7 @@ impl Tensor {
     ) -> Result<Tensor> {
         let axis = self.check_scatter(op, axis, index, values)?;
         let out = self.detach().copy()?;
-        out.scatter_launch(op, axis, index, values, mode)?;
+        out.scatter_launch(op, axis, (index, 1), values, mode)?;
         record::fresh(&[self, index, values], &[&out], || Call::Scatter { axis, mode })?;
         Ok(out)
     }
@@ -141,7 +148,7 @@ impl Tensor {
         let axis = self.check_scatter(op, axis, index, values)?;
         check_out(op, self, self.shape(), &self.device())?;
         check_disjoint(op, self, &[index, values])?;
-        let run = || self.scatter_launch(op, axis, index, values, mode);
+        let run = || self.scatter_launch(op, axis, (index, 1), values, mode);
         let call = || Call::Scatter { axis, mode };
         record::written(Mode::InPlace, &[self, index, values], &[self], call, run)?;
         Ok(self)
@@ -164,7 +171,7 @@ impl Tensor {
         &self,
         op: &'static str,
         axis: usize,
-        index: &Tensor,
+        (index, repeats): (&Tensor, usize),
         values: &Tensor,
         mode: ScatterMode,
     ) -> Result<()> {
@@ -177,7 +184,7 @@ impl Tensor {
         let values = with_axis(&values.alias(used))?;
         let operands =
             [target.write(target.layout()), index.read(index.layout()), values.read(values.layout())];
-        Ok(self.device().submit_named(op, &Kernel::Scatter { axis, mode }, &operands)?)
+        Ok(self.device().submit_named(op, &Kernel::Scatter { axis, mode, repeats }, &operands)?)
     }
 
     /// The slices of an axis that `index` (rank 0 or 1) names, in its order.
@@ -216,19 +223,20 @@ impl Tensor {
         Ok((axis, shape))
     }
 
-    /// The index, repeated (by strides of 0) along all axes of `shape` but one.
-    fn spread_index(index: &Tensor, axis: usize, shape: &Dims) -> Tensor {
+    /// The index, repeated (by strides of 0) along all axes of `shape` but one, and how often each stands in a row.
+    fn spread_index(index: &Tensor, axis: usize, shape: &Dims) -> (Tensor, usize) {
         let mut strides = Dims::filled(0, shape.len());
         strides[axis] = index.strides().first().copied().unwrap_or(1);
-        index.alias(Layout::new(*shape, strides, index.storage_offset()))
+        let repeats = shape[axis + 1..].iter().product();
+        (index.alias(Layout::new(*shape, strides, index.storage_offset())), repeats)
     }
 
     fn index_select_launch(&self, op: &'static str, axis: usize, index: &Tensor, out: &Tensor) -> Result<()> {
         if self.rank() == 0 {
-            return self.gather_launch(op, 0, &index.detach().reshape([0usize; 0])?, out);
+            return self.gather_launch(op, 0, &index.detach().reshape([0usize; 0])?, 1, out);
         }
-        let index = Tensor::spread_index(index, axis, out.shape());
-        self.gather_launch(op, axis, &index, out)
+        let (index, repeats) = Tensor::spread_index(index, axis, out.shape());
+        self.gather_launch(op, axis, &index, repeats, out)
     }
 
     /// A copy of `self` with `alpha · source[.., i, ..]` added to slice `index[i]` of an axis, in the order of the index. Sums of
@@ -296,12 +304,12 @@ impl Tensor {
             (_, dtype) if dtype.is_float() => source.mul(alpha)?,
             _ => source.mul(whole(alpha).expect("it has been checked"))?,
         };
-        let index = if self.rank() == 0 {
-            index.detach().reshape([0usize; 0])?
+        let (index, repeats) = if self.rank() == 0 {
+            (index.detach().reshape([0usize; 0])?, 1)
         } else {
             Tensor::spread_index(index, axis, scaled.shape())
         };
-        self.scatter_launch(op, axis, &index, &scaled, ScatterMode::Add)
+        self.scatter_launch(op, axis, (&index, repeats), &scaled, ScatterMode::Add)
     }
 
     /// Rows of a table: `self` is [n, ..], the result has the shape of `index` followed by that of a row.

@@ -31,17 +31,17 @@ pub unsafe fn execute(kernel: &Kernel, operands: &[Operand], threads: Threads) -
     // SAFETY: the contract of each is the one of this function.
     unsafe {
         match *kernel {
-            Kernel::Gather { axis } => {
+            Kernel::Gather { axis, repeats } => {
                 let (out, source, index) = (view(0), view(1), view(2));
-                check(index, view::layout(source).shape()[axis], threads)?;
+                check(index, view::layout(source).shape()[axis], repeats, threads)?;
                 by_size!(out.dtype.size_bytes(), E => match index.dtype {
                     DType::I32 => gather::<E, i32>(axis, out, source, index, threads),
                     _ => gather::<E, i64>(axis, out, source, index, threads),
                 });
             }
-            Kernel::Scatter { axis, mode } => {
+            Kernel::Scatter { axis, mode, repeats } => {
                 let (target, index, values) = (view(0), view(1), view(2));
-                check(index, view::layout(target).shape()[axis], threads)?;
+                check(index, view::layout(target).shape()[axis], repeats, threads)?;
                 match mode {
                     ScatterMode::Overwrite => by_size!(target.dtype.size_bytes(), E => {
                         scatter::<E, Overwrite>(axis, [target, index, values], threads);
@@ -93,11 +93,11 @@ fn all_below<I: Index>(indices: &[I], size: i64) -> bool {
 }
 }
 
-/// Checks that all indices are inside an axis of `size`.
+/// Checks that all indices are inside an axis of `size`. An error counts `repeats` neighbours as one.
 ///
 /// # Safety
 /// - The operand is in live memory that nobody writes meanwhile.
-pub unsafe fn check(index: &View, size: usize, threads: Threads) -> Result<(), KernelError> {
+pub unsafe fn check(index: &View, size: usize, repeats: usize, threads: Threads) -> Result<(), KernelError> {
     let layout = view::layout(index);
     if layout.is_empty() {
         return Ok(());
@@ -142,7 +142,7 @@ pub unsafe fn check(index: &View, size: usize, threads: Threads) -> Result<(), K
         next *= std::mem::replace(&mut places[axis], next);
     }
     let [position] = Grid::new(distinct().map(|axis| (layout.shape()[axis], [places[axis]]))).at(bad);
-    Err(KernelError::IndexOutOfRange { index: found[0], position, size })
+    Err(KernelError::IndexOutOfRange { index: found[0], position: position / repeats, size })
 }
 
 /// The merged axes of a walk, the last apart: its size and strides.

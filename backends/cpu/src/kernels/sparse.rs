@@ -28,18 +28,18 @@ pub unsafe fn execute(kernel: &Kernel, operands: &[Operand], threads: Threads) -
         match *kernel {
             Kernel::SparseMatMul { bias } => {
                 let (out, values, indices, weight) = (view(0), view(1), view(2), view(3));
-                index::check(indices, view::layout(weight).shape()[1], threads)?;
+                index::check(indices, view::layout(weight).shape()[1], 1, threads)?;
                 let bias = bias.then(|| view(4));
                 by_real!(weight.dtype, A => product::<A>(out, values, indices, weight, bias, threads));
             }
             Kernel::SparseMatMulByValues => {
                 let [dvalues, dy, indices, weight] = std::array::from_fn(view);
-                index::check(indices, view::layout(weight).shape()[1], threads)?;
+                index::check(indices, view::layout(weight).shape()[1], 1, threads)?;
                 by_real!(weight.dtype, A => value_gradient::<A>(dvalues, dy, indices, weight, threads));
             }
             Kernel::SparseMatMulByWeight => {
                 let [dweight, dy, values, indices] = std::array::from_fn(view);
-                index::check(indices, view::layout(dweight).shape()[1], threads)?;
+                index::check(indices, view::layout(dweight).shape()[1], 1, threads)?;
                 by_real!(dweight.dtype, A => weight_gradient::<A>(dweight, dy, values, indices, threads));
             }
             _ => unreachable!("cpu: {} is no sparse product", kernel.name()),

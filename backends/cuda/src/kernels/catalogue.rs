@@ -359,15 +359,20 @@ impl Collection {
                 for at in [strided(index, &[90, 64], &[1, 0]), view(index, &[90, 64]), view(index, &[5, 64])]
                 {
                     let rows = view(dtype, at.layout.shape());
-                    self.add(&name, &Kernel::Gather { axis: 0 }, &[rows], &[table, at]);
+                    self.add(&name, &Kernel::Gather { axis: 0, repeats: 1 }, &[rows], &[table, at]);
                     for mode in [ScatterMode::Overwrite, ScatterMode::Add] {
-                        self.add(&name, &Kernel::Scatter { axis: 0, mode }, &[table], &[at, rows]);
+                        self.add(
+                            &name,
+                            &Kernel::Scatter { axis: 0, mode, repeats: 1 },
+                            &[table],
+                            &[at, rows],
+                        );
                     }
                 }
                 let at = strided(index, &[20_000, 64], &[1, 0]);
                 for mode in [ScatterMode::Overwrite, ScatterMode::Add] {
                     let rows = view(dtype, &[20_000, 64]);
-                    self.add(&name, &Kernel::Scatter { axis: 0, mode }, &[table], &[at, rows]);
+                    self.add(&name, &Kernel::Scatter { axis: 0, mode, repeats: 1 }, &[table], &[at, rows]);
                 }
             }
         }

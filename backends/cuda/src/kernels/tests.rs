@@ -226,8 +226,9 @@ fn layer_norm_shares_rows_as_measured() {
 fn one_value_goes_to_many_places_without_sorting() {
     let (target, index) = (packed(DType::I64, &[1536]), packed(DType::I64, &[8192]));
     let (one, many) = (strided(DType::I64, &[8192], &[0]), packed(DType::I64, &[8192]));
-    let kernels =
-        |mode, values| keys(&planned(&Kernel::Scatter { axis: 0, mode }, &[target], &[index, values]));
+    let kernels = |mode, values| {
+        keys(&planned(&Kernel::Scatter { axis: 0, mode, repeats: 1 }, &[target], &[index, values]))
+    };
     let alike = kernels(ScatterMode::Overwrite, one);
     assert!(
         matches!(&alike[..], [check, scatter] if check.contains("CheckIndex") && scatter.contains("Scatter,")),

@@ -54,7 +54,7 @@ fn scatter(device: Device, target: &Buffer, index: i64) {
         Operand { buffer: &index, access: Access::Read, dtype: DType::I64, layout: &one },
         Operand { buffer: &value, access: Access::Read, dtype: DType::F32, layout: &one },
     ];
-    device.submit(&Kernel::Scatter { axis: 0, mode: ScatterMode::Add }, &operands).unwrap();
+    device.submit(&Kernel::Scatter { axis: 0, mode: ScatterMode::Add, repeats: 1 }, &operands).unwrap();
 }
 
 /// While a thread waits for the bytes of a buffer another one writes it, behind that. What the download says: the buffer is

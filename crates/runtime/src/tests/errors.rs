@@ -21,7 +21,7 @@ fn chain(device: Device, bad: Option<usize>) -> (Result<f32>, usize) {
     let (target, values) = (upload(&[0; 16]), upload(&1_f32.to_le_bytes()));
     let [good_index, bad_index] = [2_i64, 4].map(|index| upload(&index.to_le_bytes()));
     let [four, one] = [4, 1].map(|length| Layout::contiguous(Dims::new(&[length]).unwrap()));
-    let kernel = Kernel::Scatter { axis: 0, mode: ScatterMode::Add };
+    let kernel = Kernel::Scatter { axis: 0, mode: ScatterMode::Add, repeats: 1 };
     let mut open_count = 0;
     for launch in 0..LAUNCH_COUNT {
         let index = if bad == Some(launch) { &bad_index } else { &good_index };

@@ -83,7 +83,7 @@ fn gather_and_scatter_follow_the_indices() {
         let mut index = Tensor::random(&mut rng, index_dtype, shape, true);
         index.write(|_| Scalar::Int(rng.below(source_shape[axis].max(1)) as i64));
         let values = numbers(&mut rng, dtype, shape);
-        let kernel = Kernel::Gather { axis };
+        let kernel = Kernel::Gather { axis, repeats: 1 };
         let found = run(&mut rng, &kernel, &[(dtype, shape)], zero, &[&source, &index]).unwrap();
         let (from, indices, values_list) = (source.read(), index.read(), values.read());
         // Where an element of the index's shape, with another index on the axis, lies in the source's shape.
@@ -101,7 +101,7 @@ fn gather_and_scatter_follow_the_indices() {
 
         let before = |_: usize, element: usize| from[element];
         for mode in [ScatterMode::Overwrite, ScatterMode::Add] {
-            let kernel = Kernel::Scatter { axis, mode };
+            let kernel = Kernel::Scatter { axis, mode, repeats: 1 };
             let found = run(&mut rng, &kernel, &[(dtype, source_shape)], before, &[&index, &values]).unwrap();
             let mut expected = from.clone();
             for (&place, &value) in places.iter().zip(&values_list) {
@@ -130,14 +130,14 @@ fn the_first_bad_index_is_told_and_nothing_is_written() {
             index.write(|element| {
                 Scalar::Int(if element / 4 >= position && element / 4 % 3 == position % 3 { bad } else { 3 })
             });
-            let error = Err(KernelError::IndexOutOfRange { index: bad, position: position * 4, size: 7 });
+            let error = Err(KernelError::IndexOutOfRange { index: bad, position, size: 7 });
             let source = numbers(&mut rng, DType::F32, dims(&[7, 4]));
-            let kernel = Kernel::Gather { axis: 0 };
+            let kernel = Kernel::Gather { axis: 0, repeats: 4 };
             assert_eq!(run(&mut rng, &kernel, &[(DType::F32, shape)], zero, &[&source, &index]), error);
             let values = numbers(&mut rng, DType::F32, shape);
             let mut target = Tensor::packed(DType::F32, dims(&[7, 4]));
             let operands = [target.output(), index.input(), values.input()];
-            let kernel = Kernel::Scatter { axis: 0, mode: ScatterMode::Add };
+            let kernel = Kernel::Scatter { axis: 0, mode: ScatterMode::Add, repeats: 4 };
             // SAFETY: the operands are alive, of the kernel's shapes, and this test's own.
             let result = unsafe { execute(&kernel, &operands, Threads(2)) };
             assert_eq!(result.map(|()| vec![]), error);
