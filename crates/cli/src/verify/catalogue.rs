@@ -463,11 +463,14 @@ rows! {
     [sim("raddle_runtime::tests::reached::callbacks_are_bounded_and_closing_waits_for_them"),
      sim("raddle_runtime::tests::reached::a_device_is_closed_behind_its_callbacks")]
     [closes_before_callbacks, callbacks_without_end]
-"T6.7" "A forked child takes no lock of its parent."
+"T6.7" "A forked child takes no lock of its parent, and waits for nothing that only a thread of its parent would have made."
     "raddle_runtime::fork::is_child"
     [test("raddle_runtime::ends::a_child_takes_no_lock_of_its_parent"),
      stress("raddle_conformance::lives::cpu::children_compute"),
-     stress("raddle_conformance::lives::cpu::children_train")]
+     stress("raddle_conformance::lives::cpu::children_train"),
+     stress("raddle_conformance::lives::cpu::children_share_a_graph"),
+     stress("raddle_conformance::lives::cpu::children_of_first_uses"),
+     test("raddle_sync::made::tests::nobody_waits_for_who_makes_it")]
     [child_takes_locks]
 "T6.8" "Thread-locals, statics and exit handlers may use anything, in any order."
     "raddle_runtime::local::find"
