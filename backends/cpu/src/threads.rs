@@ -76,9 +76,16 @@ pub unsafe fn with_locals_of_others(body: impl FnOnce()) {
     }
 }
 
-/// Is this process a forked child? Then the helpers, and perhaps locks, have stayed behind in the parent, whatever device it is for.
+/// The count of forks where helpers were begun, and 1; 0 as long as nobody has.
+static BEGUN: global::AtomicU32 = global::AtomicU32::new(0);
+
+fn place() -> u32 {
+    locks_at_fork::fork_count().wrapping_add(1)
+}
+
+/// Have the helpers, and perhaps the lock under which they are made, stayed behind in a parent? Then a kernel has one thread.
 fn is_forked() -> bool {
-    locks_at_fork::fork_count() != 0
+    ![0, place()].contains(&BEGUN.load(Relaxed))
 }
 
 /// The most threads that a device has asked for.
@@ -103,6 +110,7 @@ fn helpers() -> Option<&'static rayon::ThreadPool> {
         rayon::ThreadPoolBuilder::new().num_threads(count).thread_name(name).build().ok()
     };
     locks_at_fork::watch(); // before there is one to be left behind
+    _ = BEGUN.compare_exchange(0, place(), Relaxed, Relaxed); // and this, for children
     HELPERS.get_or_init(make).as_ref()
 }
 

@@ -134,6 +134,8 @@ fn first_uses(device: &str) -> Outcome<Vec<u8>> {
         exp, log, sin, cos, tan, sinh, cosh, tanh, asin, acos, atan, sqrt, rsqrt, abs, neg, sigmoid, relu,
         gelu, silu, square, erf, expm1, log1p, reciprocal
     );
+    let square = Tensor::ones([100, 100], DType::F32, &device)?;
+    bits.extend(square.matmul(&square)?.sum(.., false)?.item::<f32>()?.to_ne_bytes());
     clip_grad_norm_(&[&x], 1.0)?;
     Adam::new(vec![x.clone()], AdamOptions::default())?.step()?;
     Ok(bits)
@@ -180,6 +182,7 @@ pub fn children_share_a_graph(device: &str) -> Outcome {
         let (loss, has_begun) = (loss.clone(), has_begun.clone());
         thread::spawn(move || while loss.backward_retain().is_ok() && has_begun.send(()).is_ok() {});
     }
+    drop(has_begun); // if they all fail nobody waits for them
     // One in a hundred finds a thread of its parent at an op of the graph.
     for _ in 0..10 * CHILD_COUNT {
         begun.recv()?;

@@ -47,7 +47,7 @@ pub(crate) fn watch() {
     }
 }
 
-/// How often this process descends by fork from the one that first opened a device.
+/// See [`locks_at_fork::fork_count`].
 pub(crate) fn count() -> u32 {
     locks_at_fork::fork_count()
 }

@@ -14,7 +14,7 @@ mod moment;
 
 pub use biased::Biased;
 pub use cache::{Cache, CacheCounts, Retired};
-pub use lock::{Condvar, Mutex, MutexGuard, Rank, assert_no_lock_is_held};
+pub use lock::{Condvar, GlobalGuard, Mutex, MutexGuard, Rank, assert_no_lock_is_held};
 pub use made::Made;
 pub use moment::{Moment, Reading};
 

@@ -56,6 +56,26 @@ pub struct MutexGuard<'a, T> {
     inner: Option<imp::MutexGuard<'a, T>>,
 }
 
+/// As [`MutexGuard`], of [`Mutex::lock_global`].
+#[must_use]
+pub struct GlobalGuard<T: 'static> {
+    guard: MutexGuard<'static, T>,
+    _own: crate::locks_at_fork::Own,
+}
+
+impl<T> Deref for GlobalGuard<T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        &self.guard
+    }
+}
+
+impl<T> DerefMut for GlobalGuard<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.guard
+    }
+}
+
 impl<T> Mutex<T> {
     /// A mutex of that rank.
     #[cfg(not(loom))]
@@ -83,12 +103,12 @@ impl<T> Mutex<T> {
     /// As [`Mutex::lock`], for a static. From its first call on a fork waits until nobody holds the lock, so that a child,
     /// in which no thread would ever let it go, finds it free.
     #[cfg(not(loom))]
-    pub fn lock_global(&'static self) -> MutexGuard<'static, T>
+    pub fn lock_global(&'static self) -> GlobalGuard<T>
     where
         T: Send,
     {
         crate::locks_at_fork::add(self);
-        self.lock()
+        GlobalGuard { guard: self.lock(), _own: crate::locks_at_fork::Own::note(self) }
     }
 
     /// As [`Mutex::lock`], of what was made when this process, or the one that it descends from, had that
@@ -101,16 +121,18 @@ impl<T> Mutex<T> {
         self.lock_in_child()
     }
 
-    /// A child's own threads hold it for a few instructions.
+    /// A child's own threads hold it for a few instructions, or until a thread that was put off there comes back.
     #[cold]
     fn lock_in_child(&self) -> Option<MutexGuard<'_, T>> {
-        const TRY_COUNT_MAX: usize = 100; // guess
-        (0..TRY_COUNT_MAX).find_map(|_| {
-            self.try_lock().or_else(|| {
-                crate::thread::yield_now();
-                None
-            })
-        })
+        const TRY_TIME: Duration = Duration::from_millis(100); // guess
+        let start = std::time::Instant::now();
+        loop {
+            let locked = self.try_lock();
+            if locked.is_some() || start.elapsed() > TRY_TIME {
+                return locked;
+            }
+            crate::thread::yield_now();
+        }
     }
 
     /// Locks if nobody holds it.

@@ -21,18 +21,41 @@ pub(crate) trait Hold: Sync {
 }
 
 static LOCKS: Mutex<Vec<&'static dyn Hold>> = Mutex::new(Vec::new());
-/// How often this process descends by fork from the one that first [watched](watch).
+/// 0 in the process that first [watched](watch); each child has more than its parent.
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
 thread_local! {
     static TAKEN: RefCell<Vec<Box<dyn Any>>> = const { RefCell::new(Vec::new()) };
+    /// Those that this thread has locked: it has them on both sides of a fork, and gives them back itself.
+    static OWN: RefCell<Vec<&'static dyn Hold>> = const { RefCell::new(Vec::new()) };
+}
+
+fn is_same(lock: &'static dyn Hold) -> impl Fn(&&'static dyn Hold) -> bool {
+    move |other| std::ptr::addr_eq(*other, lock)
+}
+
+/// That this thread has a lock, until it is dropped. (A thread that is ending notes nothing: it forks no more.)
+pub(crate) struct Own(&'static dyn Hold);
+
+#[cfg(not(loom))]
+impl Own {
+    pub(crate) fn note(lock: &'static dyn Hold) -> Own {
+        _ = OWN.try_with(|own| own.borrow_mut().push(lock));
+        Own(lock)
+    }
+}
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        _ = OWN.try_with(|own| own.borrow_mut().retain(|lock| !is_same(self.0)(lock)));
+    }
 }
 
 fn locks() -> MutexGuard<'static, Vec<&'static dyn Hold>> {
     LOCKS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// From now on forks are counted. Two processes one of which is a child of the other have different counts.
+/// Of [watched](watch) processes, two one of which is a child of the other have different counts.
 pub fn fork_count() -> u32 {
     FORKS.load(Relaxed)
 }
@@ -65,12 +88,12 @@ pub fn watch() {
 pub(crate) fn add(lock: &'static dyn Hold) {
     watch(); // before anybody holds the first one
     let mut locks = locks();
-    if !locks.iter().any(|known| std::ptr::addr_eq(*known, lock)) {
+    if !locks.iter().any(is_same(lock)) {
         locks.push(lock);
     }
 }
 
-/// Takes all of them, in the order in which they nest, unless this thread has. Blocks while other threads hold them. The list
+/// Takes all of them but this thread's own, in the order in which they nest, unless this was done. Blocks while other threads hold them. The list
 /// comes last: whoever holds it waits for nothing.
 fn take() {
     if TAKEN.try_with(|held| !held.borrow().is_empty()).unwrap_or(false) {
@@ -79,7 +102,9 @@ fn take() {
     let taken = loop {
         let mut known = locks().clone();
         known.sort_by_key(|lock| lock.rank());
-        let mut taken: Vec<Box<dyn Any>> = known.iter().map(|lock| lock.hold()).collect();
+        let is_own = |lock| OWN.try_with(|own| own.borrow().iter().any(is_same(lock))).unwrap_or(false);
+        let mut taken: Vec<Box<dyn Any>> =
+            known.iter().filter(|lock| !is_own(**lock)).map(|lock| lock.hold()).collect();
         let list = locks();
         if list.len() == known.len() {
             taken.push(Box::new(list));
@@ -112,6 +137,11 @@ mod tests {
         take(); // of a second handler
         assert!(FIRST.try_lock().is_none() && SECOND.try_lock().is_none());
         give_back();
+        let own = FIRST.lock_global();
+        take(); // as what this thread calls may fork
+        assert!(SECOND.try_lock().is_none());
+        give_back();
+        drop(own);
         assert_eq!(*FIRST.lock_global(), 1);
         assert_eq!(*SECOND.lock_global(), 1);
         assert_eq!(locks().iter().filter(|lock| lock.rank() == Rank::Registry).count(), 1);

@@ -76,6 +76,27 @@ pub trait Product: Wide {
     );
 }
 
+/// When the library is first called it asks the system for the sizes of caches, and lets others wait meanwhile: a child that was forked
+/// just then would for ever. So that happens under a lock, for which forks wait.
+#[cfg(not(loom))]
+fn learn_caches() {
+    use raddle_sync::{
+        Mutex, Rank,
+        global::{AtomicBool, Ordering::*},
+    };
+    static LEARNT: AtomicBool = AtomicBool::new(false);
+    static FIRST: Mutex<()> = Mutex::new(Rank::Leaf, ());
+    if !LEARNT.load(Acquire) {
+        let _held = FIRST.lock_global();
+        _ = &gemm_common::cache::CACHE_INFO[0];
+        LEARNT.store(true, Release); // with the Acquire above: who sees it finds them
+    }
+}
+
+/// Models have no children.
+#[cfg(loom)]
+fn learn_caches() {}
+
 // Its crates for these two types alone: those for 16-bit and complex numbers take as long to build.
 macro_rules! products {
     ($($t:ident of $library:ident),*) => { $(
@@ -98,6 +119,7 @@ macro_rules! products {
                     // SAFETY: the caller's bullet; the strides are the other way round from here on.
                     return unsafe { Self::gemm((n, m, k), a, b, to, add) };
                 }
+                learn_caches();
                 let gemm = $library::gemm::$t::get_gemm_fn();
                 // SAFETY: the caller's bullet.
                 unsafe {

@@ -90,7 +90,7 @@ pub(super) fn reduce(context: &Context<'_>, op: Reduction, axes: u8, g: &Tensor)
         }
         Reduction::Norm2 => {
             let (x, g) = (x()?, wide(&g)?);
-            let norm = over(x.abs()?, &|tensor| tensor.norm(&listed[..], true))?;
+            let norm = if listed.is_empty() { x.abs()? } else { x.norm(&listed[..], true)? };
             once!(|[g, x, norm]| norm.eq(0.0).select(0.0, g * (x / norm))).call(&[&g, &x, &norm])?
         }
         Reduction::All | Reduction::Any => unreachable!("grad: truth values have no gradient"),

@@ -86,6 +86,14 @@ fn losses_and_their_gradients() {
     for (found, expected) in gradient(&logits).iter().zip([small, -small, larger / (1.0 + larger)]) {
         assert!((found / expected - 1.0).abs() < 1e-14, "{found:e} {expected:e}");
     }
+    let [logit, none] = [-20.0f32, 0.0].map(|value| tensor(&[value], &[1]));
+    logit.requires_grad_(true).unwrap();
+    let loss = bce_with_logits(&logit, &none, LossReduction::Sum).unwrap();
+    loss.backward().unwrap();
+    let gradient_of_20 = logit.grad().unwrap().to_vec::<f32>().unwrap()[0];
+    for found in [loss.item::<f32>().unwrap(), gradient_of_20] {
+        assert!((found / 2.061_153_6e-9 - 1.0).abs() < 1e-5, "{found:e}");
+    }
     let rows = leaf(&[0.0, 0.0, 1000.0, 0.0], &[2, 2]);
     let loss = cross_entropy(&rows, &tensor(&[1i64, 0], &[2]), LossReduction::Mean).unwrap();
     loss.backward().unwrap();

@@ -58,6 +58,29 @@ fn owners_and_a_visitor() {
     assert_eq!(number.visit(|number| *number), 3);
 }
 
+/// A sweep over two locks, whose owner goes in and out of both.
+fn owner_and_sweep() {
+    let numbers = Arc::new([Biased::new(0), Biased::new(0)]);
+    let sweep = {
+        let numbers = numbers.clone();
+        thread::spawn(move || Biased::visit_all(numbers.iter(), |number| *number += 1))
+    };
+    // SAFETY: only this thread calls it.
+    numbers.iter().for_each(|number| unsafe { number.own(|number| *number += 1) });
+    sweep.join().unwrap();
+    Biased::visit_all(numbers.iter(), |number| assert_eq!(*number, 2));
+}
+
+#[test]
+fn model_owner_and_sweep() {
+    explore(None, 3, owner_and_sweep);
+}
+
+#[test]
+fn fault_sweeps_without_fence() {
+    explore(Some(Fault::visits_without_fence), 2, owner_and_sweep);
+}
+
 #[test]
 fn model_owner_follows_owner() {
     explore(None, 2, owners_and_a_visitor);
