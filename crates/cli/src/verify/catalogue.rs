@@ -165,7 +165,10 @@ rows! {
     [free_without_fence, fence_at_record]
 "T1.3" "A block is never in two hands, also when a thread's magazine is emptied by another."
     "raddle_sync::biased::Biased::visit"
-    [loom("raddle_runtime::models::model_magazine"), loom("raddle_sync::biased::models::model_owner_*"), PROGRAMS,
+    [loom("raddle_runtime::models::model_magazine"), loom("raddle_sync::biased::models::model_owner_and_visitor"),
+     loom("raddle_sync::biased::models::model_owner_and_two_visitors"),
+     loom("raddle_sync::biased::models::model_owner_follows_owner"),
+     loom("raddle_sync::biased::models::model_owner_and_sweep"), PROGRAMS,
      stress("raddle_sync::biased::tests::an_owner_and_a_visitor_are_never_inside_together"),
      sim("raddle_conformance::race_suite::sim::allocator_race*")]
     [block_in_two_hands, owns_without_fence, visits_without_fence]
