@@ -1,8 +1,8 @@
 //! Locks of the process, which a fork takes before it happens: so none of them is held in the child by a thread that exists
 //! only in the parent. For statics that are locked rarely; what belongs to a device or a tensor looks after itself.
 //!
-//! They are taken from the first lock on, and given back on both sides. Forks are counted, too: by that whatever has threads knows that
-//! they have stayed behind. Nothing here waits for a thread that arranges for it, since a child would for ever.
+//! They are taken from the first lock on, and given back on both sides. Forks are counted, too: by that whatever has threads
+//! knows that they have stayed behind. Nothing here waits for a thread that arranges for it, since a child would for ever.
 
 use crate::Rank;
 use std::{
@@ -93,8 +93,8 @@ pub(crate) fn add(lock: &'static dyn Hold) {
     }
 }
 
-/// Takes all of them but this thread's own, in the order in which they nest, unless this was done. Blocks while other threads hold them. The list
-/// comes last: whoever holds it waits for nothing.
+/// Takes all of them but this thread's own, in the order in which they nest, unless this was done. Blocks while other threads
+/// hold them. The list comes last: whoever holds it waits for nothing.
 fn take() {
     if TAKEN.try_with(|held| !held.borrow().is_empty()).unwrap_or(false) {
         return;

@@ -76,8 +76,8 @@ pub trait Product: Wide {
     );
 }
 
-/// When the library is first called it asks the system for the sizes of caches, and lets others wait meanwhile: a child that was forked
-/// just then would for ever. So that happens under a lock, for which forks wait.
+/// When the library is first called it asks the system for the sizes of caches, and lets others wait meanwhile: a child that was
+/// forked just then would for ever. So that happens under a lock, for which forks wait.
 #[cfg(not(loom))]
 fn learn_caches() {
     use raddle_sync::{
