@@ -1,11 +1,11 @@
-"""What the allocators of PyTorch and RMM do with allocation traces: counts for `raddle replay --check`, and rates.
+"""What the allocators of PyTorch and RMM do with allocation traces: counts for `measure replay --check`, and rates.
 
     python3 benches/peers/allocator.py benches/traces/*.trace.gz --json COUNTS
 
 It needs a GPU and PyTorch; RMM if it is there. Counts come from a replay
 in the order of the trace, on one thread, in which all work is complete at once. Rates are events a second: `python` from a
 loop on one thread, less what the loop itself takes; `native`, where a C++ compiler is there, from C++ with the threads of
-the trace, in the way of `raddle replay`.
+the trace, in the way of `measure replay`.
 """
 
 import argparse

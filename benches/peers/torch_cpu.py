@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""The list of `raddle bench`, on PyTorch's CPU device.
+"""The list of `measure rows`, on PyTorch's CPU device.
 
-Same names, units and JSON as `raddle bench --json`; what each row does and how many bytes or operations it counts is in
+Same names, units and JSON as `measure rows --json`; what each row does and how many bytes or operations it counts is in
 benches/README.md. add_out_256 and add_256 are what a user of PyTorch pays, in a bare Python loop; their twins with
 `_script` run in TorchScript, which pays neither Python's dispatch nor its lock (about a third of the time), and so do all
 rows with threads, which in Python would only measure its lock.

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""The list of `raddle bench --device cuda:0`, on PyTorch's CUDA device.
+"""The list of `measure rows --device cuda:0`, on PyTorch's CUDA device.
 
-Same names, units and JSON as `raddle bench --json`; what each row does and how many bytes or operations it counts is in
+Same names, units and JSON as `measure rows --json`; what each row does and how many bytes or operations it counts is in
 benches/README.md. Small ops and models of many small ops run in TorchScript loops, a stream for each thread: those pay
 neither Python's dispatch nor its lock, so they are PyTorch at its best (record_stream, which TorchScript doesn't have,
 and replays of graphs, which give up the lock, run in Python loops). Large ops write into outputs made before, where

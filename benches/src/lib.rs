@@ -1,4 +1,4 @@
-//! Reports of benchmarks side by side, of one turn or of several. The rows are those of `raddle bench --json`; what each measures
+//! Reports of benchmarks side by side, of one turn or of several. The rows are those of `measure rows --json`; what each measures
 //! stands in README.md beside this crate.
 
 #![forbid(unsafe_code)]
@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 
-/// What `raddle bench --json` and the peers write.
+/// What `measure rows --json` and the peers write.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Report {
     /// The processor, in words.
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn the_schema_is_that_of_raddle_bench() {
+    fn the_schema_is_that_of_measure_rows() {
         let text = r#"{"machine": "m", "device": "cpu", "commit": "c", "rows": [
             {"name": "copy", "threads": 1, "unit": "GB/s", "median": 2.5, "min": 2, "max": 3}]}"#;
         let report: Report = serde_json::from_str(text).unwrap();

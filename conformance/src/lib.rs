@@ -6,8 +6,7 @@
 //!   expected, and what is said when it isn't met. [`expect`]: what is known not to hold, with a reason.
 //! - [`lifetime`]: a model of operands that outlive their handles. [`programs`]: random programs of many threads and streams,
 //!   compared with running them in sequence. [`races`]: scenes of threads and streams that meet in memory, with the planted
-//!   faults that must show in each. [`lives`]: processes that fork and end. [`predecessor`]: where among
-//!   these the tests of the predecessor are. [`soak`]: all of it for long.
+//!   faults that must show in each. [`lives`]: processes that fork and end. [`soak`]: all of it for long.
 #![forbid(unsafe_code)]
 
 pub mod array;
@@ -18,7 +17,6 @@ pub mod layouts;
 pub mod lifetime;
 pub mod lives;
 pub mod oracle;
-pub mod predecessor;
 pub mod programs;
 pub mod races;
 pub mod random;

@@ -1,4 +1,4 @@
-//! What `raddle replay` and `raddle memory` read.
+//! What `measure replay` and `raddle memory` read.
 
 use raddle_runtime::{MemorySnapshot, MemoryTrace};
 

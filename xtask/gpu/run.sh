@@ -23,9 +23,9 @@ Usage: run.sh [PART...]
   races       the race suite
   sanitizer   compute-sanitizer over a subset of conformance, where it is installed
   soak        many threads for SOAK_MINUTES
-  bench       raddle bench
-  peers       the same list on PyTorch, raddle bench if there is no report yet, both side by side
-  allocator   allocation traces on the allocators of PyTorch and, if it is there, RMM; whether the policies of raddle replay
+  bench       measure rows
+  peers       the same list on PyTorch, measure rows if there is no report yet, both side by side
+  allocator   allocation traces on the allocators of PyTorch and, if it is there, RMM; whether the policies of measure replay
               decide as these do; all of them side by side
 
 Default: all of them, in this order. Logs, reports and gpu.json go to $OUT, or ./out.
@@ -196,7 +196,7 @@ run_soak() {
 }
 
 run_bench() {
-    step bench "$limit" "${ours[@]}" "$here/raddle" bench --device "$device" --json "$out/bench.json"
+    step bench "$limit" "${ours[@]}" "$here/measure" rows --device "$device" --json "$out/bench.json"
     sed 's/^/  /' "$out/bench.log"
 }
 
@@ -219,8 +219,8 @@ run_allocator() {
         return
     fi
     step "allocator counts" "$limit" "$python" "$here/allocator.py" "${traces[@]}" --json "$counts"
-    step "allocator check" 300 "$here/raddle" replay "${traces[@]}" --check "$counts" --json "$out/allocator-check.json"
-    step "allocator replay" "$limit" "$here/raddle" replay "${traces[@]}" --json "$out/allocator-replay.json"
+    step "allocator check" 300 "$here/measure" replay "${traces[@]}" --check "$counts" --json "$out/allocator-check.json"
+    step "allocator replay" "$limit" "$here/measure" replay "${traces[@]}" --json "$out/allocator-replay.json"
     sed 's/^/  /' "$out/allocator_check.log" "$out/allocator_replay.log"
 }
 

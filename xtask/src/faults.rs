@@ -1,18 +1,10 @@
-//! `cargo xtask faults`: a check that has never failed proves nothing.
+//! `cargo xtask faults demo`: a check that has never failed proves nothing. What catches each planted fault is shown by
+//! `cargo xtask verify --faults`.
 
 use crate::{Failure, Options, Outcome, command, failed, tidy};
 use std::fs;
 
 pub const HELP: &str = "\
-Plants every fault of crates/sync/src/faults.rs in turn and shows what catches it. Short for `raddle verify --faults`, of a
-debug build; a fault that nothing catches is a failure.
-
-Usage: cargo xtask faults [-- OPTIONS OF VERIFY]
-
-Example: cargo xtask faults -- --only T1
-";
-
-pub const HELP_DEMO: &str = "\
 The demo with a planted fault, named by RADDLE_FAULT (default free_without_fence). Wrong answers are what is expected:
 without any, the check of the demo would be blind.
 
@@ -21,17 +13,12 @@ Usage: cargo xtask faults demo [-- OPTIONS OF THE DEMO]
 Example: cargo xtask faults demo -- --steps 100 --device sim:7
 ";
 
-/// `raddle verify --faults`, which has the catalogue.
-pub fn run(options: Options) -> Outcome {
-    options.finish()?;
-    let mut command = command::cargo();
-    command.args(["run", "--bin", "raddle", "--", "verify", "--faults"]);
-    command::stream(command.args(&options.rest))
-}
-
 /// The demo with a planted fault.
-pub fn demo(options: Options) -> Outcome {
-    options.finish()?;
+pub fn run(mut options: Options) -> Outcome {
+    let words = options.words()?;
+    if words != ["demo"] {
+        return Err(Failure::Usage(format!("faults: expected demo, found {words:?}")));
+    }
     let fault = std::env::var("RADDLE_FAULT").unwrap_or_else(|_| "free_without_fence".into());
     let known = tidy::planted_faults()?;
     if !known.iter().any(|(name, ..)| *name == fault) {

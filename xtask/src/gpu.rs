@@ -63,7 +63,18 @@ pub fn run(mut options: Options) -> Outcome {
         let packages = ["-p", "raddle-cli", "-p", "raddle-benches"];
         let mut build = command::cargo();
         build
-            .args(["build", "--release", "--bin", "raddle", "--bin", "compare", "--bin", "encoder"])
+            .args([
+                "build",
+                "--release",
+                "--bin",
+                "raddle",
+                "--bin",
+                "compare",
+                "--bin",
+                "encoder",
+                "--bin",
+                "measure",
+            ])
             .args(packages);
         take(&mut build, &out)?;
     }

@@ -4,7 +4,7 @@ use crate::{command, failed};
 use serde_json::Value;
 
 /// The layers from the ground up, as in ARCHITECTURE.md. Crates of one layer don't know each other.
-const LAYERS: [&[&str]; 11] = [
+const LAYERS: [&[&str]; 12] = [
     &["raddle-base", "raddle-sync"],
     &["raddle-op"],
     &["raddle-hal"],
@@ -15,13 +15,14 @@ const LAYERS: [&[&str]; 11] = [
     &["raddle-serve", "raddle-transfer"],
     &["raddle-server"],
     &["raddle"],
-    &["raddle-cli", "raddle-conformance", "raddle-benches", "raddle-fuzz", "raddle-examples"],
+    &["raddle-cli", "raddle-conformance", "raddle-fuzz", "raddle-examples"],
+    &["raddle-benches"],
 ];
 /// Backends stand on this layer and those below it.
 const HAL_LAYER: usize = 2;
 const BACKENDS: [&str; 4] = ["raddle-cpu", "raddle-sim", "raddle-cuda", "raddle-metal"];
 const FACADE: &str = "raddle";
-/// Knows nobody.
+/// Knows the ground alone, which has the names of planted faults.
 const XTASK: &str = "xtask";
 /// These use no other crate than `half` (and `sync` what it is made of in models, and the system).
 const LEAN: [(&str, &[&str]); 4] = [
@@ -86,7 +87,7 @@ pub fn check(packages: &[Package]) -> Vec<String> {
         let below = if BACKENDS.contains(&name) {
             HAL_LAYER + 1
         } else if name == XTASK {
-            0
+            1
         } else if let Some(layer) = layer(name) {
             layer
         } else {
@@ -145,7 +146,7 @@ mod tests {
             ("raddle-cli", "raddle"),
             ("raddle-tensor", "smallvec"),
             ("raddle-op", "half"),
-            ("xtask", "serde_json"),
+            ("xtask", "raddle-sync"),
         ] {
             assert_eq!(broken(name, dependency), Vec::<String>::new());
         }
@@ -157,7 +158,7 @@ mod tests {
             ("raddle-op", "raddle-runtime"),
             ("raddle-nn", "raddle-optim"),
             ("raddle-cpu", "raddle-runtime"),
-            ("xtask", "raddle-base"),
+            ("xtask", "raddle-op"),
         ] {
             let expected = format!("{name}: depends on {dependency}, which is not below it");
             assert_eq!(broken(name, dependency), [expected]);

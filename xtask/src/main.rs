@@ -2,13 +2,13 @@
 //!
 //! | module | command |
 //! |---|---|
-//! | `checkers` | `checkers`: the builds of `raddle verify` |
+//! | `verify` | `verify`: the catalogue of properties, and what checks each |
 //! | `check` | `check`: everything cheap that CI runs |
 //! | `tidy`, `layers` | two steps of `check`, as pure functions over text |
 //! | `models` | `loom` |
 //! | `tsan` | `tsan` |
 //! | `soak` | `soak` |
-//! | `faults` | `faults`, `faults demo` |
+//! | `faults` | `faults demo` |
 //! | `fuzz` | `fuzz` |
 //! | `kernels` | `kernels` |
 //! | `gpu` | `gpu` |
@@ -18,7 +18,6 @@
 #![forbid(unsafe_code)]
 
 mod check;
-mod checkers;
 mod command;
 mod faults;
 mod fuzz;
@@ -30,6 +29,7 @@ mod soak;
 mod source;
 mod tidy;
 mod tsan;
+mod verify;
 
 use std::process::ExitCode;
 
@@ -39,11 +39,10 @@ Chores of the repository.
 Usage: cargo xtask COMMAND [OPTIONS]
 
   check           tidy, layers, fmt, clippy, docs, tests; stops at the first failure
-  checkers        builds what `raddle verify` runs, and says where it lies
+  verify          every property of the catalogue, and every planted fault
   loom            the models of what threads share, every interleaving within bounds
   tsan            the race suite and a short demo under ThreadSanitizer
   soak            random programs, or many threads on a device, until the time is up
-  faults          plants every fault and shows that a check catches it
   faults demo     the demo with a planted fault: wrong answers are expected
   fuzz            mutates files and texts of others until the time is up
   kernels         compiles the CUDA kernels, without a GPU
@@ -132,20 +131,15 @@ fn run(mut words: Vec<String>) -> Outcome {
         print!("{HELP}");
         return Ok(());
     }
-    let mut name = words.remove(0);
-    if name == "faults" && words.first().is_some_and(|word| word == "demo") {
-        words.remove(0);
-        name = "faults demo".into();
-    }
+    let name = words.remove(0);
     type Command = (&'static str, &'static str, fn(Options) -> Outcome);
-    let commands: [Command; 10] = [
+    let commands: [Command; 9] = [
         ("check", check::HELP, check::run),
-        ("checkers", checkers::HELP, checkers::run),
+        ("verify", verify::HELP, verify::run),
         ("loom", models::HELP, models::run),
         ("tsan", tsan::HELP, tsan::run),
         ("soak", soak::HELP, soak::run),
         ("faults", faults::HELP, faults::run),
-        ("faults demo", faults::HELP_DEMO, faults::demo),
         ("fuzz", fuzz::HELP, fuzz::run),
         ("kernels", kernels::HELP, kernels::run),
         ("gpu", gpu::HELP, gpu::run),

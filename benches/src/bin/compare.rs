@@ -1,4 +1,4 @@
-//! Runs `raddle bench` and the same list on PyTorch in turn on this machine, row by row, and prints both side by side.
+//! Runs `measure rows` and the same list on PyTorch in turn on this machine, row by row, and prints both side by side.
 
 #![forbid(unsafe_code)]
 
@@ -10,7 +10,7 @@ use std::{
 };
 
 const HELP: &str = "\
-Runs `raddle bench` and benches/peers/torch_cpu.py, or for a GPU torch_cuda.py, in turn and prints both side by side: row by
+Runs `measure rows` and benches/peers/torch_cpu.py, or for a GPU torch_cuda.py, in turn and prints both side by side: row by
 row, so that both meet the same machine. A ratio above 1 means that Raddle is better.
 
 Usage: compare [OPTIONS]
@@ -103,9 +103,9 @@ struct Side {
 impl Side {
     fn raddle(device: &str) -> Side {
         let cargo = env::var("CARGO").unwrap_or_else(|_| "cargo".into());
-        let run = "run --release --quiet -p raddle-cli --bin raddle -- bench --device";
+        let run = "run --release --quiet -p raddle-benches --bin measure -- rows --device";
         let words = [&*cargo].into_iter().chain(run.split(' ')).chain([device]).map(String::from).collect();
-        Side { what: "raddle bench", words }
+        Side { what: "measure rows", words }
     }
 
     /// PyTorch, if this Python has it.

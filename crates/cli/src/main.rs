@@ -4,7 +4,6 @@
 //! the point in the first line.
 #![forbid(unsafe_code)]
 
-mod bench;
 mod demo;
 mod doctor;
 #[cfg(feature = "serve")]
@@ -14,16 +13,11 @@ mod memory;
 #[cfg(feature = "serve")]
 mod model;
 mod ops;
-mod output;
-mod record;
-mod replay;
 #[cfg(feature = "serve")]
 mod serve;
-mod threads;
-mod verify;
 
 use clap::{Parser, Subcommand, error::ErrorKind};
-use output::{Failure, tell};
+use raddle_cli::{bench, output, threads};
 use std::process::ExitCode;
 
 /// Tensors for many threads and one accelerator.
@@ -60,19 +54,13 @@ enum Command {
     Limits(limits::Arguments),
     /// Measures this machine, through the public API.
     Bench(bench::Arguments),
-    /// Records the allocations of a workload, for `raddle replay`.
-    Record(record::Arguments),
-    /// Replays an allocation trace against our allocator and the policies of others.
-    Replay(replay::Arguments),
-    /// Checks every property of the catalogue and every planted fault, from a checkout.
-    Verify(verify::Arguments),
 }
 
 fn main() -> ExitCode {
     let arguments = Arguments::try_parse().unwrap_or_else(|error| {
         // Help, which doesn't say what is wrong.
         if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-            tell("raddle: expected a command, found none\n");
+            output::tell("raddle: expected a command, found none\n");
         }
         error.exit()
     });
@@ -86,19 +74,7 @@ fn main() -> ExitCode {
         Command::Memory(arguments) => memory::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Limits(arguments) => limits::run(&arguments),
-        Command::Bench(arguments) => bench::run(&arguments),
-        Command::Record(arguments) => record::run(&arguments),
-        Command::Replay(arguments) => replay::run(&arguments),
-        Command::Verify(arguments) => verify::run(&arguments),
+        Command::Bench(arguments) => bench::run(&arguments, &bench::rows::table()),
     };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            tell(format_args!("raddle: {failure}"));
-            ExitCode::from(match failure {
-                Failure::Input(_) | Failure::Unusable(_) => 2,
-                Failure::Other(_) => 1,
-            })
-        }
-    }
+    output::exit_code("raddle", result)
 }

@@ -9,6 +9,7 @@ use std::{
     fmt, fs,
     io::{self, BufWriter, Write},
     path::{Path, PathBuf},
+    process::ExitCode,
 };
 
 /// Why a command stops.
@@ -60,6 +61,16 @@ step_error!(raddle::Error, raddle::grad::Error, raddle::optim::Error);
 
 /// How commands end.
 pub type Outcome<T = ()> = Result<T, Failure>;
+
+/// Tells why a program fails, if it does, and with which code it ends.
+pub fn exit_code(program: &str, outcome: Outcome) -> ExitCode {
+    let Err(failure) = outcome else { return ExitCode::SUCCESS };
+    tell(format_args!("{program}: {failure}"));
+    ExitCode::from(match failure {
+        Failure::Input(_) | Failure::Unusable(_) => 2,
+        Failure::Other(_) => 1,
+    })
+}
 
 /// Writes all bytes to standard output, at once. False: nobody reads it any more, which is no failure, as others may want
 /// the files and the exit code.

@@ -5,7 +5,7 @@ mod shared;
 
 use raddle_sync::faults::{Fault, assert_caught};
 use serde_json::{Value, json};
-use shared::{assert_form, assert_refused};
+use shared::{assert_refused, form::assert_form};
 use std::{
     fs,
     io::{BufRead, BufReader, Read, Write},

@@ -4,6 +4,7 @@ use crate::output::Outcome;
 use raddle::{Device, Result, Stream};
 use std::{sync::Barrier, time::Instant};
 
+/// How often a row is measured.
 const REPEAT_COUNT: usize = 7;
 const REPEAT_SECONDS: f64 = 0.1;
 

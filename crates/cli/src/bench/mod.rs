@@ -1,15 +1,12 @@
-//! `raddle bench`: what ops cost on this machine, through the public API. `benches/README.md` says what each row does;
-//! `benches/peers` measures the same list on PyTorch.
+//! `raddle bench`: what a few ops cost on this machine, through the public API. `benches/README.md` says what each row does, and
+//! has many more.
 
-mod gpu;
-mod graphs;
-mod measure;
-mod rows;
-
-pub use gpu::Encoder;
+pub mod measure;
+pub mod rows;
 
 use crate::output::{Failure, Outcome, check_writable, is_stdout, say, tell, write_json};
 use raddle::Device;
+use rows::Spec;
 use serde::Serialize;
 use std::path::PathBuf;
 
@@ -25,7 +22,7 @@ pub struct Arguments {
     only: Vec<String>,
     /// Where to run.
     #[arg(long, default_value = "cpu")]
-    device: String,
+    pub device: String,
     /// Writes the rows as JSON (- or no name: standard output).
     #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
     json: Option<PathBuf>,
@@ -56,13 +53,8 @@ struct Names<'a> {
     names: &'a [&'static str],
 }
 
-/// All rows, in order.
-fn table(sizes: rows::Sizes) -> Vec<rows::Spec> {
-    rows::table(sizes).into_iter().chain(graphs::table(sizes)).collect()
-}
-
-pub fn run(arguments: &Arguments) -> Outcome {
-    let table = table(rows::Sizes::of(&arguments.device));
+/// Measures the rows of a table.
+pub fn run(arguments: &Arguments, table: &[Spec]) -> Outcome {
     let mut names: Vec<&'static str> = table.iter().map(|row| row.name).collect();
     let mut seen = std::collections::HashSet::new();
     names.retain(|name| seen.insert(*name));
@@ -78,7 +70,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
     let device = Device::new(&arguments.device)?;
     let quiet = is_stdout(arguments.json.as_deref());
     let (mut rows, mut failures, mut shown) = (Vec::new(), Vec::new(), Ok(true));
-    for spec in &table {
+    for spec in table {
         if !arguments.only.is_empty() && !arguments.only.iter().any(|only| only == spec.name) {
             continue;
         }
@@ -147,56 +139,4 @@ fn commit() -> String {
     let command = std::process::Command::new("git").args(git).output();
     let text = command.ok().filter(|output| output.status.success()).map(|output| output.stdout);
     text.and_then(|text| String::from_utf8(text).ok()).map_or("unknown".into(), |text| text.trim().into())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Rows that the other side can't have.
-    const OWN: [&str; 13] = [
-        "launch",
-        "launch_add_256",
-        "hop_one_stream",
-        "hop_two_streams",
-        "hop_one_stream_bare",
-        "hop_two_streams_bare",
-        "hop_one_stream_device",
-        "hop_two_streams_device",
-        "cross_stream_free",
-        "autoencoder_step_large_full",
-        "autoencoder_step_captured",
-        "autoencoder_step_large_captured",
-        "autoencoder_step_small_captured",
-    ];
-
-    #[test]
-    fn the_peers_have_rows_of_the_same_names() {
-        let peers = [
-            ("cpu", include_str!("../../../../benches/peers/torch_cpu.py")),
-            ("cuda:0", include_str!("../../../../benches/peers/torch_cuda.py")),
-        ];
-        for (device, script) in peers {
-            for row in table(rows::Sizes::of(device)) {
-                // Numbered names are made by a loop over the numbers.
-                let start = row.name.trim_end_matches(|last: char| last.is_ascii_digit());
-                let known = script.contains(&format!("\"{}\"", row.name))
-                    || script.contains(&format!("f\"{start}{{")) && row.name != start;
-                assert!(known || OWN.contains(&row.name), "{device}: the peer has no row {:?}", row.name);
-            }
-        }
-    }
-
-    #[test]
-    fn rows_of_a_gpu_run_on_a_simulator() {
-        let device = Device::new("sim:1").expect("the simulator is there");
-        for row in table(rows::Sizes::of("cuda:0")) {
-            if ["chain_one_stream", "chain_two_streams", "mlp", "mlp_captured"].contains(&row.name)
-                && row.threads < 4
-            {
-                let seconds = (row.measure)(&device, row.threads).expect("the row runs");
-                assert!(seconds.iter().all(|seconds| *seconds > 0.0), "{}", row.name);
-            }
-        }
-    }
 }

@@ -1,320 +1,133 @@
-//! The rows.
+//! What a row is, and the few that the program has. All others are in `benches`, which measures these as well.
 
-use super::{
-    gpu::{Bare, Side, hops, hops_bare, launch},
-    measure::{alone, together},
-};
+use super::measure::{alone, together};
 use crate::output::{Failure, Outcome, StepError};
 use raddle::{
-    DType::{self, F16, F32},
-    Device, Generator, Result, Stream, Tensor,
-    grad::{Autograd, clip_grad_norm_},
+    DType::{self, F32},
+    Device, Generator, Result, Tensor,
+    grad::clip_grad_norm_,
     nn::{AutoencoderOptions, Module, TopKAutoencoder},
     optim::{Adam, AdamOptions},
 };
 
 type Measure = Box<dyn Fn(&Device, usize) -> Outcome<Vec<f64>>>;
 
-/// What a row measures.
+/// A row that can be measured.
 pub struct Spec {
+    /// What `--only` calls it.
     pub name: &'static str,
+    /// On how many threads it is measured.
     pub threads: usize,
+    /// `ns` or `ms`, or a rate: `GB/s`, `GFLOP/s`, `1/s`.
     pub unit: &'static str,
     /// What is divided by the seconds for a rate, or multiplied with them for a time.
     pub work: f64,
+    /// The seconds of one op in each repeat, on a device with that many threads.
     pub measure: Measure,
 }
 
-/// How large things are: what fills a device depends on it.
-#[derive(Clone, Copy)]
-pub struct Sizes {
-    /// Bandwidth ops work on a square of this side.
-    side: usize,
-    /// Parameters of `adam` are squares of this side.
-    adam_side: usize,
-    /// Sides of products.
-    gemm: &'static [usize],
-    /// Is it a GPU, of which more is measured?
-    pub gpu: bool,
-}
+impl Spec {
+    /// Nanoseconds an op.
+    pub fn time(
+        name: &'static str,
+        threads: usize,
+        measure: impl Fn(&Device, usize) -> Outcome<Vec<f64>> + 'static,
+    ) -> Spec {
+        Spec { name, threads, unit: "ns", work: 1e9, measure: Box::new(measure) }
+    }
 
-impl Sizes {
-    /// For a device.
-    pub fn of(device: &str) -> Sizes {
-        match device.starts_with("cuda") {
-            false => Sizes { side: 4096, adam_side: 2048, gemm: &[256, 512, 1024, 2048], gpu: false },
-            true => Sizes { side: 8192, adam_side: 4096, gemm: &[512, 1024, 2048, 4096], gpu: true },
-        }
+    /// Gigabytes a second, of an op that reads and writes so many.
+    pub fn rate(
+        name: &'static str,
+        gigabytes: f64,
+        measure: impl Fn(&Device) -> Outcome<Vec<f64>> + 'static,
+    ) -> Spec {
+        let measure = Box::new(move |device: &Device, _| measure(device));
+        Spec { name, threads: 1, unit: "GB/s", work: gigabytes, measure }
+    }
+
+    /// Operations a second of a matrix product `[m, k] × [k, n]`.
+    pub fn flops(
+        name: &'static str,
+        (m, k, n): (usize, usize, usize),
+        measure: impl Fn(&Device) -> Outcome<Vec<f64>> + 'static,
+    ) -> Spec {
+        let measure = Box::new(move |device: &Device, _| measure(device));
+        Spec { name, threads: 1, unit: "GFLOP/s", work: 2e-9 * (m * k * n) as f64, measure }
+    }
+
+    /// Milliseconds a step of training.
+    pub fn step(name: &'static str, measure: impl Fn(&Device) -> Outcome<Vec<f64>> + 'static) -> Spec {
+        let measure = Box::new(move |device: &Device, _| measure(device));
+        Spec { name, threads: 1, unit: "ms", work: 1e3, measure }
+    }
+
+    /// How many a second.
+    pub fn per_second(
+        name: &'static str,
+        threads: usize,
+        measure: impl Fn(&Device, usize) -> Outcome<Vec<f64>> + 'static,
+    ) -> Spec {
+        Spec { name, threads, unit: "1/s", work: 1.0, measure: Box::new(measure) }
     }
 }
 
-/// `softmax` and `layer_norm` on rows of features.
-const ROWS: usize = 16384;
-const FEATURES: usize = 1024;
-const ROWS_GB: f64 = (ROWS * FEATURES * 4) as f64 / 1e9;
-/// Permuted views: no axis stays where it was. Of 4 bytes it is 256 MiB, as the square of a GPU.
-const PERMUTED: [usize; 3] = [128, 512, 1024];
-const PERMUTED_GB: f64 = (PERMUTED[0] * PERMUTED[1] * PERMUTED[2] * 4) as f64 / 1e9;
-/// Autoencoders as [`autoencoder`] has them.
+/// The autoencoder of `autoencoder_step`, as [`autoencoder`] takes it.
 pub const STEP: (usize, usize, usize, usize) = (384, 1536, 256, 32);
-pub const STEP_SMALL: (usize, usize, usize, usize) = (64, 256, 128, 8);
-pub const STEP_LARGE: (usize, usize, usize, usize) = (768, 24576, 4096, 32);
-pub const THREADS: [usize; 5] = [1, 2, 4, 8, 16];
 
-fn time(
-    name: &'static str,
-    threads: usize,
-    measure: impl Fn(&Device, usize) -> Outcome<Vec<f64>> + 'static,
-) -> Spec {
-    Spec { name, threads, unit: "ns", work: 1e9, measure: Box::new(measure) }
-}
-fn rate(
-    name: &'static str,
-    gigabytes: f64,
-    measure: impl Fn(&Device) -> Outcome<Vec<f64>> + 'static,
-) -> Spec {
-    let measure = Box::new(move |device: &Device, _| measure(device));
-    Spec { name, threads: 1, unit: "GB/s", work: gigabytes, measure }
-}
-fn flops(
-    name: &'static str,
-    (m, k, n): (usize, usize, usize),
-    measure: impl Fn(&Device) -> Outcome<Vec<f64>> + 'static,
-) -> Spec {
-    let measure = Box::new(move |device: &Device, _| measure(device));
-    Spec { name, threads: 1, unit: "GFLOP/s", work: 2e-9 * (m * k * n) as f64, measure }
-}
-pub fn step(name: &'static str, measure: impl Fn(&Device) -> Outcome<Vec<f64>> + 'static) -> Spec {
-    let measure = Box::new(move |device: &Device, _| measure(device));
-    Spec { name, threads: 1, unit: "ms", work: 1e3, measure }
-}
-pub fn per_second(
-    name: &'static str,
-    threads: usize,
-    measure: impl Fn(&Device, usize) -> Outcome<Vec<f64>> + 'static,
-) -> Spec {
-    Spec { name, threads, unit: "1/s", work: 1.0, measure: Box::new(measure) }
-}
-
-/// All of them, in the order in which they run.
-pub fn table(sizes: Sizes) -> Vec<Spec> {
-    let Sizes { side, adam_side, gemm, gpu } = sizes;
-    let square_gb = (side * side * 4) as f64 / 1e9;
-    let mut table = vec![time("add_out_256", 1, add_out)];
-    if gpu {
-        table.push(time("add_out_256", 8, add_out));
-        for (name, what) in [("launch", Bare::Nothing), ("launch_add_256", Bare::Add)] {
-            table.extend([1, 8].map(|threads| {
-                time(name, threads, move |device: &Device, threads| launch(device, threads, what))
-            }));
-        }
-        table.push(time("chain_one_stream", 1, |device, _| chain(device, 1)));
-        table.push(time("chain_two_streams", 1, |device, _| chain(device, 2)));
-        table.push(time("hop_one_stream", 1, |device, _| hops(device, 1, Side::Host)));
-        table.push(time("hop_two_streams", 1, |device, _| hops(device, 2, Side::Host)));
-        table.push(time("hop_one_stream_bare", 1, |device, _| hops_bare(device, 1)));
-        table.push(time("hop_two_streams_bare", 1, |device, _| hops_bare(device, 2)));
-        table.push(time("hop_one_stream_device", 1, |device, _| hops(device, 1, Side::Device)));
-        table.push(time("hop_two_streams_device", 1, |device, _| hops(device, 2, Side::Device)));
-    }
-    table.push(time("add_256", 1, add));
-    table.extend(THREADS.map(|threads| time("alloc_free_4k", threads, alloc_free)));
-    table.push(time("cross_stream_free", 1, cross_stream_free));
-    table.extend(THREADS.map(|threads| time("shared_read", threads, shared_read)));
-    table.extend(bandwidth(side, square_gb));
-    if gpu {
-        table.extend(permuted());
-    }
-    let gemm_name = |n: usize| match n {
-        256 => "gemm_256",
-        512 => "gemm_512",
-        1024 => "gemm_1024",
-        2048 => "gemm_2048",
-        _ => "gemm_4096",
-    };
-    table.extend(gemm.iter().map(|&n| flops(gemm_name(n), (n, n, n), move |device| product(device, n, F32))));
-    if gpu {
-        let n = 4096;
-        table.push(flops("gemm_4096_f16", (n, n, n), move |device| product(device, n, F16)));
-    }
-    table.push(flops("linear_1", (1, 384, 1536), |device| linear(device, 1)));
-    table.push(flops("linear_8", (8, 384, 1536), |device| linear(device, 8)));
-    table.push(flops("linear_128", (128, 384, 1536), |device| linear(device, 128)));
-    let adam_gb = (7 * 4 * adam_side * adam_side * 4) as f64 / 1e9;
-    table.push(rate("adam", adam_gb, move |device| adam(device, adam_side, false)));
-    if gpu {
-        table.push(rate("adam_transposed", adam_gb, move |device| adam(device, adam_side, true)));
-        table.extend(THREADS.map(|threads| per_second("mlp", threads, super::gpu::mlp)));
-        table.extend([1, 8].map(|threads| per_second("transformer_f16", threads, super::gpu::transformer)));
-    }
-    table.push(step("autoencoder_step", |device| autoencoder(device, STEP, false)));
-    if gpu {
-        table.push(step("autoencoder_step_large", |device| autoencoder(device, STEP_LARGE, false)));
-        table.push(step("autoencoder_step_large_full", |device| autoencoder(device, STEP_LARGE, true)));
-    } else {
-        table.push(step("autoencoder_step_small", |device| autoencoder(device, STEP_SMALL, false)));
-    }
-    table
-}
-
-fn bandwidth(side: usize, square_gb: f64) -> Vec<Spec> {
-    let square = move |device: &Device| normal(device, &[side, side]);
+/// Those of the program: a small op, an allocation, bandwidth, a matrix product, a step of training.
+pub fn table() -> Vec<Spec> {
+    const SIDE: usize = 4096;
+    const N: usize = 1024;
     vec![
-        rate("copy", 2.0 * square_gb, move |device| {
-            let (a, b) = (square(device)?, square(device)?);
-            repeat(device, || b.copy_(&a).map(drop))
-        }),
-        rate("addcmul", 4.0 * square_gb, move |device| {
-            let (t, a, b) = (square(device)?, square(device)?, square(device)?);
-            repeat(device, || t.addcmul_(&a, &b, 1e-3).map(drop))
-        }),
-        rate("addcmul_transposed", 4.0 * square_gb, move |device| {
-            let (t, a, b) = (square(device)?.t()?, square(device)?, square(device)?);
-            repeat(device, || t.addcmul_(&a, &b, 1e-3).map(drop))
-        }),
-        rate("copy_transposed", 2.0 * square_gb, move |device| {
-            let (a, b) = (square(device)?.t()?, square(device)?);
-            repeat(device, || b.copy_(&a).map(drop))
-        }),
-        rate("exp", 2.0 * square_gb, move |device| {
-            let (a, out) = (square(device)?, square(device)?);
-            repeat(device, || a.exp_out(&out))
-        }),
-        rate("normal_", square_gb, move |device| {
-            let (out, generator) = (square(device)?, Generator::new(0));
-            repeat(device, || out.normal_(0.0, 1.0, &generator).map(drop))
-        }),
-        rate("sum", square_gb, move |device| {
-            let a = square(device)?;
-            repeat(device, || a.sum(.., false).map(drop))
-        }),
-        rate("sum_axis0", square_gb + (side * 4) as f64 / 1e9, move |device| {
-            let (a, out) = (square(device)?, Tensor::empty([side], F32, device)?);
-            repeat(device, || a.sum_out(0, false, &out))
-        }),
-        rate("softmax", 2.0 * ROWS_GB, |device| {
-            let (x, out) = (rows(device)?, rows(device)?);
-            repeat(device, || x.softmax_out(-1, &out))
-        }),
-        rate("layer_norm", 2.0 * ROWS_GB, |device| {
-            let (x, weight, bias) = (rows(device)?, features(device)?, features(device)?);
-            repeat(device, || x.layer_norm_stats(1, Some(&weight), Some(&bias), 1e-5).map(drop))
-        }),
-        rate("layer_norm_backward", 3.0 * ROWS_GB, |device| {
-            let (x, weight, bias) = (rows(device)?, features(device)?, features(device)?);
-            let (_, mean, rstd) = x.layer_norm_stats(1, Some(&weight), Some(&bias), 1e-5)?;
-            let gradient = rows(device)?;
-            repeat(device, || {
-                gradient.layer_norm_backward(&x, (&mean, &rstd), 1, Some(&weight), true).map(drop)
-            })
-        }),
+        Spec::time("add_out_256", 1, add_out),
+        Spec::time("alloc_free_4k", 1, alloc_free),
+        Spec::rate("copy", 2.0 * (SIDE * SIDE * 4) as f64 / 1e9, |device| copy(device, SIDE)),
+        Spec::flops("gemm_1024", (N, N, N), |device| product(device, N, F32)),
+        Spec::step("autoencoder_step", |device| autoencoder(device, STEP, false)),
     ]
 }
 
-/// Views of which no axis is where it was.
-fn permuted() -> Vec<Spec> {
-    let [a, b, c] = PERMUTED;
-    // [b, c, a] in memory, seen as [a, b, c].
-    let seen = move |device: &Device| normal(device, &[b, c, a])?.permute([2, 0, 1]);
-    vec![
-        rate("copy_permuted", 2.0 * PERMUTED_GB, move |device| {
-            let (from, to) = (seen(device)?, normal(device, &PERMUTED)?);
-            repeat(device, || to.copy_(&from).map(drop))
-        }),
-        rate("addcmul_permuted", 4.0 * PERMUTED_GB, move |device| {
-            let (t, a, b) = (seen(device)?, normal(device, &PERMUTED)?, normal(device, &PERMUTED)?);
-            repeat(device, || t.addcmul_(&a, &b, 1e-3).map(drop))
-        }),
-    ]
-}
-
-fn repeat(device: &Device, mut op: impl FnMut() -> Result<()>) -> Outcome<Vec<f64>> {
+/// Runs an op over and over, on the stream of this thread.
+pub fn repeat(device: &Device, mut op: impl FnMut() -> Result<()>) -> Outcome<Vec<f64>> {
     alone(device, |count| (0..count).try_for_each(|_| op()))
 }
 
+/// Random f32.
 pub fn normal(device: &Device, shape: &[usize]) -> Result<Tensor> {
     Tensor::randn(shape, F32, device, None)
 }
-fn rows(device: &Device) -> Result<Tensor> {
-    normal(device, &[ROWS, FEATURES])
-}
-fn features(device: &Device) -> Result<Tensor> {
-    normal(device, &[FEATURES])
-}
 
-fn add_out(device: &Device, threads: usize) -> Outcome<Vec<f64>> {
+/// `add` of 256 into an output.
+pub fn add_out(device: &Device, threads: usize) -> Outcome<Vec<f64>> {
     together(device, threads, |_| {
         let (a, b, out) = (normal(device, &[256])?, normal(device, &[256])?, normal(device, &[256])?);
         Ok(move |count| (0..count).try_for_each(|_| a.add_out(&b, &out)))
     })
 }
 
-/// Ops that each need the result of the one before, in turn on so many streams.
-fn chain(device: &Device, streams: usize) -> Outcome<Vec<f64>> {
-    let streams: Vec<Stream> = (0..streams)
-        .map(|_| Stream::from_pool(device, raddle::Priority::Normal))
-        .collect::<std::result::Result<_, _>>()
-        .map_err(raddle::Error::from)?;
-    let (one, x) = (normal(device, &[256])?, [normal(device, &[256])?, normal(device, &[256])?]);
-    alone(device, |count| {
-        (0..count).try_for_each(|at| {
-            let _guard = streams[at % streams.len()].enter();
-            x[at % 2].add_out(&one, &x[(at + 1) % 2])
-        })
-    })
-}
-
-fn add(device: &Device, _: usize) -> Outcome<Vec<f64>> {
-    let (a, b) = (normal(device, &[256])?, normal(device, &[256])?);
-    repeat(device, || a.add(&b).map(drop))
-}
-
-fn alloc_free(device: &Device, threads: usize) -> Outcome<Vec<f64>> {
+/// A block of 4 KiB, allocated and freed.
+pub fn alloc_free(device: &Device, threads: usize) -> Outcome<Vec<f64>> {
     together(device, threads, |_| {
         Ok(|count| Ok((0..count).try_for_each(|_| device.allocate(4096).map(drop))?))
     })
 }
 
-/// A raw block, marked as read on another live stream, then dropped; taking it again is included.
-fn cross_stream_free(device: &Device, _: usize) -> Outcome<Vec<f64>> {
-    let other = Stream::from_pool(device, raddle::Priority::Normal).map_err(raddle::Error::from)?;
-    {
-        let _guard = other.enter();
-        normal(device, &[256])?; // it has worked, so it is live
-    }
-    repeat(device, || {
-        let buffer = device.allocate(4096)?;
-        Ok(device.record_stream(&buffer, other)?)
-    })
+/// A square of f32 into another.
+pub fn copy(device: &Device, side: usize) -> Outcome<Vec<f64>> {
+    let (a, b) = (normal(device, &[side, side])?, normal(device, &[side, side])?);
+    repeat(device, || b.copy_(&a).map(drop))
 }
 
-fn shared_read(device: &Device, threads: usize) -> Outcome<Vec<f64>> {
-    let shared = normal(device, &[256])?;
-    let shared = &shared;
-    together(device, threads, move |_| {
-        let (a, out) = (normal(device, &[256])?, normal(device, &[256])?);
-        Ok(move |count| (0..count).try_for_each(|_| a.add_out(shared, &out)))
-    })
-}
-
-fn product(device: &Device, n: usize, dtype: DType) -> Outcome<Vec<f64>> {
+/// The product of two squares.
+pub fn product(device: &Device, n: usize, dtype: DType) -> Outcome<Vec<f64>> {
     let square = || Tensor::randn([n, n], dtype, device, None);
     let (a, b, out) = (square()?, square()?, square()?);
     repeat(device, || a.matmul_out(&b, &out))
 }
 
-fn linear(device: &Device, rows: usize) -> Outcome<Vec<f64>> {
-    let (x, weight) = (normal(device, &[rows, 384])?, normal(device, &[1536, 384])?);
-    let bias = normal(device, &[1536])?;
-    repeat(device, || x.linear(&weight, Some(&bias)).map(drop))
-}
-
-fn failure(error: impl std::fmt::Display) -> Failure {
-    Failure::Other(error.to_string())
-}
-
 /// Runs steps of something that has errors of its own.
-fn steps<E: std::fmt::Display>(
+pub fn steps<E: std::fmt::Display>(
     device: &Device,
     mut step: impl FnMut() -> std::result::Result<(), E>,
 ) -> Outcome<Vec<f64>> {
@@ -331,26 +144,13 @@ fn steps<E: std::fmt::Display>(
     failed.map_or(measured, |error| Err(failure(error)))
 }
 
-/// Four square matrices, one launch. If they are transposed views their gradients are, too.
-fn adam(device: &Device, side: usize, transposed: bool) -> Outcome<Vec<f64>> {
-    let matrix = || match transposed {
-        true => normal(device, &[side, side])?.t(),
-        false => normal(device, &[side, side]),
-    };
-    let mut parameters = Vec::new();
-    for _ in 0..4 {
-        let parameter = matrix()?.detach();
-        parameter.requires_grad_(true).map_err(failure)?;
-        parameter.set_grad(Some(matrix()?)).map_err(failure)?;
-        parameters.push(parameter);
-    }
-    let mut adam = Adam::new(parameters, AdamOptions::default()).map_err(failure)?;
-    steps(device, || adam.step())
+fn failure(error: impl std::fmt::Display) -> Failure {
+    Failure::Other(error.to_string())
 }
 
-/// The TopK sparse autoencoder of BACKGROUND.md: encode, keep k, decode those, clip, Adam; widths d and h. `full`: with the
-/// auxiliary loss and with columns of norm 1, which the peers don't have.
-fn autoencoder(
+/// A TopK sparse autoencoder of widths d and h: encode, keep k, decode those, clip, Adam. `full`: with the auxiliary loss and
+/// with columns of norm 1, which the peers don't have.
+pub fn autoencoder(
     device: &Device,
     (d, h, batch, k): (usize, usize, usize, usize),
     full: bool,

@@ -1,10 +1,10 @@
-//! The programs that check: built by `cargo xtask checkers`, started one by one, read for what they counted.
+//! The programs that check: started one by one, read for what they counted.
 
-use crate::output::{Failure, Outcome};
+use super::programs::{Build, Program};
+use crate::{Failure, command};
 use std::{
-    collections::BTreeMap,
-    env, fs,
-    path::{Path, PathBuf},
+    fs,
+    path::PathBuf,
     process::{Command, Stdio},
     time::{Duration, Instant},
 };
@@ -12,24 +12,17 @@ use std::{
 /// A check that takes longer hangs: the longest takes tens of seconds.
 const TIME_MAX: Duration = Duration::from_secs(300);
 
-/// A program and the folder to run it in.
-struct Program {
-    path: PathBuf,
-    folder: PathBuf,
-}
-
-/// A test, in the program of that kind.
+/// A test of a program.
 struct Test {
-    kind: String,
     /// E.g. `raddle_runtime::models::model_replays`: the program's name and the test's in it.
     name: String,
-    program: String,
+    /// The index of its program.
+    program: usize,
 }
 
 /// What has been built, and every test in it.
 pub struct Checkers {
-    /// By kind (`models`, `tests`, `programs`) and name.
-    programs: BTreeMap<(String, String), Program>,
+    programs: Vec<Program>,
     /// By name.
     tests: Vec<Test>,
     /// For what programs say.
@@ -59,8 +52,7 @@ pub struct Ran {
 }
 
 /// What a check counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Programs × seeds.
     Schedules,
@@ -85,75 +77,57 @@ impl Unit {
     }
 }
 
-/// The checkout around the current folder.
-pub fn root() -> Outcome<PathBuf> {
-    let here = env::current_dir().map_err(|error| Failure::Other(error.to_string()))?;
-    let is_root = |folder: &&Path| folder.join("crates/sync/src/faults.rs").is_file();
-    here.ancestors().find(is_root).map(Path::to_path_buf).ok_or_else(|| {
-        Failure::Input(
-            "verify: builds its checkers from source, expected to be run inside a checkout of raddle".into(),
-        )
-    })
-}
-
 impl Checkers {
     /// Builds these kinds. What cargo says goes to standard error.
-    pub fn build(root: &Path, kinds: &[&str]) -> Outcome<Checkers> {
-        let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-        cargo.current_dir(root).args(["xtask", "checkers"]).args(kinds).stderr(Stdio::inherit());
-        let output = cargo.output().map_err(|error| Failure::Other(format!("cargo: {error}")))?;
-        if !output.status.success() {
-            return Err(Failure::Other("verify: the checkers can't be built".into()));
+    pub fn build(kinds: &[Build]) -> Result<Checkers, Failure> {
+        let log = command::target_dir("verify");
+        fs::create_dir_all(&log).map_err(|error| command::io(&log, &error))?;
+        let mut checkers = Checkers { programs: Vec::new(), tests: Vec::new(), log };
+        for kind in kinds {
+            checkers.programs.extend(kind.run()?);
         }
-        let log = env::temp_dir().join(format!("raddle-verify-{}", std::process::id()));
-        fs::create_dir_all(&log).map_err(|error| Failure::Other(format!("{}: {error}", log.display())))?;
-        let mut checkers = Checkers { programs: BTreeMap::new(), tests: Vec::new(), log };
-        for line in String::from_utf8_lossy(&output.stdout).lines() {
-            let [kind, name, folder, path] = line.split('\t').collect::<Vec<_>>()[..] else { continue };
-            let program = Program { path: path.into(), folder: folder.into() };
-            if kind != "programs" {
-                let tests = list(&program)?;
-                checkers.tests.extend(tests.map(|test| Test {
-                    kind: kind.to_string(),
-                    name: format!("{name}::{test}"),
-                    program: name.to_string(),
-                }));
+        for (index, program) in checkers.programs.iter().enumerate() {
+            if program.kind != Build::Programs {
+                let tests = list(program)?.into_iter();
+                checkers.tests.extend(
+                    tests.map(|test| Test { name: format!("{}::{test}", program.name), program: index }),
+                );
             }
-            checkers.programs.insert((kind.to_string(), name.to_string()), program);
         }
         checkers.tests.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(checkers)
     }
 
     /// The tests of a kind whose names pass.
-    pub fn tests(&self, kind: &str, passes: impl Fn(&str) -> bool) -> impl Iterator<Item = &str> {
-        let is_meant = move |test: &&Test| test.kind == kind && passes(&test.name);
+    pub fn tests(&self, kind: Build, passes: impl Fn(&str) -> bool) -> impl Iterator<Item = &str> {
+        let is_meant = move |test: &&Test| self.programs[test.program].kind == kind && passes(&test.name);
         self.tests.iter().filter(is_meant).map(|test| test.name.as_str())
     }
 
     /// Runs one test, or all whose names start as one that ends with `*`.
-    pub fn test(&self, kind: &str, name: &str) -> Ran {
+    pub fn test(&self, kind: Build, name: &str) -> Ran {
         let (start, exact) = name.strip_suffix('*').map_or((name, true), |start| (start, false));
         let is_meant = |test: &&Test| {
-            test.kind == kind && if exact { test.name == start } else { test.name.starts_with(start) }
+            self.programs[test.program].kind == kind
+                && if exact { test.name == start } else { test.name.starts_with(start) }
         };
         let Some(found) = self.tests.iter().find(is_meant) else {
             return Ran::failed(format!("there is no test {name}"));
         };
-        let program = &self.programs[&(found.kind.clone(), found.program.clone())];
-        let test = &start[found.program.len() + 2..];
+        let program = &self.programs[found.program];
+        let test = &start[program.name.len() + 2..];
         let mut command = Command::new(&program.path);
         command.current_dir(&program.folder).arg(test).arg("--nocapture");
         if exact {
             command.args(["--exact", "--test-threads=1"]);
         }
-        let ran = self.run(command, &format!("{kind}-{name}"));
+        let ran = self.run(command, &format!("{}-{name}", kind.name()));
         read_test(ran)
     }
 
     /// Runs the random programs of these seeds.
     pub fn programs(&self, first: u64, count: u64, short: bool) -> Ran {
-        let Some(program) = self.programs.get(&("programs".to_string(), "programs".to_string())) else {
+        let Some(program) = self.programs.iter().find(|program| program.kind == Build::Programs) else {
             return Ran::failed("there are no programs".into());
         };
         let mut command = Command::new(&program.path);
@@ -209,7 +183,7 @@ impl Checkers {
 
 impl Drop for Checkers {
     fn drop(&mut self) {
-        // Of what is left behind nobody is harmed.
+        // What is left behind harms nobody.
         _ = fs::remove_dir_all(&self.log);
     }
 }
@@ -222,13 +196,11 @@ impl Ran {
 }
 
 /// The tests of a program.
-fn list(program: &Program) -> Outcome<impl Iterator<Item = String>> {
+fn list(program: &Program) -> Result<Vec<String>, Failure> {
     let mut command = Command::new(&program.path);
-    let output = command.current_dir(&program.folder).args(["--list", "--format", "terse"]).output();
-    let output = output.map_err(|error| Failure::Other(format!("{}: {error}", program.path.display())))?;
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let command = command.current_dir(&program.folder).args(["--list", "--format", "terse"]);
     let name = |line: &str| line.trim_end().strip_suffix(": test").map(str::to_string);
-    Ok(text.lines().filter_map(name).collect::<Vec<_>>().into_iter())
+    Ok(command::capture(command)?.stdout.lines().filter_map(name).collect())
 }
 
 /// What a run of tests counted: what it says it has counted (the last number before a unit of each line), or else the tests

@@ -10,11 +10,11 @@ use super::{
     pytorch::PyTorch,
     rmm::Rmm,
 };
-use crate::output::{Failure, Outcome, is_stdout, say, write_json};
 use raddle::{
     Completion,
     runtime::{MemoryTrace, TraceOp},
 };
+use raddle_cli::output::{Failure, Outcome, is_stdout, say, write_json};
 use serde::{Deserialize, Serialize};
 use std::{fs, path::Path};
 

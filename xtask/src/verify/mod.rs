@@ -1,10 +1,11 @@
-//! `raddle verify`: runs the catalogue of properties on the code that ships, plants every fault, and prints one table.
+//! `cargo xtask verify`: runs the catalogue of properties on the code that ships, plants every fault, and prints one table.
 //!
 //! | module | duty |
 //! |---|---|
 //! | `catalogue` | the rows: what holds, where in the code, what checks it, which faults it must show |
 //! | `anchors` | that the places in the code exist |
-//! | `checkers` | the programs that check: built, started, read |
+//! | `programs` | the builds of the programs that check |
+//! | `checkers` | these programs: started, read |
 //! | `report` | the table, the JSON, `docs/verification.md` |
 //!
 //! A check or a planted fault that several properties share runs once. A property holds if its anchor exists, none of its
@@ -14,15 +15,16 @@
 mod anchors;
 mod catalogue;
 mod checkers;
+mod programs;
 mod report;
 
-use crate::output::{Failure, Outcome, check_writable, is_stdout, tell, write_json, write_whole};
+use crate::{Failure, Options, Outcome, command, failed};
 use catalogue::{Check, Kind, PROPERTIES, Property};
 use checkers::{Checkers, Ran, Unit, Verdict};
+use programs::Build;
 use raddle_sync::faults::Fault;
 use report::{Caught, Results};
 use std::{
-    path::PathBuf,
     sync::{
         Mutex, PoisonError,
         atomic::{AtomicUsize, Ordering},
@@ -30,30 +32,20 @@ use std::{
     time::Instant,
 };
 
-/// Checks every property of the catalogue, and that every planted fault is caught; builds what it needs from this checkout.
-#[derive(clap::Args)]
-#[command(after_help = "\
-Exit codes: 0 all properties hold, 1 one doesn't, 2 wrong use, e.g. not inside a checkout.
+pub const HELP: &str = "\
+Checks every property of docs/verification.md on the code that ships, plants every fault, and prints one table.
 
-Example: raddle verify --quick
-         raddle verify --only T2 --json -")]
-pub struct Arguments {
-    /// Fewer random programs: less than 3 minutes on 2 cores, without building.
-    #[arg(long)]
-    quick: bool,
-    /// Only plants the faults, and shows what catches each.
-    #[arg(long)]
-    faults: bool,
-    /// Only the properties whose ids start so, e.g. T2 or T2.3.
-    #[arg(long, value_name = "ID")]
-    only: Option<String>,
-    /// Writes what was found as JSON (- or no name: standard output).
-    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
-    json: Option<PathBuf>,
-    /// Writes docs/verification.md from the catalogue, and checks nothing.
-    #[arg(long, conflicts_with_all = ["quick", "faults", "only", "json"])]
-    docs: bool,
-}
+Usage: cargo xtask verify [OPTIONS]
+
+  --quick        fewer random programs: less than 3 minutes on 2 cores, without building
+  --faults       only plants the faults, and shows what catches each
+  --only ID      only the properties whose ids start so, e.g. T2 or T2.3
+  --json FILE    also writes what was found as JSON; - is standard output, and then there is no table
+  --docs         writes docs/verification.md from the catalogue, and checks nothing
+
+Example: cargo xtask verify --quick
+         cargo xtask verify --only T2 --json -
+";
 
 /// Seeds of one process: each leaves the frame of a device behind.
 const SHORT_BATCH: u64 = 5000;
@@ -63,66 +55,71 @@ const LONG_BATCH: u64 = 200;
 #[derive(Clone, Copy)]
 enum Job<'a> {
     Check(Check),
-    Planted { fault: Fault, kind: &'static str, test: &'a str },
+    Planted { fault: Fault, kind: Build, test: &'a str },
     Short(u64),
     Long(u64),
 }
 
-pub fn run(arguments: &Arguments) -> Outcome {
-    let root = checkers::root()?;
-    if arguments.docs {
-        return write_whole(&root.join("docs/verification.md"), report::docs().as_bytes());
+pub fn run(mut options: Options) -> Outcome {
+    let (quick, only_faults, docs) =
+        (options.flag("--quick"), options.flag("--faults"), options.flag("--docs"));
+    let (only, json) = (options.text("--only")?.unwrap_or_default(), options.text("--json")?);
+    options.finish()?;
+    let root = command::root();
+    if docs {
+        if quick || only_faults || !only.is_empty() || json.is_some() {
+            return Err(Failure::Usage("--docs: expected no other option beside it".into()));
+        }
+        return command::write(&root.join("docs/verification.md"), &report::docs());
     }
-    let only = arguments.only.as_deref().unwrap_or_default();
     let is_wanted = |row: &&Property| {
-        row.id == only || row.id.starts_with(only) && !row.id[only.len()..].starts_with(char::is_numeric)
+        row.id == only || row.id.starts_with(&only) && !row.id[only.len()..].starts_with(char::is_numeric)
     };
     let mut rows: Vec<&Property> =
         PROPERTIES.iter().filter(|row| only.is_empty() || is_wanted(row)).collect();
     if rows.is_empty() {
-        return Err(Failure::Input(format!(
+        return Err(Failure::Usage(format!(
             "--only: no id starts with {only:?}, expected T1 to T10 or such as T2.3"
         )));
     }
-    check_writable(arguments.json.as_deref())?;
-    if arguments.faults {
+    if only_faults {
         // Of the others nothing would be seen.
         rows.retain(|row| !row.faults.is_empty());
         if rows.is_empty() {
-            return Err(Failure::Input(format!("--faults: no fault breaks {only}")));
+            return Err(Failure::Usage(format!("--faults: no fault breaks {only}")));
         }
     }
     let mut checks: Vec<Check> = Vec::new();
     let mut faults: Vec<Fault> = Vec::new();
     for row in &rows {
-        checks.extend(row.checks.iter().filter(|_| !arguments.faults));
+        checks.extend(row.checks.iter().filter(|_| !only_faults));
         faults.extend(row.faults);
     }
     in_order(&mut checks);
     in_order(&mut faults);
 
     let with_programs = checks.iter().any(|check| check.kind == Kind::Programs);
-    let kinds = ["models", "tests", "programs"];
-    let checkers = Checkers::build(&root, if with_programs { &kinds } else { &kinds[..2] })?;
+    let kinds = [Build::Models, Build::Tests, Build::Programs];
+    let checkers = Checkers::build(if with_programs { &kinds } else { &kinds[..2] })?;
     let start = Instant::now();
     let mut jobs: Vec<Job<'_>> = Vec::new();
     for &fault in &faults {
         let test = format!("fault_{}", fault.name());
-        for kind in ["models", "tests"] {
+        for kind in [Build::Models, Build::Tests] {
             let tests = checkers.tests(kind, |name| name.rsplit("::").next() == Some(&test));
             jobs.extend(tests.map(|test| Job::Planted { fault, kind, test }));
         }
     }
     jobs.extend(checks.iter().filter(|check| check.kind != Kind::Programs).map(|check| Job::Check(*check)));
     if with_programs {
-        let (short, long) = if arguments.quick { (100_000, 400) } else { (1_000_000, 10_000) };
+        let (short, long) = if quick { (100_000, 400) } else { (1_000_000, 10_000) };
         jobs.extend((0..long).step_by(LONG_BATCH as usize).map(Job::Long));
         jobs.extend((0..short).step_by(SHORT_BATCH as usize).map(Job::Short));
     }
     let ran = run_all(&checkers, &jobs);
 
     let mut results = Results { seconds: start.elapsed().as_secs_f64(), ..Results::default() };
-    results.lost_anchors = rows.iter().filter_map(|row| anchors::find(&root, row.anchor).err()).collect();
+    results.lost_anchors = rows.iter().filter_map(|row| anchors::find(root, row.anchor).err()).collect();
     results.caught.extend(faults.iter().map(|fault| (*fault, Vec::new())));
     for (job, ran) in jobs.iter().zip(ran) {
         match *job {
@@ -135,11 +132,18 @@ pub fn run(arguments: &Arguments) -> Outcome {
             Job::Short(_) | Job::Long(_) => results.add_programs(ran),
         }
     }
-    write_json(arguments.json.as_deref(), &report::json(&rows, &results))?;
-    let shown = if is_stdout(arguments.json.as_deref()) { Ok(()) } else { report::show(&rows, &results) };
+    let text = format!("{:#}\n", report::json(&rows, &results));
+    match json.as_deref() {
+        Some("-") => print!("{text}"),
+        Some(path) => command::write(path.as_ref(), &text)?,
+        None => {}
+    }
+    if json.as_deref() != Some("-") {
+        print!("{}", report::table(&rows, &results));
+    }
     match results.broken(&rows) {
-        0 => shown,
-        count => Err(Failure::Other(format!("verify: {count} of {} properties do not hold", rows.len()))),
+        0 => Ok(()),
+        count => failed(format!("verify: {count} of {} properties do not hold", rows.len())),
     }
 }
 
@@ -162,7 +166,7 @@ fn run_all(checkers: &Checkers, jobs: &[Job<'_>]) -> Vec<Ran> {
             let at = next.fetch_add(1, Ordering::Relaxed);
             let Some(&job) = jobs.get(at) else { break };
             let (name, ran) = match job {
-                Job::Check(check) => (check.to_string(), checkers.test(check.kind.program(), check.name)),
+                Job::Check(check) => (check.to_string(), checkers.test(check.kind.build(), check.name)),
                 Job::Planted { fault, kind, test } => {
                     (format!("planted {}: {test}", fault.name()), checkers.test(kind, test))
                 }
@@ -178,12 +182,12 @@ fn run_all(checkers: &Checkers, jobs: &[Job<'_>]) -> Vec<Ran> {
             let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
             let Ran { count, unit, seconds, .. } = ran;
             let (verdict, unit, all) = (report::word(ran.verdict), unit.name(), jobs.len());
-            tell(format_args!(
+            eprintln!(
                 "{:>4} of {all}  {verdict:<7} {count:>7} {unit:<10} {seconds:>6.1} s  {name}",
                 done.len() + 1
-            ));
+            );
             if ran.verdict == Verdict::Fails {
-                tell(format_args!("{}", ran.said.trim_end()));
+                eprintln!("{}", ran.said.trim_end());
             }
             done.push((at, ran));
         }

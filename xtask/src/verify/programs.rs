@@ -1,60 +1,70 @@
-//! `cargo xtask checkers`: builds everything that checks the code, one build for each cfg, and says where it lies. What is
-//! run of it, and what it shows, is `raddle verify`'s.
+//! The builds of everything that checks the code, one for each cfg, and where they lie.
 
-use crate::{Failure, Options, Outcome, command, failed, models, soak};
+use crate::{Failure, command, failed, models, soak};
 use serde_json::Value;
-use std::{path::Path, process::Command, process::Stdio};
+use std::{
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
 
-pub const HELP: &str = "\
-Builds what checks the code and prints where it lies, a line each: kind, name, folder to run it in, program; with tabs.
-Kinds: `models` (under loom), `tests` (of each library and each file under `tests/`, named package::file), `programs`
-(the random ones, optimised, able to plant faults).
+/// A program that checks, or that holds tests.
+pub struct Program {
+    pub kind: Build,
+    /// Of its tests: `package::file`, or the library.
+    pub name: String,
+    /// The folder to run it in.
+    pub folder: PathBuf,
+    pub path: PathBuf,
+}
 
-Usage: cargo xtask checkers [KIND]...
+/// A build with flags of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Build {
+    /// The models, under loom.
+    Models,
+    /// The tests of each library and of each file under `tests/`.
+    Tests,
+    /// The random programs, optimized and able to plant faults.
+    Programs,
+}
 
-Example: cargo xtask checkers models programs
-";
-
-const KINDS: [&str; 3] = ["models", "tests", "programs"];
-
-/// Builds and prints.
-pub fn run(mut options: Options) -> Outcome {
-    let mut wanted = KINDS.to_vec();
-    wanted.retain(|kind| options.flag(kind));
-    options.finish()?;
-    if wanted.is_empty() {
-        wanted = KINDS.to_vec();
+impl Build {
+    pub fn name(self) -> &'static str {
+        match self {
+            Build::Models => "models",
+            Build::Tests => "tests",
+            Build::Programs => "programs",
+        }
     }
-    for kind in wanted {
-        match kind {
-            "models" => print_tests(kind, &mut models::build())?,
-            "tests" => {
-                let mut cargo = command::cargo();
-                print_tests(kind, cargo.args(["test", "--workspace", "--exclude", "xtask"]))?;
-            }
-            _ => {
-                let program = soak::build_checked()?;
-                println!("{kind}\tprograms\t{}\t{}", command::root().display(), program.display());
+
+    /// Builds them. What cargo says goes to standard error.
+    pub fn run(self) -> Result<Vec<Program>, Failure> {
+        match self {
+            Build::Models => tests(self, &mut models::build()),
+            // Ours run with the other tests: here they would be built anew while we run.
+            Build::Tests => tests(self, command::cargo().args(["test", "--workspace", "--exclude", "xtask"])),
+            Build::Programs => {
+                let (path, folder) = (soak::build_checked()?, command::root().into());
+                Ok(vec![Program { kind: self, name: "programs".into(), folder, path }])
             }
         }
     }
-    Ok(())
 }
 
-/// Builds the tests of a cargo command and prints them. What cargo has to say goes to standard error.
-fn print_tests(kind: &str, cargo: &mut Command) -> Outcome {
+fn tests(kind: Build, cargo: &mut Command) -> Result<Vec<Program>, Failure> {
     cargo.args(["--no-run", "--message-format", "json-render-diagnostics"]).stderr(Stdio::inherit());
     let finished = command::capture(cargo)?;
     if !finished.is_good() {
         return failed(format!("`{}` failed", command::line(cargo)));
     }
+    let mut programs = Vec::new();
     for line in finished.stdout.lines() {
         let message: Value = serde_json::from_str(line).map_err(|error| Failure::Check(error.to_string()))?;
-        if let Some((name, folder, program)) = test(&message) {
-            println!("{kind}\t{name}\t{folder}\t{program}");
+        if let Some((name, folder, path)) = test(&message) {
+            programs.push(Program { kind, name, folder: folder.into(), path: path.into() });
         }
     }
-    Ok(())
+    Ok(programs)
 }
 
 /// A program of tests: its name, the folder of its package and where it lies.

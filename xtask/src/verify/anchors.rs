@@ -13,15 +13,18 @@ pub fn find(root: &Path, anchor: &str) -> Result<PathBuf, String> {
     let short = names[0].strip_prefix("raddle_").unwrap_or(names[0]);
     let folders = ["crates", "backends", "."].map(|parent| root.join(parent).join(short).join("src"));
     let roots = folders.into_iter().flat_map(|folder| ["lib.rs", "main.rs"].map(|name| folder.join(name)));
-    let file = roots.into_iter().find(|file| file.is_file());
-    let file = file.ok_or_else(|| format!("{anchor}: there is no crate {}", names[0]))?;
-    let folder = file.parent().expect("it is in one").to_path_buf();
-    let items = parse(&file).map_err(|error| format!("{anchor}: {error}"))?;
-    match within(&items, file, folder, &names[1..]) {
-        Ok(Some(file)) => Ok(file),
-        Ok(None) => Err(format!("{anchor}: there is no such item")),
-        Err(error) => Err(format!("{anchor}: {error}")),
+    let roots: Vec<_> = roots.filter(|file| file.is_file()).collect();
+    if roots.is_empty() {
+        return Err(format!("{anchor}: there is no crate {}", names[0]));
     }
+    for file in roots {
+        let folder = file.parent().expect("it is in one").to_path_buf();
+        let found = parse(&file).and_then(|items| within(&items, file, folder, &names[1..]));
+        if let Some(file) = found.map_err(|error| format!("{anchor}: {error}"))? {
+            return Ok(file);
+        }
+    }
+    Err(format!("{anchor}: there is no such item"))
 }
 
 fn parse(file: &Path) -> Result<Vec<Item>, String> {
@@ -105,7 +108,7 @@ mod tests {
 
     #[test]
     fn items_are_found_where_they_are_defined() {
-        let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
+        let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
         for (anchor, file) in [
             ("raddle_runtime::marks::Marks::claim_write", "marks.rs"),
             ("raddle_sync::raise", "lib.rs"),

@@ -10,8 +10,8 @@
 //! on other streams: its user has to wait for them before, which no time is counted for here; nor for its events.
 
 use super::policy::{Counts, Policy, Slabs};
-use crate::output::Outcome;
 use raddle::runtime::hal::QUEUE_COUNT_MAX;
+use raddle_cli::output::Outcome;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 const ROUND_BYTES: u64 = 256;

@@ -1,10 +1,10 @@
 //! What a trace is replayed against.
 
-use crate::output::{Failure, Outcome};
 use raddle::{
     AddressSpace, Completion, Device, Priority, Stream,
     runtime::{self, Buffer},
 };
+use raddle_cli::output::{Failure, Outcome};
 
 /// What a policy has given out and keeps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,10 +1,6 @@
-//! `raddle record`: the allocation traces that ship in `benches/traces`, recorded from real work on the CPU.
+//! `measure record`: the allocation traces that ship in `benches/traces`, recorded from real work on the CPU.
 
-use crate::{
-    bench::Encoder,
-    output::{Failure, Outcome, StepError, check_writable, is_stdout, say, write_json},
-    replay::write_trace,
-};
+use crate::{replay::write_trace, rows::Encoder};
 use raddle::{
     DType::F32,
     Device, Generator, Result, Stream, Tensor,
@@ -13,12 +9,13 @@ use raddle::{
     optim::{Adam, AdamOptions},
     runtime::MemoryTrace,
 };
+use raddle_cli::output::{Failure, Outcome, StepError, check_writable, is_stdout, say, write_json};
 use serde::Serialize;
 use std::{path::PathBuf, sync::mpsc::sync_channel, time::Instant};
 
-/// Records the allocations of a workload, for `raddle replay`.
+/// Records the allocations of a workload, for `measure replay`.
 #[derive(clap::Args)]
-#[command(after_help = "Example: raddle record pipeline --out target/pipeline.trace.gz")]
+#[command(after_help = "Example: measure record pipeline --out target/pipeline.trace.gz")]
 pub struct Arguments {
     /// What to run: steps of training a sparse autoencoder; an encoder of MiniLM's shape on 8 threads; batches that one
     /// thread uploads on a stream of its own and another consumes.

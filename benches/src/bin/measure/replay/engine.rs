@@ -8,7 +8,7 @@ use super::{
     policy::Policy,
     script::{Action, Place, Script, Step},
 };
-use crate::{
+use raddle_cli::{
     output::{Failure, Outcome},
     threads::start_threads,
 };

@@ -1,8 +1,8 @@
 //! Traces as files, compressed or not.
 
-use crate::output::{Failure, Outcome, write_whole};
 use flate2::{Compression, bufread::MultiGzDecoder, write::GzEncoder};
 use raddle::runtime::{MemoryTrace, TraceError};
+use raddle_cli::output::{Failure, Outcome, write_whole};
 use std::{
     fs,
     io::{BufReader, Cursor, Read},

@@ -8,8 +8,8 @@
 //! when something is allocated. One lock for all.
 
 use super::policy::{Counts, Policy, Slabs};
-use crate::output::Outcome;
 use raddle::{Completion, runtime::hal::QUEUE_COUNT_MAX};
+use raddle_cli::output::Outcome;
 use std::{
     collections::{BTreeSet, VecDeque},
     sync::{Mutex, MutexGuard, PoisonError},

@@ -1,13 +1,15 @@
 //! Rows of a GPU alone: what a bare launch costs, and models of many small launches on many threads.
 
-use super::{measure::together, rows::normal};
-use crate::output::{Failure, Outcome};
 use raddle::{
     Activation,
     DType::F16,
     Device, Event, Result, Stream, Tensor,
     cuda::Cuda,
     runtime::hal::{Device as _, Priority, QueueId},
+};
+use raddle_cli::{
+    bench::{measure::together, rows::normal},
+    output::{Failure, Outcome},
 };
 use std::time::Instant;
 

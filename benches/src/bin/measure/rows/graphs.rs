@@ -1,11 +1,9 @@
 //! Rows of captured graphs: one graph, replayed by all threads, with inputs of each thread's own.
 
 use super::{
+    STEP_LARGE, STEP_SMALL, Sizes, THREADS,
     gpu::{Encoder, Mlp},
-    measure::{alone, together},
-    rows::{STEP, STEP_LARGE, STEP_SMALL, Sizes, Spec, THREADS, per_second, step},
 };
-use crate::output::{Failure, Outcome, StepError};
 use raddle::{
     DType::F32,
     Device, Generator, Graph, Tensor,
@@ -13,16 +11,24 @@ use raddle::{
     nn::{AutoencoderOptions, Module, TopKAutoencoder},
     optim::{Adam, AdamOptions},
 };
+use raddle_cli::{
+    bench::{
+        measure::{alone, together},
+        rows::{STEP, Spec},
+    },
+    output::{Failure, Outcome, StepError},
+};
 
 /// All of them, in the order in which they run.
 pub fn table(sizes: Sizes) -> Vec<Spec> {
-    let mut table = vec![step("autoencoder_step_captured", |device| autoencoder(device, STEP))];
+    let mut table = vec![Spec::step("autoencoder_step_captured", |device| autoencoder(device, STEP))];
     if sizes.gpu {
-        table.extend(THREADS.map(|threads| per_second("mlp_captured", threads, mlp)));
-        table.extend([1, 8].map(|threads| per_second("transformer_f16_captured", threads, transformer)));
-        table.push(step("autoencoder_step_large_captured", |device| autoencoder(device, STEP_LARGE)));
+        table.extend(THREADS.map(|threads| Spec::per_second("mlp_captured", threads, mlp)));
+        table
+            .extend([1, 8].map(|threads| Spec::per_second("transformer_f16_captured", threads, transformer)));
+        table.push(Spec::step("autoencoder_step_large_captured", |device| autoencoder(device, STEP_LARGE)));
     } else {
-        table.push(step("autoencoder_step_small_captured", |device| autoencoder(device, STEP_SMALL)));
+        table.push(Spec::step("autoencoder_step_small_captured", |device| autoencoder(device, STEP_SMALL)));
     }
     table
 }

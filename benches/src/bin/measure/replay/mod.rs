@@ -1,4 +1,4 @@
-//! `raddle replay`: a recorded allocation trace against our allocator and against the policies of others.
+//! `measure replay`: a recorded allocation trace against our allocator and against the policies of others.
 //!
 //! Every policy gets the same script on a device that has addresses only. Peaks come from a replay in step; rates from
 //! free replays, a round of all policies after the other. What is reserved counts as it is asked of the device, with no
@@ -16,11 +16,11 @@ mod tests;
 
 pub use file::write as write_trace;
 
-use crate::output::{Outcome, check_keeps, check_writable, is_stdout, say, write_json};
 use engine::{Pace, play};
 use policy::{Counts, Ours, Policy, Slabs};
 use pytorch::PyTorch;
 use raddle::{Completion, runtime::MemoryTrace};
+use raddle_cli::output::{Outcome, check_keeps, check_writable, is_stdout, say, write_json};
 use rmm::Rmm;
 use script::Script;
 use serde::Serialize;
@@ -34,10 +34,10 @@ const PLAY_COUNT_MAX: usize = 1000;
 /// Replays allocation traces against our allocator and the policies of others.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Example: raddle replay benches/traces/training.trace.gz --policy all --json replay.json"
+    after_help = "Example: measure replay benches/traces/training.trace.gz --policy all --json replay.json"
 )]
 pub struct Arguments {
-    /// Traces, as `raddle record` writes them.
+    /// Traces, as `measure record` writes them.
     #[arg(required = true, value_name = "TRACE")]
     traces: Vec<PathBuf>,
     /// Against what: the runtime's allocator, PyTorch's caching allocator or RMM's pool (both as written here), or all.

@@ -4,6 +4,7 @@
 //! one that ends with `*` names all that start so. A fault is caught by every test of its name, `fault_NAME`, in the models
 //! and in the tests: a row needs to name the fault only.
 
+use super::programs::Build;
 use raddle_sync::faults::Fault;
 use std::fmt;
 
@@ -82,8 +83,8 @@ impl Kind {
     }
 
     /// Which build it is in.
-    pub fn program(self) -> &'static str {
-        if self == Kind::Loom { "models" } else { "tests" }
+    pub fn build(self) -> Build {
+        if self == Kind::Loom { Build::Models } else { Build::Tests }
     }
 }
 
@@ -941,7 +942,7 @@ mod tests {
     use super::*;
     use std::{collections::HashSet, fs, path::Path};
 
-    const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+    const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 
     #[test]
     fn ids_are_in_order_and_faults_belong_to_their_invariant() {
@@ -1007,6 +1008,6 @@ mod tests {
     fn the_docs_are_current() {
         let file = Path::new(ROOT).join("docs/verification.md");
         let text = fs::read_to_string(file).unwrap_or_default();
-        assert!(text == super::super::report::docs(), "make it anew: cargo run -- verify --docs");
+        assert!(text == super::super::report::docs(), "make it anew: cargo xtask verify --docs");
     }
 }

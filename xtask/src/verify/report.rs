@@ -4,10 +4,9 @@ use super::{
     Ran, Unit, Verdict,
     catalogue::{Check, Kind, PROPERTIES, Property},
 };
-use crate::output::{Outcome, say};
 use raddle_sync::faults::Fault;
-use serde::Serialize;
-use std::{collections::BTreeMap, fmt::Write};
+use serde_json::{Map, Value, json};
+use std::fmt::Write;
 
 /// A test that planted a fault.
 pub struct Caught {
@@ -23,59 +22,6 @@ pub struct Results {
     /// What is wrong with anchors.
     pub lost_anchors: Vec<String>,
     pub seconds: f64,
-}
-
-#[derive(Serialize)]
-pub struct Report {
-    properties: Vec<PropertyReport>,
-    checks: Vec<CheckReport>,
-    faults_planted: usize,
-    faults_caught: usize,
-    /// Programs × seeds, each once. Where only faults are planted, those that it took to catch them.
-    schedules: u64,
-    /// Of loom's models; as above.
-    executions: u64,
-    seconds: f64,
-    holds: bool,
-}
-
-#[derive(Serialize)]
-struct PropertyReport {
-    id: &'static str,
-    says: &'static str,
-    anchor: &'static str,
-    check: String,
-    /// Of all units.
-    cases: u64,
-    /// Of which units: `schedules`, or `schedules + tests`.
-    unit: String,
-    /// How many of each.
-    counts: BTreeMap<&'static str, u64>,
-    seconds: f64,
-    faults: Vec<FaultReport>,
-    /// The counterexample that a broken variant must have, step by step.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    story: Vec<String>,
-    holds: bool,
-}
-
-#[derive(Serialize)]
-struct FaultReport {
-    name: &'static str,
-    /// None if it survives.
-    caught_by: Option<String>,
-    /// So many of these in that check.
-    after: u64,
-    unit: Unit,
-}
-
-#[derive(Serialize)]
-struct CheckReport {
-    name: String,
-    count: u64,
-    unit: Unit,
-    seconds: f64,
-    result: &'static str,
 }
 
 pub fn word(verdict: Verdict) -> &'static str {
@@ -153,47 +99,60 @@ impl Results {
     }
 }
 
-/// The report for other programs.
-pub fn json(rows: &[&Property], results: &Results) -> Report {
+/// The report for other programs. Of a property, `cases` is the sum of all `counts`, whose units are `unit`; `story` is the
+/// counterexample that a broken variant must have. A fault that survives is caught by null. Where only faults are planted,
+/// `schedules` (programs × seeds) and `executions` (of models) are those that it took to catch them.
+pub fn json(rows: &[&Property], results: &Results) -> Value {
     let fault = |fault: &Fault| {
         let caught = results.caught(*fault);
-        FaultReport {
-            name: fault.name(),
-            caught_by: caught.map(|caught| caught.by.clone()),
-            after: caught.map_or(0, |caught| caught.ran.count),
-            unit: caught.map_or(Unit::Tests, |caught| caught.ran.unit),
+        json!({
+            "name": fault.name(),
+            "caught_by": caught.map(|caught| &caught.by),
+            "after": caught.map_or(0, |caught| caught.ran.count),
+            "unit": caught.map_or(Unit::Tests, |caught| caught.ran.unit).name(),
+        })
+    };
+    let property = |row: &&Property| {
+        let counts = results.counts(row);
+        let by_unit: Map<String, Value> =
+            counts.iter().map(|(unit, count)| (unit.name().into(), (*count).into())).collect();
+        let mut property = json!({
+            "id": row.id,
+            "says": row.says,
+            "anchor": row.anchor,
+            "check": checks(row, ", "),
+            "cases": results.of(row).map(|ran| ran.count).sum::<u64>(),
+            "unit": units(&counts),
+            "counts": by_unit,
+            "seconds": results.of(row).map(|ran| ran.seconds).sum::<f64>(),
+            "faults": row.faults.iter().map(fault).collect::<Vec<_>>(),
+            "holds": results.holds(row),
+        });
+        let story = results.story(row);
+        if !story.is_empty() {
+            property["story"] = story.into();
         }
+        property
     };
-    let property = |row: &&Property| PropertyReport {
-        id: row.id,
-        says: row.says,
-        anchor: row.anchor,
-        check: checks(row, ", "),
-        cases: results.of(row).map(|ran| ran.count).sum(),
-        unit: units(&results.counts(row)),
-        counts: results.counts(row).into_iter().map(|(unit, count)| (unit.name(), count)).collect(),
-        seconds: results.of(row).map(|ran| ran.seconds).sum(),
-        faults: row.faults.iter().map(fault).collect(),
-        story: results.story(row),
-        holds: results.holds(row),
+    let check = |(check, ran): &(Check, Ran)| {
+        json!({
+            "name": check.to_string(),
+            "count": ran.count,
+            "unit": ran.unit.name(),
+            "seconds": ran.seconds,
+            "result": word(ran.verdict),
+        })
     };
-    let check = |(check, ran): &(Check, Ran)| CheckReport {
-        name: check.to_string(),
-        count: ran.count,
-        unit: ran.unit,
-        seconds: ran.seconds,
-        result: word(ran.verdict),
-    };
-    Report {
-        properties: rows.iter().map(property).collect(),
-        checks: results.checks.iter().map(check).collect(),
-        faults_planted: results.caught.len(),
-        faults_caught: results.caught_count(),
-        schedules: results.counted(Unit::Schedules),
-        executions: results.counted(Unit::Executions),
-        seconds: results.seconds,
-        holds: results.broken(rows) == 0,
-    }
+    json!({
+        "properties": rows.iter().map(property).collect::<Vec<_>>(),
+        "checks": results.checks.iter().map(check).collect::<Vec<_>>(),
+        "faults_planted": results.caught.len(),
+        "faults_caught": results.caught_count(),
+        "schedules": results.counted(Unit::Schedules),
+        "executions": results.counted(Unit::Executions),
+        "seconds": results.seconds,
+        "holds": results.broken(rows) == 0,
+    })
 }
 
 fn checks(row: &Property, between: &str) -> String {
@@ -205,13 +164,15 @@ fn units(counts: &[(Unit, u64)]) -> String {
 }
 
 /// One table for people: of the properties, or of the faults where only those were planted.
-pub fn show(rows: &[&Property], results: &Results) -> Outcome {
+pub fn table(rows: &[&Property], results: &Results) -> String {
+    let mut text = String::new();
+    let mut say = |line: std::fmt::Arguments<'_>| writeln!(text, "{line}").expect("a string takes any text");
     if results.checks.is_empty() {
-        say(format_args!("{:<5} {:<24} {:>7} {:<11} caught by", "", "fault", "after", ""))?;
+        say(format_args!("{:<5} {:<24} {:>7} {:<11} caught by", "", "fault", "after", ""));
         for (fault, tests) in &results.caught {
             let (breaks, name) = (fault.breaks(), fault.name());
             if tests.is_empty() {
-                say(format_args!("{breaks:<5} {name:<24} {:>7} {:<11} NOTHING", "", ""))?;
+                say(format_args!("{breaks:<5} {name:<24} {:>7} {:<11} NOTHING", "", ""));
             }
             for Caught { by, ran } in tests {
                 let by = match ran.verdict {
@@ -219,27 +180,27 @@ pub fn show(rows: &[&Property], results: &Results) -> Outcome {
                     Verdict::Fails => format!("NOT {by}"),
                     Verdict::Skipped => continue,
                 };
-                say(format_args!("{breaks:<5} {name:<24} {:>7} {:<11} {by}", ran.count, ran.unit.name()))?;
+                say(format_args!("{breaks:<5} {name:<24} {:>7} {:<11} {by}", ran.count, ran.unit.name()));
             }
         }
     } else {
-        say(format_args!("{:<6} {:<7} {:<7} property", "", "", "faults"))?;
+        say(format_args!("{:<6} {:<7} {:<7} property", "", "", "faults"));
         for row in rows {
             let caught = row.faults.iter().filter(|fault| results.caught(**fault).is_some()).count();
             let result = if results.holds(row) { "holds" } else { "FAILS" };
             let faults = format!("{caught}/{}", row.faults.len());
-            say(format_args!("{:<6} {result:<7} {faults:<7} {}", row.id, row.says))?;
-            say(format_args!("{:<22} {}; {}", "", row.anchor, checks(row, ", ")))?;
+            say(format_args!("{:<6} {result:<7} {faults:<7} {}", row.id, row.says));
+            say(format_args!("{:<22} {}; {}", "", row.anchor, checks(row, ", ")));
             let counts: Vec<String> =
                 results.counts(row).iter().map(|(unit, count)| format!("{count} {}", unit.name())).collect();
-            say(format_args!("{:<22} {}", "", counts.join(", ")))?;
+            say(format_args!("{:<22} {}", "", counts.join(", ")));
             for (index, step) in results.story(row).iter().enumerate() {
-                say(format_args!("{:<22} {}. {step}", "", index + 1))?;
+                say(format_args!("{:<22} {}. {step}", "", index + 1));
             }
         }
     }
-    results.lost_anchors.iter().try_for_each(|lost| say(format_args!("anchor {lost}")).map(drop))?;
-    say("")?;
+    results.lost_anchors.iter().for_each(|lost| say(format_args!("anchor {lost}")));
+    say(format_args!(""));
     let mut last = String::new();
     if !results.checks.is_empty() {
         let holding = rows.len() - results.broken(rows);
@@ -251,17 +212,17 @@ pub fn show(rows: &[&Property], results: &Results) -> Outcome {
         results.caught_count(),
         results.caught.len(),
         results.seconds
-    ))
-    .map(drop)
+    ));
+    text
 }
 
 /// `docs/verification.md`.
 pub fn docs() -> String {
     let mut text = String::from(
         "# What holds, and what checks it\n\n\
-         <!-- Made by `raddle verify --docs` from crates/cli/src/verify/catalogue.rs; change that instead. -->\n\n\
-         `raddle verify` runs this catalogue from a checkout: every check on the code that ships, and every planted fault\n\
-         of `crates/sync/src/faults.rs`, which something has to catch. T1 to T10 are the invariants of the design; the\n\
+         <!-- Made by `cargo xtask verify --docs` from xtask/src/verify/catalogue.rs; change that instead. -->\n\n\
+         `cargo xtask verify` runs this catalogue: every check on the code that ships, and every planted fault of\n\
+         `crates/sync/src/faults.rs`, which something has to catch. T1 to T10 are the invariants of the design; the\n\
          anchors are places in the code, checked to exist.\n\n\
          What a check has counted is shown with its unit: schedules (a random program with a seed), executions (of a model, by\n\
          loom), states (of an explicit model), or else tests. A planted fault is caught after so many of them. A counterexample\n\
@@ -337,7 +298,7 @@ mod tests {
         let caught = |count| Caught { by: "c".into(), ran: ran(Verdict::Holds, count, Unit::Schedules) };
         let caught = vec![(Fault::forget_marks, vec![caught(4), caught(3)])];
         let mut results = Results { checks, caught, ..Results::default() };
-        let value = |results: &Results| serde_json::to_value(json(&[&ROW], results)).unwrap();
+        let value = |results: &Results| json(&[&ROW], results);
         let report = value(&results);
         let row = &report["properties"][0];
         assert_eq!(row["cases"], 32);
