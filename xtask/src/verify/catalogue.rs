@@ -33,6 +33,7 @@ pub enum Kind {
     Programs,
     Sim,
     Model,
+    Spec,
     Stress,
     Conformance,
     Test,
@@ -40,11 +41,12 @@ pub enum Kind {
 }
 
 impl Kind {
-    pub const ALL: [Kind; 8] = [
+    pub const ALL: [Kind; 9] = [
         Kind::Loom,
         Kind::Programs,
         Kind::Sim,
         Kind::Model,
+        Kind::Spec,
         Kind::Stress,
         Kind::Conformance,
         Kind::Test,
@@ -57,6 +59,7 @@ impl Kind {
             Kind::Programs => "programs",
             Kind::Sim => "sim",
             Kind::Model => "model",
+            Kind::Spec => "spec",
             Kind::Stress => "stress",
             Kind::Conformance => "conformance",
             Kind::Test => "test",
@@ -75,6 +78,10 @@ impl Kind {
             }
             Kind::Sim => "the shipped code on the simulator or the oracle, in many orders",
             Kind::Model => "an explicit model, every state of which is visited",
+            Kind::Spec => {
+                "a specification in TLA+, every state of which TLC visits, or a faulty variant; skipped where there is no \
+                 Java or TLC, and then it says nothing"
+            }
             Kind::Stress => "many threads on a device",
             Kind::Conformance => "a body of `conformance`, the same for every backend",
             Kind::Test => "a test of one behaviour",
@@ -82,9 +89,18 @@ impl Kind {
         }
     }
 
-    /// Which build it is in.
-    pub fn build(self) -> Build {
-        if self == Kind::Loom { Build::Models } else { Build::Tests }
+    /// Which build it is in; none of a specification.
+    pub fn build(self) -> Option<Build> {
+        match self {
+            Kind::Spec => None,
+            Kind::Loom => Some(Build::Models),
+            _ => Some(Build::Tests),
+        }
+    }
+
+    /// Does it need nothing that a machine may not have?
+    pub fn is_always_there(self) -> bool {
+        ![Kind::Device, Kind::Spec].contains(&self)
     }
 }
 
@@ -133,7 +149,7 @@ macro_rules! kinds {
         }
     )* };
 }
-kinds!(loom Loom, sim Sim, model Model, stress Stress, conformance Conformance, test Test, device Device);
+kinds!(loom Loom, sim Sim, model Model, spec Spec, stress Stress, conformance Conformance, test Test, device Device);
 const PROGRAMS: Check = Check::PROGRAMS;
 
 /// Id, what it says, where, checks, faults.
@@ -154,14 +170,14 @@ rows! {
 "T1.1" "A block is given out only behind every use of its former lives: marks stay with the memory."
     "raddle_runtime::marks::Marks::uses"
     [loom("raddle_runtime::models::model_free_and_reuse"), loom("raddle_runtime::models::model_magazine"), PROGRAMS,
-     sim("raddle_runtime::tests::memory_crosses_streams_by_ticks"),
+     sim("raddle_runtime::tests::memory_crosses_streams_by_ticks"), spec("ticks.reuse"),
      device("raddle_conformance::race_suite::cuda::memory_is_not_reused_while_another_stream_reads")]
     [forget_marks]
 "T1.2" "A fence at the free covers the latest work on every stream that was noted, not the first."
     "raddle_runtime::alloc::free"
     [loom("raddle_runtime::models::model_free_and_reuse"), PROGRAMS,
      sim("raddle_runtime::tests::record_stream_covers_what_comes_until_the_free"),
-     sim("raddle_conformance::race_suite::sim::record_*"),
+     sim("raddle_conformance::race_suite::sim::record_*"), spec("ticks.noted"),
      device("raddle_conformance::race_suite::cuda::record_covers_what_comes_later")]
     [free_without_fence, fence_at_record]
 "T1.3" "A block is never in two hands, also when a thread's magazine is emptied by another."
@@ -208,7 +224,7 @@ rows! {
 "T2.1" "A read is ordered behind the last write."
     "raddle_runtime::marks::Marks::claim_read"
     [loom("raddle_runtime::models::model_readers_and_writer"), PROGRAMS,
-     sim("raddle_conformance::race_suite::sim::a_chain_is_handed_over"),
+     sim("raddle_conformance::race_suite::sim::a_chain_is_handed_over"), spec("ticks.streams"),
      device("raddle_conformance::race_suite::cuda::a_chain_is_handed_over")]
     [no_wait_after_write]
 "T2.2" "A write is ordered behind the last write and all reads."
@@ -267,13 +283,14 @@ rows! {
     "raddle_runtime::submit::Stream::enqueue"
     [loom("raddle_runtime::models::model_operands_are_freed"),
      model("raddle_conformance::lifetime::a_single_operand_that_is_owned_lives"),
-     model("raddle_conformance::lifetime::all_operands_of_layer_norm_live"),
+     model("raddle_conformance::lifetime::all_operands_of_layer_norm_live"), spec("TL.001"), spec("TL.003"),
      sim("raddle_conformance::lifetime::operands_of_layer_norm_outlive_their_handles")]
     [borrowed_operand]
 "T3.2" "The borrowing variant dies in five steps: create; start with counts 2, 2, 1; bias is freed; the lock; a dead tensor is read."
     "raddle_conformance::lifetime::explore"
     [model("raddle_conformance::lifetime::a_borrowed_operand_dies_in_five_steps"),
-     model("raddle_conformance::lifetime::a_borrowed_operand_of_backward_dies")]
+     model("raddle_conformance::lifetime::a_borrowed_single_operand_dies"),
+     model("raddle_conformance::lifetime::a_borrowed_operand_of_backward_dies"), spec("TL.002"), spec("TL.004")]
     []
 "T3.3" "Gradients and saved tensors outlive their handles in backward."
     "raddle_grad::engine"
@@ -287,7 +304,7 @@ rows! {
     [version_not_bumped]
 "T3.5" "A slab goes back to the device only when nothing in flight names it."
     "raddle_runtime::large::Large::release_unused"
-    [PROGRAMS, sim("raddle_sim::tests::a_slab_in_use_is_not_released"),
+    [PROGRAMS, sim("raddle_sim::tests::a_slab_in_use_is_not_released"), spec("ticks.reuse"),
      sim("raddle_runtime::tests::random_programs_have_no_race")]
     [release_in_flight]
 "T3.6" "A kernel that is evicted is unloaded only when no launch of it is in flight."
@@ -953,7 +970,11 @@ mod tests {
         assert!(PROPERTIES.is_sorted_by(|a, b| number(a.id) < number(b.id)));
         let mut shown = HashSet::new();
         for row in PROPERTIES {
-            assert!(row.checks.iter().any(|check| check.kind != Kind::Device), "{}: needs a GPU", row.id);
+            assert!(
+                row.checks.iter().any(|check| check.kind.is_always_there()),
+                "{}: needs a GPU or Java",
+                row.id
+            );
             for fault in row.faults {
                 assert!(
                     row.id.starts_with(&format!("{}.", fault.breaks())),
@@ -1002,6 +1023,19 @@ mod tests {
         let is_named = |model: &String| checks.iter().any(|check| check.name.ends_with(model.as_str()));
         let left: Vec<_> = models.iter().filter(|model| !is_named(model)).collect();
         assert!(models.len() > 20 && left.is_empty(), "of {} no row names {left:?}", models.len());
+    }
+
+    #[test]
+    fn every_variant_of_a_specification_is_in_a_row() {
+        let checks: Vec<_> = PROPERTIES.iter().flat_map(|row| row.checks).collect();
+        let faults: Vec<_> = Fault::ALL.iter().map(|fault| fault.name()).collect();
+        for variant in crate::spec::VARIANTS {
+            let is_named = checks.iter().any(|check| check.kind == Kind::Spec && check.name == variant.id);
+            assert!(is_named || variant.fault().is_some_and(|fault| faults.contains(&fault)), "{variant:?}");
+        }
+        for check in checks.iter().filter(|check| check.kind == Kind::Spec) {
+            crate::spec::find(check.name);
+        }
     }
 
     #[test]
