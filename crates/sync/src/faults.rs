@@ -113,6 +113,8 @@ faults! {
     visits_without_fence breaks "T1";
     /// A thread that goes into its magazine looks for visitors before others can see that it is inside.
     owns_without_fence breaks "T1";
+    /// Who visits many magazines waits for the owner of the first before it goes to the second.
+    sweeps_in_order breaks "T5";
     /// A piece that is split off a block is described as shorter than it is.
     split_loses_bytes breaks "T9";
     /// Pieces are merged although uses of the second are in flight, which are forgotten.

@@ -450,6 +450,11 @@ rows! {
     "raddle_runtime::graph::Graph::replay"
     [test("raddle_runtime::ends::a_hook_may_replay_the_graph_that_is_short")]
     [hook_waits_for_itself]
+"T5.17" "A thread that loses its core inside of its magazine holds up who sweeps them, and no other owner."
+    "raddle_sync::biased::Biased::visit_all"
+    [test("raddle_sync::biased::tests::an_owner_that_is_put_off_holds_up_no_other"),
+     loom("raddle_sync::biased::models::model_owner_and_sweep")]
+    [sweeps_in_order]
 
 "T6.1" "Closing a device drains it: nothing is in flight, and all memory is given back."
     "raddle_runtime::device::Device::close"
