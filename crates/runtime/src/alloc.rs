@@ -16,6 +16,7 @@ use crate::{
     Buffer, Error, Result,
     block::{Block, FreeBlock, Known, Source},
     device::DeviceInner,
+    fork,
     hooks::{Hooks, MemoryNeed},
     large::{Grain, Large},
     level::Level,
@@ -468,7 +469,11 @@ impl DeviceInner {
                     break;
                 }
             }
-            if !self.hooks_free_memory(size_bytes, attempt) {
+            let is_retried = self.hooks_free_memory(size_bytes, attempt);
+            if fork::has_forked_in(self) {
+                return fork::block(self, size_bytes);
+            }
+            if !is_retried {
                 break;
             }
             self.allocator.out_of_memory_retries.fetch_add(1, Relaxed);
@@ -579,8 +584,8 @@ impl DeviceInner {
 #[inline]
 pub(crate) fn free(mut block: FreeBlock) {
     let device = block.get().device;
-    if crate::fork::is_child(device) {
-        return crate::fork::free(block);
+    if fork::is_child(device) {
+        return fork::free(block);
     }
     if let Some(now) = trace::start() {
         trace::allocated(device.source, -(block.get().capacity_bytes as i64), now);

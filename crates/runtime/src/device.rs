@@ -22,7 +22,7 @@ use raddle_hal::{self as hal, Kernel, Launch, Priority};
 use raddle_sync::{
     Mutex, MutexGuard, Rank,
     atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering::*},
-    fault, global,
+    fault, global, locks_at_fork,
 };
 use smallvec::SmallVec;
 use std::ptr;
@@ -371,8 +371,8 @@ impl Stream {
 impl Device {
     /// Takes a hal device into service. It stays so until [`Device::close`] or the end of the process.
     pub fn open(hal: Box<dyn hal::Device>) -> Result<Device> {
-        fork::watch();
-        trace::watch(hal.info().bounds.trace_span_count);
+        locks_at_fork::watch();
+        trace::watch(|| hal.info().bounds.trace_span_count);
         Watermarks::of(&hal.info().bounds).check("open", &hal.info().name)?;
         // Nothing but the index is passed on by it.
         let Some(index) = OPEN.iter().position(|open| !open.swap(true, Relaxed)) else {

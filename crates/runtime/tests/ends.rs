@@ -5,17 +5,20 @@ use raddle_base::{DType, Dims, Layout, Scalar};
 use raddle_cpu::Cpu;
 use raddle_op::{Distribution, Kernel, PARAM_COUNT_MAX, Pointwise, ReduceOp};
 use raddle_runtime::{
-    Access, AfterNeed, Buffer, Capture, Device, DeviceMemory, Error, Event, MemoryPool, MemoryResource,
-    Operand, Priority, Recording, Result, Stream, TraceError,
+    Access, AfterNeed, Allocation, Buffer, Capture, Device, DeviceMemory, Error, Event, MemoryPool,
+    MemoryResource, Operand, Priority, Recording, Result, Stream, TraceError,
     hal::{self, QueueId},
     process::{self, End, Leave},
     trace,
 };
 use raddle_sync::faults::{self, Fault, assert_caught};
 use std::{
+    env,
+    ffi::OsStr,
     future::Future,
+    process::Command,
     sync::{
-        Arc, Mutex,
+        Arc, Mutex, OnceLock,
         atomic::{AtomicBool, Ordering::Relaxed},
         mpsc::{self, Receiver, Sender},
     },
@@ -100,6 +103,8 @@ enum Stop {
     Open,
     /// A launch runs.
     Run,
+    /// It is asked what it is like, as whoever opens it does first.
+    Info,
 }
 
 impl Told {
@@ -119,6 +124,7 @@ impl Told {
 
 impl hal::Device for Told {
     fn info(&self) -> &hal::Info {
+        self.stop_at(Stop::Info);
         self.cpu.info()
     }
     fn allocate_slab(&self, size_bytes: usize) -> std::result::Result<hal::Slab, hal::DeviceError> {
@@ -306,6 +312,187 @@ fn a_child_doesnt_change_what_stands_before_memory() {
         stop.store(true, Relaxed);
         assert_eq!(bad, None);
     });
+}
+
+/// A test's name: the process has been started by it, to do what it looks at.
+const BODY_OF: &str = "RADDLE_TEST_BODY_OF";
+
+/// A test of a process that hasn't used a device yet: the body of the test with this name, in one of its own, which is so told.
+fn in_fresh_process(test: &str, variables: &[(&str, &OsStr)], body: fn()) {
+    if env::var_os(BODY_OF).is_some() {
+        return body();
+    }
+    let mut command = Command::new(env::current_exe().unwrap());
+    command.args(["--exact", test, "--nocapture"]).env(BODY_OF, test).envs(variables.iter().copied());
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// As what a process opens first, by a thread that a fork waits for.
+fn open_while_another_thread_forks() {
+    static OPENED: OnceLock<Device> = OnceLock::new();
+    unsafe extern "C" fn open() {
+        let open = || {
+            let sim = raddle_sim::Sim::new(Box::new(Cpu::new()), raddle_sim::SimOptions::default());
+            let device = Device::open(Box::new(sim.expect("the CPU is there"))).expect("there is room");
+            device.allocate(100).map(|_| device)
+        };
+        let opened = std::thread::spawn(open).join();
+        _ = OPENED.set(opened.expect("it doesn't panic").expect("it has memory"));
+    }
+    process::before_forks(open).unwrap();
+    let end = in_child(|| match OPENED.get().ok_or(1)?.allocate(100) {
+        Err(Error::Forked { .. }) => Ok(()),
+        _ => Err(2),
+    });
+    assert_eq!(end, End::Code(0), "2: the child takes the device for its own");
+}
+
+/// Handlers that are registered while a fork is under way aren't called for it.
+#[test]
+fn a_fork_that_is_under_way_makes_a_child_too() {
+    in_fresh_process("a_fork_that_is_under_way_makes_a_child_too", &[], open_while_another_thread_forks);
+}
+
+#[test]
+fn fault_forks_watched_late() {
+    assert_caught(Fault::forks_watched_late, "a_fork_that_is_under_way_makes_a_child_too");
+}
+
+/// The thread that opens the first device is stopped in it while another one opens the second, works, and looks at the trace.
+fn open_two_at_once() {
+    let (told, begun, go) = Told::to_stop_at(Stop::Info);
+    let first = std::thread::spawn(move || Device::open(Box::new(told)).unwrap());
+    begun.recv().unwrap();
+    let second = Device::open(Box::new(Cpu::new())).unwrap();
+    second.upload(&second.allocate(4).unwrap(), 0, &[1; 4]).unwrap();
+    let mut text = Vec::new();
+    trace::write_to(&mut text).unwrap();
+    assert!(
+        String::from_utf8(text).unwrap().contains("\"upload\""),
+        "what the second thread does is missing"
+    );
+    drop(go);
+    first.join().unwrap();
+}
+
+#[test]
+fn devices_that_are_opened_at_once_are_traced() {
+    let test = "devices_that_are_opened_at_once_are_traced";
+    let path = env::temp_dir().join(format!("raddle-ends-{}.json", std::process::id()));
+    in_fresh_process(test, &[("RADDLE_TRACE", path.as_os_str())], open_two_at_once);
+    if env::var_os(BODY_OF).is_none() {
+        let text = std::fs::read_to_string(&path).unwrap();
+        std::fs::remove_file(path).unwrap();
+        assert!(text.contains("\"upload\""), "{text}");
+    }
+}
+
+#[test]
+fn fault_trace_starts_once() {
+    assert_caught(Fault::trace_starts_once, "devices_that_are_opened_at_once_are_traced");
+}
+
+/// The child of a callback has the callback's thread, which ends: the callbacks that wait are the parent's.
+#[test]
+fn a_callback_may_fork() {
+    let device = Device::open(Box::new(Cpu::new())).unwrap();
+    let stream = Stream::from_pool(&device, Priority::Normal).unwrap();
+    let (parent, buffer) = (std::process::id(), device.allocate(4).unwrap());
+    let ((go, wait), (tell, told)) = (mpsc::channel::<()>(), mpsc::channel());
+    let tell_more = tell.clone();
+    let fork_and_return = move |_| {
+        wait.recv().unwrap();
+        match process::fork(TIME_S_MAX).unwrap() {
+            Some(end) => tell.send(end).unwrap(),
+            // It goes on with the device.
+            None if device.upload(&buffer, 0, &[5; 4]).is_ok() => {}
+            None => process::leave_at_once(1),
+        }
+    };
+    stream.on_complete(fork_and_return).unwrap();
+    let next = move |_| {
+        if std::process::id() != parent {
+            process::leave_at_once(2);
+        }
+        tell_more.send(End::Code(100)).unwrap();
+    };
+    stream.on_complete(next).unwrap();
+    go.send(()).unwrap();
+    assert_eq!(told.recv(), Ok(End::Code(0)), "1: an error of the device, 2: it calls what is the parent's");
+    assert_eq!(told.recv(), Ok(End::Code(100)), "the parent goes on");
+}
+
+/// A hook, or a resource, that forks when it is asked. In the child it has nothing.
+#[derive(Default)]
+struct ForksWhenAsked {
+    end: Mutex<Option<End>>,
+}
+
+impl ForksWhenAsked {
+    /// Is this the parent?
+    fn fork(&self) -> bool {
+        let end = process::fork(TIME_S_MAX).unwrap();
+        end.inspect(|end| *self.end.lock().unwrap() = Some(*end)).is_some()
+    }
+
+    /// How the child has ended of an allocation that asks it: 0 if it got memory, and could use it.
+    fn ask(&self, device: Device) -> Option<End> {
+        let parent = std::process::id();
+        let written = device.allocate(100).and_then(|buffer| device.upload(&buffer, 0, &[1; 100]));
+        if std::process::id() != parent {
+            process::leave_at_once(i32::from(written.is_err()));
+        }
+        *self.end.lock().unwrap()
+    }
+}
+
+#[test]
+fn a_hook_may_fork() {
+    let device = Device::open(Box::new(Cpu::new())).unwrap();
+    let forks = Arc::new(ForksWhenAsked::default());
+    device.set_memory_history(8);
+    device.set_memory_limit(0);
+    let _hook = device.on_out_of_memory({
+        let forks = forks.clone();
+        move |_| {
+            forks.fork();
+            AfterNeed::GiveUp
+        }
+    });
+    assert_eq!(forks.ask(device), Some(End::Code(0)));
+}
+
+#[test]
+fn a_resource_may_fork() {
+    struct Resource(Arc<ForksWhenAsked>, DeviceMemory);
+    impl MemoryResource for Resource {
+        fn allocate(&self, size_bytes: usize) -> Result<Allocation> {
+            if self.0.fork() {
+                return self.1.allocate(size_bytes);
+            }
+            drop(self.1.allocate(size_bytes)?);
+            Err(Error::LostAtFork { device: self.1.0.name().into() })
+        }
+        fn free(&self, allocation: Allocation) {
+            drop(allocation);
+        }
+        fn device(&self) -> Device {
+            self.1.0
+        }
+    }
+    let device = Device::open(Box::new(Cpu::new())).unwrap();
+    let forks = Arc::new(ForksWhenAsked::default());
+    let resource = Resource(forks.clone(), DeviceMemory(device));
+    device.set_memory_resource(Some(Arc::new(resource))).unwrap();
+    assert_eq!(forks.ask(device), Some(End::Code(0)));
+}
+
+#[test]
+fn fault_child_goes_on_as_parent() {
+    for test in ["a_callback_may_fork", "a_hook_may_fork", "a_resource_may_fork"] {
+        assert_caught(Fault::child_goes_on_as_parent, test);
+    }
 }
 
 /// A thread of the parent reads what was recorded all the time, so that many a child finds its own record locked.

@@ -113,6 +113,12 @@ faults! {
     visits_without_fence breaks "T1";
     /// A thread that goes into its magazine looks for visitors before others can see that it is inside.
     owns_without_fence breaks "T1";
+    /// Forks are watched from the first use on, not from the start of the program.
+    forks_watched_late breaks "T6";
+    /// The child of a fork in a callback, a hook or a resource goes on where its parent was.
+    child_goes_on_as_parent breaks "T6";
+    /// Who opens a device while another thread opens the first one doesn't see to it that a trace has begun.
+    trace_starts_once breaks "T6";
     /// Who visits many magazines waits for the owner of the first before it goes to the second.
     sweeps_in_order breaks "T5";
     /// A piece that is split off a block is described as shorter than it is.

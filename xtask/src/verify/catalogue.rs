@@ -573,6 +573,22 @@ rows! {
     [test("raddle_cuda::exit::tests::a_process_ends_though_a_thread_stays_in_the_driver"),
      device("raddle_cuda::gpu::a_process_ends_beside_a_kernel_that_does_not")]
     [end_waits_for_ever]
+"T6.22" "A fork makes a child also if it was under way when the first device was opened."
+    "raddle_sync::locks_at_fork::watch"
+    [test("raddle_runtime::ends::a_fork_that_is_under_way_makes_a_child_too")]
+    [forks_watched_late]
+"T6.23" "Code of the user that the library calls may fork, and end the process: a child doesn't go on where its parent was."
+    "raddle_runtime::fork::has_forked_in"
+    [test("raddle_runtime::ends::a_callback_may_fork"), test("raddle_runtime::ends::a_hook_may_fork"),
+     test("raddle_runtime::ends::a_resource_may_fork"), stress("raddle_conformance::lives::cpu::a_callback_exits"),
+     stress("raddle_conformance::lives::cpu::a_hook_exits"), stress("raddle_conformance::lives::cpu::a_resource_exits"),
+     stress("raddle_conformance::lives::cpu::a_capture_exits"),
+     stress("raddle_conformance::lives::cpu::a_thread_of_a_pool_exits")]
+    [child_goes_on_as_parent]
+"T6.24" "Devices that threads open at once are all traced from their first op on."
+    "raddle_runtime::trace::watch"
+    [test("raddle_runtime::ends::devices_that_are_opened_at_once_are_traced")]
+    [trace_starts_once]
 
 "T7.1" "A kernel writes every element of its output view."
     "raddle_cpu::kernels::pointwise"
