@@ -12,6 +12,7 @@ mod pointwise;
 mod product;
 mod reduce;
 pub mod reports;
+mod testing;
 mod views;
 
 use crate::Case;
@@ -31,6 +32,7 @@ pub fn all() -> Vec<Case> {
         gradients::cases(),
         graphs::cases(),
         reports::cases(),
+        testing::cases(),
     ];
     suites.into_iter().flatten().collect()
 }

@@ -15,6 +15,7 @@ use crate::{
     stream::{POOL_COUNT, StreamInner},
     submit::Touch,
     taint::{Failure, Taints},
+    testing::Holds,
     tick::SLOT_COUNT,
     trace,
 };
@@ -63,6 +64,7 @@ pub(crate) struct DeviceInner {
     pub(crate) locals: Mutex<Vec<&'static Local>>,
     pub(crate) idle_locals: Mutex<Vec<&'static Local>>,
     pub(crate) graphs: Graphs,
+    pub(crate) holds: Holds,
     /// The process's count of forks when it was opened, and when the hal last heard of one.
     pub(crate) forks: u32,
     pub(crate) forks_seen: global::AtomicU32,
@@ -112,6 +114,7 @@ impl DeviceInner {
             locals: Mutex::new(Rank::Pool, Vec::new()),
             idle_locals: Mutex::new(Rank::Leaf, Vec::new()),
             graphs: Graphs::new(),
+            holds: Holds::new(),
             forks: fork::count(),
             forks_seen: global::AtomicU32::new(fork::count()),
             hal,
@@ -383,7 +386,8 @@ impl Device {
         Ok(Device(Box::leak(Box::new(DeviceInner::new(hal, index as u8, use_count as u8)))))
     }
 
-    /// Takes a device out of service: waits for its callbacks and its work, and gives its memory back. False, and nothing
+    /// Takes a device out of service: lets go of [held](crate::testing::hold) streams, waits for its callbacks and its work, and
+    /// gives its memory back. False, and nothing
     /// else, if buffers of it are alive, and in a forked child, to which the memory doesn't belong. Using a closed device
     /// afterwards is safe and opens nothing anew; closing it again gives back what it has taken since. A lost one can be
     /// closed, too. [`Error::InCallback`] if it is called in one of
@@ -391,6 +395,9 @@ impl Device {
     pub fn close(self) -> Result<bool> {
         if fork::is_child(self.0) {
             return fork::check(self.0).map(|()| false);
+        }
+        if !fault!(close_waits_for_holds) {
+            self.0.let_go_of_all();
         }
         self.drain_callbacks("close")?;
         local::release(self.0);
@@ -404,6 +411,7 @@ impl Device {
             self.0.all_streams().for_each(|stream| stream.users.store(0, Relaxed));
         }
         self.0.release_stamps();
+        self.0.release_gates();
         self.empty_cache();
         let closed = self.0.allocator.is_empty();
         // Once: the index may be another device's by now.

@@ -50,6 +50,7 @@ mod stats;
 mod stream;
 mod submit;
 mod taint;
+pub mod testing;
 #[cfg(all(test, not(loom)))]
 mod tests;
 mod tick;

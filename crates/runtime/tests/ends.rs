@@ -9,7 +9,7 @@ use raddle_runtime::{
     MemoryResource, Operand, Priority, Recording, Result, Stream, TraceError,
     hal::{self, QueueId},
     process::{self, End, Leave},
-    trace,
+    testing, trace,
 };
 use raddle_sync::faults::{self, Fault, assert_caught};
 use std::{
@@ -23,6 +23,7 @@ use std::{
         mpsc::{self, Receiver, Sender},
     },
     task::{Context, Waker},
+    time::Duration,
 };
 
 /// A child that takes longer hangs.
@@ -736,4 +737,82 @@ fn a_child_ends_no_capture_of_its_parent() {
         }
     });
     assert_eq!(end, End::Code(0));
+}
+
+fn cpu_and_sim() -> [Device; 2] {
+    let sim = raddle_sim::Sim::new(Box::new(Cpu::new()), raddle_sim::SimOptions::default());
+    [Device::open(Box::new(Cpu::new())).unwrap(), Device::open(Box::new(sim.unwrap())).unwrap()]
+}
+
+#[test]
+fn what_is_behind_a_hold_waits() {
+    for device in cpu_and_sim() {
+        let stream = Stream::from_pool(&device, Priority::Normal).unwrap();
+        let buffer = device.allocate(4).unwrap();
+        device.upload(&buffer, 0, &[1; 4]).unwrap();
+        let held = testing::hold(stream).unwrap();
+        let guard = stream.enter();
+        device.upload(&buffer, 0, &[2; 4]).unwrap();
+        drop(guard);
+        // Each question is an occasion for work to go on.
+        assert!((0..1000).all(|_| !stream.query()), "{device:?}");
+        held.release();
+        let mut found = [0; 4];
+        device.download(&buffer, 0, &mut found).unwrap();
+        assert_eq!(found, [2; 4]);
+    }
+}
+
+#[test]
+fn fault_hold_holds_nothing() {
+    assert_caught(Fault::hold_holds_nothing, "what_is_behind_a_hold_waits");
+}
+
+/// Of one who lets go later, and of one who never will.
+fn close_while_held() {
+    for device in cpu_and_sim() {
+        let stream = Stream::from_pool(&device, Priority::Normal).unwrap();
+        let held = testing::hold(stream).unwrap();
+        std::mem::forget(testing::hold(stream).unwrap());
+        stream.on_complete(|result| assert_eq!(result, Ok(()))).unwrap();
+        assert_eq!(device.close(), Ok(true));
+        assert!(stream.query());
+        drop(held);
+    }
+}
+
+#[test]
+fn closing_lets_go_of_what_is_held() {
+    close_while_held();
+}
+
+#[test]
+fn fault_close_waits_for_holds() {
+    let end = process::in_child(PLANTED_TIME_S_MAX, Leave::AtOnce, || {
+        let _planted = faults::plant(Fault::close_waits_for_holds);
+        close_while_held();
+        0
+    });
+    assert_eq!(end.unwrap(), End::Signal(libc::SIGALRM), "it waits for ever");
+}
+
+/// Of its parent's streams none goes on or stands still by what it does; of its own work all is over when a call returns.
+#[test]
+fn a_child_holds_no_stream() {
+    let device = Device::open(Box::new(Cpu::new())).unwrap();
+    let stream = Stream::from_pool(&device, Priority::Normal).unwrap();
+    let mut held = Some(testing::hold(stream).unwrap());
+    let end = in_child(|| {
+        drop(held.take());
+        let expected = "cpu: the device has no queue to hold in a forked child";
+        match testing::hold(stream) {
+            Err(error) if error.to_string() == expected => {}
+            _ => return Err(1),
+        }
+        testing::spin(stream, Duration::from_micros(1)).map_err(|_| 2)
+    });
+    assert_eq!(end, End::Code(0));
+    assert!(!stream.query());
+    drop(held);
+    stream.synchronize().unwrap();
 }

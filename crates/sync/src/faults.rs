@@ -119,6 +119,10 @@ faults! {
     child_goes_on_as_parent breaks "T6";
     /// Who opens a device while another thread opens the first one doesn't see to it that a trace has begun.
     trace_starts_once breaks "T6";
+    /// A stream that is held goes on.
+    hold_holds_nothing breaks "T2";
+    /// Closing a device waits for whoever holds a stream of it.
+    close_waits_for_holds breaks "T6";
     /// Who visits many magazines waits for the owner of the first before it goes to the second.
     sweeps_in_order breaks "T5";
     /// A piece that is split off a block is described as shorter than it is.

@@ -278,6 +278,11 @@ rows! {
     [sim("raddle_runtime::tests::external::work_of_other_code_is_waited_for"),
      device("raddle_cuda::gpu::wrapped_streams_are_ordered_and_closed_in_flight")]
     [foreign_work_unseen]
+"T2.12" "Nothing that is put on a held stream starts before all who hold it have let go."
+    "raddle_runtime::testing::hold"
+    [test("raddle_runtime::ends::what_is_behind_a_hold_waits"), conformance("raddle_conformance::cpu::cpu::testing::*"),
+     conformance("raddle_conformance::sim::sim::testing::*"), device("raddle_conformance::cuda::cuda::testing::*")]
+    [hold_holds_nothing]
 
 "T3.1" "An op owns its operands through the marks that it stamps: none is freed before the op is over (safe by construction: all ops submit by this one path)."
     "raddle_runtime::submit::Stream::enqueue"
@@ -589,6 +594,11 @@ rows! {
     "raddle_runtime::trace::watch"
     [test("raddle_runtime::ends::devices_that_are_opened_at_once_are_traced")]
     [trace_starts_once]
+"T6.25" "Closing a device lets go of streams that somebody holds, or has held and lost."
+    "raddle_runtime::device::Device::close"
+    [conformance("raddle_conformance::cpu::cpu::testing::holds_end_with_their_device"),
+     test("raddle_runtime::ends::closing_lets_go_of_what_is_held")]
+    [close_waits_for_holds]
 
 "T7.1" "A kernel writes every element of its output view."
     "raddle_cpu::kernels::pointwise"
