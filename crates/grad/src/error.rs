@@ -39,6 +39,13 @@ pub enum Error {
         saved: u64,
         current: u64,
     },
+    /// An op began when none of its tensors was in a graph. While it was being submitted another thread put one of them there,
+    /// by a change in place. So it isn't known which of the two values the op has seen.
+    #[error(
+        "backward: {op} ran while another thread changed one of its tensors in place for the first time, \
+         expected an order between the two"
+    )]
+    Raced { op: &'static str },
     /// A second backward pass through a graph whose saved tensors are gone.
     #[error(
         "backward: what {op} had saved was freed by an earlier pass, expected that one to retain the graph"

@@ -16,6 +16,7 @@ use crate::{
     marks::Marks,
     stream::StreamInner,
     submit::Touch,
+    witness,
 };
 use raddle_hal::{Address, Launch, QueueId, Slab};
 use raddle_sync::{
@@ -105,6 +106,9 @@ pub(crate) fn submit(
             _ => return Err(Error::LostAtFork { device: device.name().into() }),
         }
     }
+    if !witness::tell(touches) {
+        return Ok(());
+    }
     // SAFETY: after `after_fork` the device runs everything on the spot, one launch at a time (the turn), so everything
     // is ordered; the caller has checked the operands, and their blocks are never given back in a child.
     let result = unsafe {
@@ -112,6 +116,7 @@ pub(crate) fn submit(
         device.hal.run(QueueId(0), 0, launch)
     };
     result.map_err(|error| Error::Kernel { op, error, stream: 0, sequence: 0 })?;
+    touches.iter().filter(|touch| touch.access == Access::Write).for_each(|touch| touch.block.count_write());
     // What it depended on in the parent is gone.
     let whole = touches.iter().filter(|touch| touch.access == Access::Write && touch.whole);
     whole.for_each(|touch| touch.block.taint.store(0, Relaxed));

@@ -57,6 +57,7 @@ mod tick;
 pub mod trace;
 mod transit;
 mod watch;
+mod witness;
 
 pub use block::Buffer;
 pub use cache::{CacheStats, GraphCounts};
@@ -86,6 +87,7 @@ pub use stats::{
     MemoryStats, Piece, PieceBytes, PieceState, PoolKind, PoolStats, SlabSnapshot, StreamMemory,
 };
 pub use stream::{Stream, StreamGuard};
+pub use witness::{Claimed, Witness, witnessed};
 
 use raddle_base::{DType, Layout};
 

@@ -201,6 +201,14 @@ faults! {
     borrowed_operand breaks "T3";
     /// A tensor doesn't count that it was written, so that backward computes with what it didn't save.
     version_not_bumped breaks "T3";
+    /// A thread notes an op when it has let go of the op's operands, so that the op of another may come between.
+    told_after_release breaks "T3";
+    /// An op in place takes another view of its output for a constant.
+    own_view_is_constant breaks "T3";
+    /// A view remembers its place in a graph though its base has got another one.
+    view_keeps_its_place breaks "T3";
+    /// Backward looks at what was saved only before it reads it.
+    checked_before_it_reads breaks "T3";
     /// A number that tells what is complete is overwritten by an older one.
     completed_falls breaks "T4";
     /// Who sees a number that tells what is complete doesn't see what was written before.

@@ -62,8 +62,7 @@ impl Tensor {
         let attention = Attention::new(self, key, value, mask, is_causal, scale)?;
         let layout = Layout::contiguous(attention.shape());
         let out = Tensor::allocate(OP, layout, self.dtype(), &self.device())?;
-        attention.launch(&out)?;
-        record::fresh(&attention.inputs, &[&out], || attention.call())?;
+        record::fresh(&attention.inputs, &[&out], || attention.call(), || attention.launch(&out))?;
         Ok(out)
     }
 
@@ -82,7 +81,7 @@ impl Tensor {
         check_out(OP, out, &attention.shape(), &self.device())?;
         check_disjoint(OP, out, &attention.inputs)?;
         let call = || attention.call();
-        record::written(Mode::Out, &attention.inputs, &[out], call, || attention.launch(out))
+        record::op(Mode::Out, &attention.inputs, &[out], call, || attention.launch(out))
     }
 }
 

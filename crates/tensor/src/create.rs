@@ -208,8 +208,8 @@ impl Tensor {
     fn triangle(&self, op: &'static str, upper: bool, diagonal: i64) -> Result<Tensor> {
         check_matrix(op, self)?;
         let out = Tensor::allocate(op, self.layout().preserved(), self.dtype(), &self.device())?;
-        self.triangle_launch(upper, diagonal, &out)?;
-        record::fresh(&[self], &[&out], || Call::Triangle { upper, diagonal })?;
+        let run = || self.triangle_launch(upper, diagonal, &out);
+        record::fresh(&[self], &[&out], || Call::Triangle { upper, diagonal }, run)?;
         Ok(out)
     }
 
@@ -226,7 +226,7 @@ impl Tensor {
         check_overlap(op, out, &[self])?;
         check_dtype(op, "the output", self.dtype(), out)?;
         let call = || Call::Triangle { upper, diagonal };
-        record::written(mode, &[self], &[out], call, || self.triangle_launch(upper, diagonal, out))
+        record::op(mode, &[self], &[out], call, || self.triangle_launch(upper, diagonal, out))
     }
 
     fn triangle_launch(&self, upper: bool, diagonal: i64, out: &Tensor) -> Result<()> {
@@ -252,7 +252,7 @@ impl Tensor {
     /// Overwrites all elements of an existing tensor.
     pub(crate) fn fill_with(&self, value: Scalar) -> Result<()> {
         check_out("fill", self, self.shape(), &self.device())?;
-        record::written(Mode::InPlace, &[self], &[self], || Call::Overwrite, || self.fill_raw(value))
+        record::op(Mode::InPlace, &[self], &[self], || Call::Overwrite, || self.fill_raw(value))
     }
 }
 

@@ -89,8 +89,7 @@ impl Fused {
             (0..self.program.outputs().len()).map(allocate).collect::<Result<_>>()?;
         let refs: TensorRefs<'_> = outputs.iter().collect();
         let compute = self.compute(promoted);
-        self.launch(compute, inputs, &refs)?;
-        record::fresh(inputs, &refs, || self.as_call(compute))?;
+        record::fresh(inputs, &refs, || self.as_call(compute), || self.launch(compute, inputs, &refs))?;
         drop(refs);
         Ok(outputs)
     }
@@ -112,13 +111,7 @@ impl Fused {
         check_overlap(op, out, inputs)?;
         let compute = self.compute(promoted);
         let mode = if inputs.iter().any(|input| input.is(out)) { Mode::InPlace } else { Mode::Out };
-        record::written(
-            mode,
-            inputs,
-            &[out],
-            || self.as_call(compute),
-            || self.launch(compute, inputs, &[out]),
-        )
+        record::op(mode, inputs, &[out], || self.as_call(compute), || self.launch(compute, inputs, &[out]))
     }
 
     fn plan(&self, inputs: &[&Tensor]) -> Result<(Dims, DType, Device)> {
@@ -227,7 +220,5 @@ pub fn pointwise_groups(
     let mut all = [Scalar::Int(0); PARAM_COUNT_MAX];
     all[..params.len()].copy_from_slice(params);
     let kernel = Kernel::Pointwise { program, compute, params: all, groups: launched };
-    device.submit_named(op, &kernel, &operands)?;
-    groups.iter().flat_map(|(outputs, _)| *outputs).for_each(|out| out.bump_version());
-    Ok(())
+    Ok(device.submit_named(op, &kernel, &operands)?)
 }

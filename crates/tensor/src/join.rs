@@ -34,9 +34,8 @@ impl Tensor {
         let args: Vec<Arg<'_>> = tensors.iter().map(|tensor| Arg::Tensor(tensor)).collect();
         let device = tensors[0].device();
         let out = Tensor::allocate(op, Layout::contiguous(shape), result_type(&args), &device)?;
-        cat_launch(tensors, axis, &out)?;
         let inputs: TensorRefs<'_> = tensors.iter().copied().filter(|tensor| !is_skipped(tensor)).collect();
-        record::fresh(&inputs, &[&out], || Call::Cat { axis })?;
+        record::fresh(&inputs, &[&out], || Call::Cat { axis }, || cat_launch(tensors, axis, &out))?;
         Ok(out)
     }
 
@@ -50,7 +49,7 @@ impl Tensor {
         check_out(op, out, &shape, &tensors[0].device())?;
         check_disjoint(op, out, tensors)?;
         let inputs: TensorRefs<'_> = tensors.iter().copied().filter(|tensor| !is_skipped(tensor)).collect();
-        record::written(Mode::Out, &inputs, &[out], || Call::Cat { axis }, || cat_launch(tensors, axis, out))
+        record::op(Mode::Out, &inputs, &[out], || Call::Cat { axis }, || cat_launch(tensors, axis, out))
     }
 
     /// The tensors, which have one shape, along a new axis. The list as in [`cat`](Tensor::cat).

@@ -177,29 +177,28 @@ fn without_product(out: &Tensor, options: &MatMulOptions<'_>, addend: Option<(f6
 }
 
 /// A tensor and a layout of rank 3 with its elements in row-major order; a copy if strides demand it.
-fn see(tensor: &Tensor, shape: [usize; 3]) -> Result<(Tensor, Layout)> {
+fn see(tensor: &Tensor, layout: &Layout, shape: [usize; 3]) -> Result<(Tensor, Layout)> {
     let shape = Dims::from_iter(shape);
-    match tensor.layout().view(&shape) {
+    match layout.view(&shape) {
         Ok(layout) => Ok((tensor.clone(), layout)),
         Err(_) => {
-            let copy = tensor.detach().row_major_copy()?;
+            let copy = tensor.detach().alias(*layout).row_major_copy()?;
             let layout = copy.layout().view(&shape)?;
             Ok((copy, layout))
         }
     }
 }
 
-/// Operands brought to three axes, and the shape of the result.
-struct Folded {
-    lhs: (Tensor, Layout),
-    rhs: (Tensor, Layout),
-    /// Of the kernel's output.
-    kernel: Dims,
-    /// Of the user's.
+/// Operands as stacks of matrices, and the shape of the result.
+struct Folded<'a> {
+    lhs: (&'a Tensor, Layout),
+    rhs: (&'a Tensor, Layout),
+    /// Matrices, rows, inner size, columns.
+    sizes: [usize; 4],
     shape: Dims,
 }
 
-fn fold(lhs: &Tensor, rhs: &Tensor) -> Result<Folded> {
+fn fold<'a>(lhs: &'a Tensor, rhs: &'a Tensor) -> Result<Folded<'a>> {
     let op = "matmul";
     check_operands(op, lhs, rhs)?;
     for (what, operand) in [("lhs", lhs), ("rhs", rhs)] {
@@ -231,8 +230,7 @@ fn fold(lhs: &Tensor, rhs: &Tensor) -> Result<Folded> {
     if right_count == 1
         && let Ok(merged) = left.view(&Dims::from_iter([1, rows, k]))
     {
-        let rhs = see(rhs, [1, k, n])?;
-        return Ok(Folded { lhs: (lhs.clone(), merged), rhs, kernel: Dims::from_iter([1, rows, n]), shape });
+        return Ok(Folded { lhs: (lhs, merged), rhs: (rhs, right), sizes: [1, rows, k, n], shape });
     }
     batch.push(m);
     batch.push(k);
@@ -240,16 +238,21 @@ fn fold(lhs: &Tensor, rhs: &Tensor) -> Result<Folded> {
     let last = batch.len() - 1;
     (batch[last - 1], batch[last]) = (k, n);
     let right = right.broadcast_to(op, &batch)?;
-    let lhs = see(&lhs.alias(left), [count, m, k])?;
-    let rhs = see(&rhs.alias(right), [count, k, n])?;
-    Ok(Folded { lhs, rhs, kernel: Dims::from_iter([count, m, n]), shape })
+    Ok(Folded { lhs: (lhs, left), rhs: (rhs, right), sizes: [count, m, k, n], shape })
 }
 
-impl Folded {
+impl Folded<'_> {
+    /// The result's shape as the kernel has it.
+    fn kernel(&self) -> Dims {
+        let [count, m, _, n] = self.sizes;
+        Dims::from_iter([count, m, n])
+    }
+
     fn launch(&self, out: &Tensor, layout: Layout) -> Result<()> {
-        let options = MatMulOptions::default();
-        let [lhs, rhs] = [&self.lhs, &self.rhs].map(|(tensor, layout)| (tensor, *layout));
-        launch("matmul", lhs, rhs, (out, layout), &options)
+        let [count, m, k, n] = self.sizes;
+        let (lhs, lhs_layout) = see(self.lhs.0, &self.lhs.1, [count, m, k])?;
+        let (rhs, rhs_layout) = see(self.rhs.0, &self.rhs.1, [count, k, n])?;
+        launch("matmul", (&lhs, lhs_layout), (&rhs, rhs_layout), (out, layout), &MatMulOptions::default())
     }
 }
 
@@ -264,8 +267,8 @@ impl Tensor {
         let folded = fold(self, rhs)?;
         let layout = Layout::contiguous(folded.shape);
         let out = Tensor::allocate("matmul", layout, self.dtype(), &self.device())?;
-        folded.launch(&out, Layout::contiguous(folded.kernel))?;
-        record::fresh(&[self, rhs], &[&out], || Call::MatMul)?;
+        let run = || folded.launch(&out, Layout::contiguous(folded.kernel()));
+        record::fresh(&[self, rhs], &[&out], || Call::MatMul, run)?;
         Ok(out)
     }
 
@@ -277,17 +280,17 @@ impl Tensor {
         let folded = fold(self, rhs)?;
         check_out(op, out, &folded.shape, &self.device())?;
         check_disjoint(op, out, &[self, rhs])?;
-        let run = || match out.layout().view(&folded.kernel) {
+        let run = || match out.layout().view(&folded.kernel()) {
             Ok(layout) => folded.launch(out, layout),
             // The axes of the output can't be merged: through a temporary, copied back whole.
             Err(_) => {
                 let layout = Layout::contiguous(folded.shape);
                 let made = Tensor::allocate(op, layout, self.dtype(), &self.device())?;
-                folded.launch(&made, Layout::contiguous(folded.kernel))?;
+                folded.launch(&made, Layout::contiguous(folded.kernel()))?;
                 made.copy_into_fresh(out)
             }
         };
-        record::written(Mode::Out, &[self, rhs], &[out], || Call::MatMul, run)
+        record::op(Mode::Out, &[self, rhs], &[out], || Call::MatMul, run)
     }
 
     /// The product of stacks of matrices, `[b, m, k] × [b, k, n] → [b, m, n]`, without broadcasting.
@@ -335,8 +338,8 @@ impl Tensor {
         let op = "addmm";
         let shape = self.check_addmm(a, b)?;
         let out = Tensor::allocate(op, Layout::contiguous(shape), self.dtype(), &self.device())?;
-        self.addmm_launch(a, b, beta, alpha, &out)?;
-        record::fresh(&[self, a, b], &[&out], || Call::AddMm { beta, alpha })?;
+        let run = || self.addmm_launch(a, b, beta, alpha, &out);
+        record::fresh(&[self, a, b], &[&out], || Call::AddMm { beta, alpha }, run)?;
         Ok(out)
     }
 
@@ -367,7 +370,7 @@ impl Tensor {
         check_disjoint(op, out, &[a, b])?;
         crate::pointwise::check_overlap(op, out, &[self])?;
         let call = || Call::AddMm { beta, alpha };
-        record::written(mode, &[self, a, b], &[out], call, || self.addmm_launch(a, b, beta, alpha, out))
+        record::op(mode, &[self, a, b], &[out], call, || self.addmm_launch(a, b, beta, alpha, out))
     }
 
     fn check_addmm(&self, a: &Tensor, b: &Tensor) -> Result<Dims> {
@@ -404,10 +407,10 @@ impl Tensor {
         let op = "linear";
         let shape = self.check_linear(weight, bias)?;
         let out = Tensor::allocate(op, Layout::contiguous(shape), self.dtype(), &self.device())?;
-        self.linear_launch(weight, bias, activation, &out)?;
         let mut inputs = TensorRefs::from_slice(&[self, weight]);
         inputs.extend(bias);
-        record::fresh(&inputs, &[&out], || Call::Linear { bias: bias.is_some(), activation })?;
+        let call = || Call::Linear { bias: bias.is_some(), activation };
+        record::fresh(&inputs, &[&out], call, || self.linear_launch(weight, bias, activation, &out))?;
         Ok(out)
     }
 
@@ -422,9 +425,7 @@ impl Tensor {
         check_disjoint(op, out, &inputs)?;
         let activation = Activation::None;
         let call = || Call::Linear { bias: bias.is_some(), activation };
-        record::written(Mode::Out, &inputs, &[out], call, || {
-            self.linear_launch(weight, bias, activation, out)
-        })
+        record::op(Mode::Out, &inputs, &[out], call, || self.linear_launch(weight, bias, activation, out))
     }
 
     fn check_linear(&self, weight: &Tensor, bias: Option<&Tensor>) -> Result<Dims> {
@@ -462,7 +463,7 @@ impl Tensor {
             self.linear_launch(weight, bias, activation, &made)?;
             return made.copy_into_fresh(out);
         };
-        let (lhs, lhs_layout) = see(self, [1, rows, k])?;
+        let (lhs, lhs_layout) = see(self, self.layout(), [1, rows, k])?;
         let options = MatMulOptions { bias, activation, ..MatMulOptions::default() };
         let weight = (weight, weight.layout().transpose(0, 1)?.unsqueeze(0)?);
         launch(op, (&lhs, lhs_layout), weight, (out, layout), &options)
@@ -488,13 +489,17 @@ impl Tensor {
         check_bias(op, self, bias, n)?;
         let shape: Dims = [self.shape()[0], n].into_iter().collect();
         let out = Tensor::allocate(op, Layout::contiguous(shape), self.dtype(), &self.device())?;
-        if self.layout().is_empty() && !out.layout().is_empty() {
-            let _silence = Silence::new();
-            match bias {
-                Some(bias) => _ = out.copy_(bias)?,
-                None => out.fill_raw(Scalar::Int(0))?,
+        let run = || {
+            if out.layout().is_empty() {
+                return Ok(());
             }
-        } else if !out.layout().is_empty() {
+            if self.layout().is_empty() {
+                let _silence = Silence::new();
+                return match bias {
+                    Some(bias) => out.copy_(bias).map(drop),
+                    None => out.fill_raw(Scalar::Int(0)),
+                };
+            }
             let bias = bias
                 .map(|bias| Ok::<_, Error>((bias, bias.layout().broadcast_to(op, &shape)?)))
                 .transpose()?;
@@ -503,11 +508,11 @@ impl Tensor {
             operands.extend([self, index, weight].map(|tensor| tensor.read(tensor.layout())));
             operands.extend(bias.iter().map(|(bias, layout)| bias.read(layout)));
             let kernel = Kernel::SparseMatMul { bias: bias.is_some() };
-            self.device().submit_named(op, &kernel, &operands)?;
-        }
+            Ok(self.device().submit_named(op, &kernel, &operands)?)
+        };
         let mut inputs = TensorRefs::from_slice(&[self, index, weight]);
         inputs.extend(bias);
-        record::fresh(&inputs, &[&out], || Call::SparseLinear { bias: bias.is_some() })?;
+        record::fresh(&inputs, &[&out], || Call::SparseLinear { bias: bias.is_some() }, run)?;
         Ok(out)
     }
 

@@ -70,8 +70,8 @@ impl Tensor {
     fn softmax_any(&self, op: &'static str, axis: isize, log: bool) -> Result<Tensor> {
         let axis = self.softmax_axis(op, axis)?;
         let out = Tensor::allocate(op, self.layout().preserved(), self.dtype(), &self.device())?;
-        self.softmax_launch(op, axis, log, &out)?;
-        record::fresh(&[self], &[&out], || Call::Softmax { axis, log })?;
+        let run = || self.softmax_launch(op, axis, log, &out);
+        record::fresh(&[self], &[&out], || Call::Softmax { axis, log }, run)?;
         Ok(out)
     }
 
@@ -81,7 +81,7 @@ impl Tensor {
         check_out(op, out, self.shape(), &self.device())?;
         check_disjoint(op, out, &[self])?;
         let call = || Call::Softmax { axis, log };
-        record::written(Mode::Out, &[self], &[out], call, || self.softmax_launch(op, axis, log, out))
+        record::op(Mode::Out, &[self], &[out], call, || self.softmax_launch(op, axis, log, out))
     }
 
     fn softmax_launch(&self, op: &'static str, axis: usize, log: bool, out: &Tensor) -> Result<()> {
@@ -149,27 +149,22 @@ impl Tensor {
         let out = Tensor::allocate(op, self.layout().preserved(), dtype, &device)?;
         let stat = || Tensor::allocate(op, Layout::contiguous(stats), dtype.compute(), &device);
         let (mean, rstd) = (stat()?, stat()?);
-        if out.layout().is_empty() {
-            mean.fill_raw(Scalar::Int(0))?;
-            rstd.fill_raw(Scalar::Float(1.0 / eps.sqrt()))?;
-        } else {
-            let mut operands: SmallVec<[Operand<'_>; 7]> = SmallVec::new();
-            operands.extend([&out, &mean, &rstd].map(|tensor| tensor.write(tensor.layout())));
-            operands.push(self.read(self.layout()));
-            operands
-                .extend([weight, bias, addend].iter().flatten().map(|tensor| tensor.read(tensor.layout())));
-            let (weight, bias, addend) = (weight.is_some(), bias.is_some(), addend.is_some());
-            let kernel = Kernel::LayerNorm { axes, eps, weight, bias, addend };
-            device.submit_named(op, &kernel, &operands)?;
-        }
         let mut inputs = TensorRefs::from_slice(&[self]);
         inputs.extend([weight, bias, addend].into_iter().flatten());
-        record::fresh(&inputs, &[&out, &mean, &rstd], || Call::LayerNorm {
-            axes,
-            weight: weight.is_some(),
-            bias: bias.is_some(),
-            addend: addend.is_some(),
-        })?;
+        let (weight, bias, addend) = (weight.is_some(), bias.is_some(), addend.is_some());
+        let run = || {
+            if out.layout().is_empty() {
+                mean.fill_raw(Scalar::Int(0))?;
+                return rstd.fill_raw(Scalar::Float(1.0 / eps.sqrt()));
+            }
+            let mut operands: SmallVec<[Operand<'_>; 7]> = SmallVec::new();
+            operands.extend([&out, &mean, &rstd].map(|tensor| tensor.write(tensor.layout())));
+            operands.extend(inputs.iter().map(|tensor| tensor.read(tensor.layout())));
+            let kernel = Kernel::LayerNorm { axes, eps, weight, bias, addend };
+            Ok(device.submit_named(op, &kernel, &operands)?)
+        };
+        let call = || Call::LayerNorm { axes, weight, bias, addend };
+        record::fresh(&inputs, &[&out, &mean, &rstd], call, run)?;
         Ok((out, mean, rstd))
     }
 

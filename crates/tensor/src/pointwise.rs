@@ -67,8 +67,7 @@ pub fn pointwise(op: Pointwise, args: &[Arg<'_>], params: &[Scalar]) -> Result<T
         Shape::Broadcast(shape) => result_layout(shape, false, &plan.inputs),
     };
     let out = Tensor::allocate(op.name(), layout, plan.dtype, &device)?;
-    plan.launch(op, &device, &out)?;
-    record::fresh(&plan.inputs, &[&out], || call(op, args, params))?;
+    record::fresh(&plan.inputs, &[&out], || call(op, args, params), || plan.launch(op, &device, &out))?;
     Ok(out)
 }
 
@@ -92,7 +91,7 @@ pub(crate) fn pointwise_into(
     check_out(op.name(), out, &plan.shape, &device)?;
     check_overlap(op.name(), out, &plan.inputs)?;
     let run = || plan.launch(op, &device, out);
-    record::written(mode, &plan.inputs, &[out], || call(op, args, params), run)
+    record::op(mode, &plan.inputs, &[out], || call(op, args, params), run)
 }
 
 /// Is a condition still true, or not, once it is converted to the dtype to compute in? One half isn't as an integer, nor 2^32
@@ -535,8 +534,7 @@ impl Tensor {
     pub(crate) fn copy_into_fresh(&self, out: &Tensor) -> Result<()> {
         let mut plan = Plan::new();
         let device = plan.make(Pointwise::copy, &[Arg::Tensor(self)], &[])?;
-        plan.launch(Pointwise::copy, &device, out)?;
-        record::fresh(&[self], &[out], || Call::To)
+        record::fresh(&[self], &[out], || Call::To, || plan.launch(Pointwise::copy, &device, out))
     }
 }
 

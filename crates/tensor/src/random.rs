@@ -278,7 +278,7 @@ impl Tensor {
         probability: Option<&Tensor>,
     ) -> Result<&Tensor> {
         check_out(op, self, self.shape(), &self.device())?;
-        record::written(
+        record::op(
             Mode::InPlace,
             &[self],
             &[self],

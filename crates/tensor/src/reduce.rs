@@ -253,8 +253,8 @@ impl Tensor {
         let dtype = op.dtype(self)?;
         let shape = reduced_shape(self.shape(), axes, keepdim);
         let out = Tensor::allocate(op.name(), Layout::contiguous(shape), dtype, &self.device())?;
-        self.reduce_launch(op, axes, &out)?;
-        record::fresh(&[self], &[&out], || Call::Reduce { op, axes, keepdim })?;
+        let call = || Call::Reduce { op, axes, keepdim };
+        record::fresh(&[self], &[&out], call, || self.reduce_launch(op, axes, &out))?;
         Ok(out)
     }
 
@@ -264,7 +264,7 @@ impl Tensor {
         check_out(op.name(), out, &reduced_shape(self.shape(), axes, keepdim), &self.device())?;
         check_disjoint(op.name(), out, &[self])?;
         let call = || Call::Reduce { op, axes, keepdim };
-        record::written(Mode::Out, &[self], &[out], call, || self.reduce_launch(op, axes, out))
+        record::op(Mode::Out, &[self], &[out], call, || self.reduce_launch(op, axes, out))
     }
 
     fn reduce_launch(&self, op: Reduction, axes: u8, out: &Tensor) -> Result<()> {
@@ -375,15 +375,12 @@ impl Tensor {
         let layout = Layout::contiguous(reduced_shape(self.shape(), axes, keepdim));
         let values = Tensor::allocate(op, layout, self.dtype(), &self.device())?;
         let indices = Tensor::allocate(op, layout, DType::I64, &self.device())?;
-        self.max_min_launch(op, largest, axes, (&values, &indices))?;
-        let axis = axes.trailing_zeros() as usize;
-        if axes != 0 {
-            let call = || Call::MaxMin { largest, axis, keepdim };
-            record::fresh(&[self], &[&values, &indices], call)?;
-        } else {
-            // Without an axis the value is the tensor itself.
-            record::fresh(&[self], &[&values], || Call::To)?;
-        }
+        let call = || match axes {
+            0 => Call::To, // Without an axis the value is the tensor itself.
+            axes => Call::MaxMin { largest, axis: axes.trailing_zeros() as usize, keepdim },
+        };
+        let run = || self.max_min_launch(op, largest, axes, (&values, &indices));
+        record::fresh(&[self], &[&values, &indices], call, run)?;
         Ok((values, indices))
     }
 
@@ -406,7 +403,7 @@ impl Tensor {
         check_disjoint(op, values, &[indices])?;
         let call = || Call::MaxMin { largest, axis: axes.trailing_zeros() as usize, keepdim };
         let run = || self.max_min_launch(op, largest, axes, (values, indices));
-        record::written(Mode::Out, &[self], &[values, indices], call, run)
+        record::op(Mode::Out, &[self], &[values, indices], call, run)
     }
 
     fn max_min_launch(
@@ -438,8 +435,7 @@ impl Tensor {
     pub fn cumsum(&self, axis: isize) -> Result<Tensor> {
         let (axis, input) = self.cumsum_input(axis)?;
         let out = Tensor::allocate("cumsum", self.layout().preserved(), input.dtype(), &self.device())?;
-        input.cumsum_launch(axis, &out)?;
-        record::fresh(&[self], &[&out], || Call::CumSum { axis })?;
+        record::fresh(&[self], &[&out], || Call::CumSum { axis }, || input.cumsum_launch(axis, &out))?;
         Ok(out)
     }
 
@@ -451,7 +447,7 @@ impl Tensor {
         check_out(op, out, self.shape(), &check_device(op, self, &[])?)?;
         check_disjoint(op, out, &[self])?;
         let call = || Call::CumSum { axis };
-        record::written(Mode::Out, &[self], &[out], call, || input.cumsum_launch(axis, out))
+        record::op(Mode::Out, &[self], &[out], call, || input.cumsum_launch(axis, out))
     }
 
     /// The resolved axis, and the input in the dtype of the result.

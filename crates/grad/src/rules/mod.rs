@@ -7,7 +7,7 @@ pub(crate) mod program;
 mod reduce;
 
 use crate::{
-    Result,
+    Error, Result,
     graph::{Context, Edge, Gradient, Meta},
 };
 use raddle_tensor::{Activation, Call, Dims, Reduction, Result as TensorResult, Tensor, record::Record};
@@ -24,12 +24,14 @@ pub(crate) enum Rule {
     Call(Call),
     /// Inputs: a tensor, and the new value of a view of it; output: the tensor with that part replaced.
     Assign,
+    /// An op of this name that ran while another thread changed what it reads or writes, without being in the order of both.
+    Raced(&'static str),
 }
 
 impl Rule {
     /// The rule of a recorded op, given by which of its inputs gradients are wanted.
     pub fn new(record: &Record<'_>, edges: &[Option<Edge>]) -> TensorResult<Rule> {
-        Ok(match record.call {
+        Ok(match &record.call {
             Call::Pointwise { .. } | Call::Fused { .. } => {
                 Rule::Program(program::Gradient::of(record, |input| edges[input].is_some())?)
             }
@@ -43,6 +45,7 @@ impl Rule {
             Rule::Program(gradient) => gradient.name,
             Rule::Call(call) => call_name(call),
             Rule::Assign => "a change in place",
+            Rule::Raced(op) => op,
         }
     }
 
@@ -51,7 +54,7 @@ impl Rule {
         match self {
             Rule::Program(gradient) => Needs { inputs: gradient.needs, outputs: 0 },
             Rule::Call(call) => needs(call),
-            Rule::Assign => Needs::default(),
+            Rule::Assign | Rule::Raced(_) => Needs::default(),
         }
     }
 }
@@ -166,6 +169,7 @@ pub(crate) fn apply(
             None => smallvec::smallvec![None; node.inputs.len()],
         },
         Rule::Assign => place::assign(context, first(0).expect("the only output"))?,
+        Rule::Raced(op) => return Err(Error::Raced { op }),
     };
     let mut conformed = Gradients::new();
     for (result, meta) in results.into_iter().zip(&node.inputs) {
