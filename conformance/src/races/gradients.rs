@@ -116,10 +116,10 @@ impl runtime::MemoryResource for WritesAt {
         if self.allocations_left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)) == Ok(1) {
             no_grad(|| self.weight.fill_(5.0).map(drop)).unwrap();
         }
-        runtime::DeviceMemory::new(&self.device()).allocate(size_bytes)
+        runtime::DeviceMemory(self.device()).allocate(size_bytes)
     }
     fn free(&self, allocation: runtime::Allocation) {
-        runtime::DeviceMemory::new(&self.device()).free(allocation);
+        runtime::DeviceMemory(self.device()).free(allocation);
     }
     fn device(&self) -> Device {
         self.weight.device()
