@@ -4,11 +4,6 @@
 use crate::{Case, random::Random};
 use raddle::{DType, Device, Result, Tensor, grad::Autograd};
 
-/// All cases.
-pub fn cases() -> Vec<Case> {
-    crate::cases!("gradients": reductions, reductions_of_narrow_floats, attention_of_16_bits, products_of_extremes, sums_of_16_bits, orders, products, normalisations, indexing, joins, views)
-}
-
 /// Checks ops on one device, each with operands of its own.
 struct Differences<'a> {
     device: &'a Device,
