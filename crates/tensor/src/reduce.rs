@@ -215,7 +215,8 @@ impl Tensor {
     }
 
     /// The p-norm (Σ |x|ᵖ)^(1/p), of floats, for a positive `p` (infinity: the largest |x|). Of 16-bit floats in `f32`. Powers
-    /// neither overflow nor vanish, but for squares of `f64`. The gradient at 0 is 0.
+    /// neither overflow nor vanish, but for squares of `f64`. The gradient at 0 is 0. Where an element is NaN it is NaN for all;
+    /// but of p 1 each element has its own sign, and at infinity the largest have theirs, and those of NaN are 0. (All as PyTorch.)
     pub fn norm_p(&self, p: f64, axes: impl Axes, keepdim: bool) -> Result<Tensor> {
         check_float("norm", "the tensor", self)?;
         if p == 2.0 {
@@ -226,7 +227,10 @@ impl Tensor {
             self.abs()?.sum(axes, keepdim)
         } else if p > 0.0 {
             let axes = Bits(axes.bits("norm", self.layout())?);
-            let size = self.to_dtype(self.dtype().compute())?.abs()?;
+            static SIZE: Made<Fused> = Made::new();
+            // |x|, but the gradient at NaN is NaN, as the norm.
+            let size = SIZE.get_or_init(|| fused(|[x]| x.isnan().select(x * x, x.abs())));
+            let size = size.call(&[&self.to_dtype(self.dtype().compute())?])?;
             // In units of the largest, which has no part in the gradient: the norm doesn't depend on the unit.
             let unit = size.detach().norm_unit(axes)?;
             let sum = size.div(&unit)?.pow(p)?.sum(axes, keepdim)?;
