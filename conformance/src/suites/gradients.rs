@@ -1,7 +1,7 @@
 //! Gradients of the structured ops and of the views, in f64, against central differences of the op itself: of operands that lie
 //! row-major, transposed or stepped. (Those of the op table's rows stand in `pointwise`, against differences of the oracle.)
 
-use crate::{Case, random::Random};
+use crate::{Case, array::Array, random::Random};
 use raddle::{DType, Device, Result, Tensor, grad::Autograd};
 
 /// Checks ops on one device, each with operands of its own.

@@ -64,10 +64,14 @@ pub(super) fn addmm(context: &Context<'_>, beta: f64, alpha: f64, g: &Tensor) ->
     let (a, b) = (context.input(1), context.input(2));
     let mut results: Gradients = smallvec::smallvec![None, None, None];
     if context.wants(0) {
-        let scaled = if beta == 1.0 { g.clone() } else { g.mul(beta)? };
-        results[0] = Some(sum_to(scaled, context.meta(0).shape())?);
+        results[0] = Some(match beta {
+            // It doesn't count, whatever the gradient is.
+            0.0 => context.meta(0).zeros()?,
+            1.0 => sum_to(g.clone(), context.meta(0).shape())?,
+            _ => sum_to(g.mul(beta)?, context.meta(0).shape())?,
+        });
     }
-    // beta 0: what the fresh memory holds doesn't count.
+    // beta 0: what the fresh memory holds doesn't count. Nor do the factors with alpha 0.
     let scaled =
         |a: &Tensor, b: &Tensor, meta: &Meta| filled(meta, |out| out.addmm_(a, b, 0.0, alpha).map(|_| ()));
     if context.wants(1) {
