@@ -118,7 +118,7 @@ impl Tensor {
     }
 
     /// [`layer_norm`](Tensor::layer_norm) of `self + addend`, both of one shape and dtype, in one launch: a residual and the
-    /// normalisation behind it. Of 16-bit floats the sum isn't rounded.
+    /// normalisation behind it. Of 16-bit floats the sum isn't rounded, for the gradients either.
     pub fn layer_norm_add(
         &self,
         addend: &Tensor,

@@ -6,7 +6,7 @@ use crate::{
     graph::{Context, Meta},
 };
 use raddle_sync::Made;
-use raddle_tensor::{Activation, Dims, Fused, Pointwise, Program, Tensor};
+use raddle_tensor::{Activation, Dims, Fused, Program, Tensor};
 
 /// `a b`, summed over broadcast axes to the shape of `meta`; laid out as it is where that needs no sum.
 fn product_to(a: &Tensor, b: &Tensor, meta: &Meta, shape: &[usize]) -> Result<Tensor> {
@@ -99,10 +99,13 @@ pub(super) fn linear(
             .get_or_init(|| Fused::new(Program::record(|[g, y]| y.le(0.0).select(0.0, g))))
             .call(&[g, context.output(0)])?,
         Activation::Gelu => {
+            // In the op these sums aren't rounded to 16 bits. Here they are, so that they are a product of that dtype: the
+            // slope is gelu's half a unit of the last place beside, at most, as where gelu is an op of its own. What has
+            // become infinite by it has the slope of what it was.
             let inner = x.linear(weight, context.find_input(2))?;
             let gelu = GELU.get_or_init(|| {
-                let program = Pointwise::gelu.gradient_program(&[0]).expect("gelu has a gradient");
-                Fused::new(program.clone())
+                let gelu = Program::record(|[x]| x.abs().ge(64.0).select(x.relu(), x.gelu()));
+                Fused::new(gelu.gradient(&[0]))
             });
             gelu.call(&[g, &inner])?
         }
