@@ -28,7 +28,8 @@ impl Tensor {
         self.softmax_any("softmax", axis, false)
     }
 
-    /// `x − max − log Σ exp(x − max)` along an axis, of floats.
+    /// `x − max − log Σ exp(x − max)` along an axis, of floats. Where one element has nearly all of the weight its logarithm is
+    /// small, and keeps its digits; so does its gradient. (Of 16-bit floats the gradient is that of the rounded result.)
     pub fn log_softmax(&self, axis: isize) -> Result<Tensor> {
         self.softmax_any("log_softmax", axis, true)
     }
