@@ -41,6 +41,9 @@ pub const PARAM_COUNT_MAX: usize = 8;
 #[expect(missing_docs, reason = "the usual ones")]
 pub enum ReduceOp {
     Sum,
+    /// Σ x, the divisor being their number. Of `f64` corrected by the mean of the distances to it, if that is finite; of all others
+    /// summed in `f64`. So that of equal elements is what they are, and only sums of `f64` overflow.
+    Mean,
     Prod,
     Max,
     Min,
@@ -48,7 +51,7 @@ pub enum ReduceOp {
     All,
     /// Is one non-zero?
     Any,
-    /// Σ (x − mean)², the mean of the same elements; in two passes or Welford's, never Σx² − (Σx)².
+    /// Σ (x − mean)², the [`Mean`](ReduceOp::Mean) of the same elements, never Σx² − (Σx)². Of equal elements 0.
     SquaredDeviations,
     /// √ Σ (x − mean)², as [`SquaredDeviations`](ReduceOp::SquaredDeviations).
     Deviation,

@@ -137,7 +137,7 @@ impl Reduction {
         let nan = Some(Scalar::Float(f64::NAN));
         match self {
             Reduction::Sum => (ReduceOp::Sum, 1.0, Some(Scalar::Int(0))),
-            Reduction::Mean => (ReduceOp::Sum, count as f64, nan),
+            Reduction::Mean => (ReduceOp::Mean, count as f64, nan),
             Reduction::Prod => (ReduceOp::Prod, 1.0, Some(Scalar::Int(1))),
             Reduction::AMax => (ReduceOp::Max, 1.0, None),
             Reduction::AMin => (ReduceOp::Min, 1.0, None),
@@ -168,9 +168,10 @@ macro_rules! reductions {
     )* } };
 }
 reductions! {
-    /// Σ x. Of integers and bools in `i64`; over no elements 0.
+    /// Σ x. Of integers and bools in `i64`; over no elements 0. Of 16-bit floats and `f32` summed in `f32`.
     sum sum_out = Sum;
-    /// The mean, of floats; over no elements NaN.
+    /// The mean, of floats; over no elements NaN. Of equal elements exactly what they are. Summed in `f64`, so that it doesn't
+    /// overflow where the mean of `f32` doesn't (PyTorch's does); of `f64` it is infinite where the sum is.
     mean mean_out = Mean;
     /// Π x. Of integers and bools in `i64`; over no elements 1.
     prod prod_out = Prod;
