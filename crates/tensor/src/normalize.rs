@@ -96,6 +96,10 @@ impl Tensor {
 
     /// Over the last `axes` axes: `(x − mean) · rstd · weight + bias` with `rstd = 1 / √(variance + eps)` and the variance
     /// divided by n. Weight and bias have the shape of these axes and the dtype of the input. Of floats.
+    ///
+    /// Mean and rstd are numbers of the compute dtype, as in PyTorch. So a row far from 0 is shifted by what the mean is rounded
+    /// by, as if its elements had moved by up to a unit in the last place. And where the sum of the squares overflows, which in
+    /// `f32` it does for distances of some 2e19 / √n, rstd and the result are 0. In `f64` both have room.
     pub fn layer_norm(
         &self,
         axes: usize,
