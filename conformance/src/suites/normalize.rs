@@ -11,7 +11,7 @@ use raddle::{DType, Device, Tensor};
 
 /// All cases.
 pub fn cases() -> Vec<Case> {
-    crate::cases!("normalize": softmax, softmax_special, layer_norm, layer_norm_add, layer_norm_backward, many_rows, equal_numbers, empty, errors)
+    crate::cases!("normalize": softmax, softmax_special, layer_norm, layer_norm_add, layer_norm_backward, many_rows, equal_numbers, rows_far_from_0, empty, errors)
 }
 
 /// The line of `x` along an axis through an index.
@@ -348,6 +348,38 @@ fn equal_numbers(device: &Device) {
                 }
             }
         }
+    }
+}
+
+/// The promise of the docs: what the rounding of the mean shifts a row by, and no more; 0 where squares overflow.
+fn rows_far_from_0(device: &Device) {
+    let mut random = Random::named("far");
+    for (dtype, digits) in [(DType::F32, 24), (DType::F64, 53)] {
+        for exponent in [0, 10, 20] {
+            let far = 2f64.powi(exponent) * 1.7;
+            for count in [5, 100, 3000] {
+                let x = Array::from_fn(dtype, &[1, count], |_| far + random.uniform(-2.0, 2.0));
+                let (mean, rstd) = statistics(&x, 1, &[0, 0]);
+                let input: Vec<f64> = x.data.iter().map(|x| x.to_f64()).collect();
+                let placed = Tensor::from_slice(&input, [1, count], device).unwrap().to(dtype).unwrap();
+                let found = Array::read(&placed.layer_norm(1, None, None, EPS).unwrap()).data;
+                let unit = 2f64.powi(mean.abs().log2().floor() as i32 + 1 - digits);
+                for (x, found) in input.iter().zip(found) {
+                    let expected = (x - mean) * rstd;
+                    let tolerance = unit * rstd + 8.0 * 2f64.powi(-digits) * (1.0 + expected.abs());
+                    let error = (found.to_f64() - expected).abs();
+                    assert!(error <= tolerance, "{count} near {far} in {dtype}: {expected}, found {found}");
+                }
+            }
+        }
+    }
+    for (dtype, size) in [(DType::BF16, 1e30), (DType::F32, 1e30), (DType::F64, 1e200)] {
+        let x = Tensor::from_slice(&[size, -size], [1, 2], device).unwrap().to(dtype).unwrap();
+        let found = Array::read(&x.layer_norm(1, None, None, EPS).unwrap()).data;
+        assert!(found.iter().all(|found| found.to_f64() == 0.0), "{found:?}");
+        let half = x.mul(if dtype == DType::F64 { 1e-60 } else { 1e-12 }).unwrap();
+        let found = Array::read(&half.layer_norm(1, None, None, EPS).unwrap()).data;
+        assert!(found.iter().all(|found| (found.to_f64().abs() - 1.0).abs() < 0.01), "{found:?}");
     }
 }
 

@@ -8,7 +8,7 @@ use crate::{
     random::Random,
     report::Expected,
 };
-use raddle::{DType, Device, Error, Result, Scalar, Tensor};
+use raddle::{DType, Device, Error, Result, Scalar, Tensor, grad::Autograd};
 
 /// Shapes with the axes that are reduced.
 const CASES: [(&[usize], &[usize]); 16] = [
@@ -34,7 +34,7 @@ const EMPTY: [(&[usize], &[usize]); 3] = [(&[2, 0], &[1]), (&[0], &[0]), (&[2, 0
 
 /// All cases.
 pub fn cases() -> Vec<Case> {
-    let mut cases = crate::cases!("reduce": std_and_norms, deviations_of_equal_and_of_extreme_numbers, largest_and_smallest, running_sum, argument_of_all, empty_axes_are_errors, axes_are_checked);
+    let mut cases = crate::cases!("reduce": std_and_norms, deviations_of_equal_and_of_extreme_numbers, largest_and_smallest, means_of_equal_and_of_extreme_numbers, running_sum, argument_of_all, empty_axes_are_errors, axes_are_checked);
     for name in ["sum", "mean", "prod", "amax", "amin", "all", "any", "var", "norm"] {
         cases.push(Case::new("reduce", name, move |device| reduction(name, device)));
     }
@@ -330,17 +330,71 @@ fn running_sum(device: &Device) {
 }
 
 /// Equal numbers don't deviate, however their mean is rounded; and squares that `f32` doesn't hold have roots that it does.
-fn deviations_of_equal_and_of_extreme_numbers(device: &Device) {
-    for value in [1_000_000.1f32, 10_000.1, 0.1] {
-        for count in [3, 7, 1000, 1001, 20_001] {
-            let x = Tensor::full([2, count], value, DType::F32, device).unwrap();
-            for (x, axis) in [(x.clone(), 1), (x.t().unwrap().contiguous().unwrap(), 0)] {
-                let (var, std) = (x.var(axis, 1.0, false).unwrap(), x.std(axis, 1.0, false).unwrap());
-                assert_eq!(var.to_vec::<f32>().unwrap(), [0.0; 2], "{count} times {value}");
-                assert_eq!(std.to_vec::<f32>().unwrap(), [0.0; 2], "{count} times {value}");
+/// Calls with rows of equal numbers, of which many sums are rounded.
+fn equal_numbers(device: &Device, each: &dyn Fn(&Tensor, &str)) {
+    for dtype in FLOATS {
+        for value in [1_000_000.1, 10_000.1, 0.1, 0.7, -1e-3] {
+            for count in [2, 3, 7, 1000, 1001, 20_001] {
+                if dtype != DType::F16 || value < 6e4 {
+                    let x = Tensor::full([2, count], value, dtype, device).unwrap();
+                    each(&x, &format!("{count} times {value} of {dtype}"));
+                }
             }
         }
     }
+}
+
+fn means_of_equal_and_of_extreme_numbers(device: &Device) {
+    equal_numbers(device, &|x, what| {
+        let expected = Array::read(&x.narrow(1, 0, 1).unwrap()).data;
+        for (x, axis) in [(x.clone(), 1), (x.t().unwrap().contiguous().unwrap(), 0)] {
+            assert_eq!(Array::read(&x.mean(axis, false).unwrap()).data, expected, "{what}");
+        }
+        assert_eq!(Array::read(&x.mean(.., false).unwrap()).data, expected[..1], "{what}, all");
+    });
+    // Only the sum leaves f32.
+    for (dtype, most) in [(DType::F16, 65_504.0), (DType::BF16, 3e38), (DType::F32, 3.4e38)] {
+        let x = Tensor::full([4, 1000], most, dtype, device).unwrap();
+        let signs = Tensor::from_slice(&[1.0f32, 1.0, 1.0, -1.0], [4, 1], device).unwrap().to(dtype).unwrap();
+        let x = x.mul(&signs).unwrap();
+        let most = Array::read(&x).data[0].to_f64();
+        for (axes, expected) in [(&[1][..], [most, most, most, -most]), (&[0, 1], [most / 2.0; 4])] {
+            let found = Array::read(&x.mean(axes, false).unwrap()).data;
+            let near = |(found, expected): (&Scalar, &f64)| (found.to_f64() / expected - 1.0).abs() < 0.005;
+            assert!(found.iter().zip(&expected).all(near), "{axes:?} of {dtype}: {found:?}");
+        }
+    }
+    // There is no distance to what isn't finite.
+    for (values, expected) in [
+        ([f64::INFINITY, 1.0, 2.0], f64::INFINITY),
+        ([1.0, f64::NEG_INFINITY, 2.0], f64::NEG_INFINITY),
+        ([1.0, f64::NEG_INFINITY, f64::INFINITY], f64::NAN),
+        ([1.0, f64::NAN, 2.0], f64::NAN),
+        ([f64::MAX, f64::MAX, 0.0], f64::INFINITY),
+    ] {
+        let found = Tensor::from_slice(&values, [3], device).unwrap().mean(.., false).unwrap();
+        let found = found.item::<f64>().unwrap();
+        assert!(found == expected || (found.is_nan() && expected.is_nan()), "{values:?}: {found}");
+    }
+}
+
+fn deviations_of_equal_and_of_extreme_numbers(device: &Device) {
+    equal_numbers(device, &|x, what| {
+        for (x, axis) in [(x.clone(), 1), (x.t().unwrap().contiguous().unwrap(), 0)] {
+            for found in [x.var(axis, 1.0, false).unwrap(), x.std(axis, 1.0, false).unwrap()] {
+                assert!(
+                    Array::read(&found).data.iter().all(|found| found.to_f64() == 0.0),
+                    "{what}: {found}"
+                );
+            }
+        }
+        // Nor has it a gradient then, however small.
+        let leaf = x.detach();
+        leaf.requires_grad_(true).unwrap();
+        leaf.std(1, 1.0, false).unwrap().sum(.., false).unwrap().backward().unwrap();
+        let found = Array::read(&leaf.grad().unwrap());
+        assert!(found.data.iter().all(|found| found.to_f64() == 0.0), "{what}: a gradient");
+    });
     for unit in [1e30f32, 1e-30] {
         let x = Tensor::from_slice(&[unit, -unit, 3.0 * unit, unit], [2, 2], device).unwrap();
         for (axis, expected) in [(1, [2f32.sqrt(), 2f32.sqrt()]), (0, [2f32.sqrt(), 2f32.sqrt()])] {

@@ -41,6 +41,9 @@ pub const PARAM_COUNT_MAX: usize = 8;
 #[expect(missing_docs, reason = "the usual ones")]
 pub enum ReduceOp {
     Sum,
+    /// Σ x, the divisor being their number. Of `f64` corrected by the mean of the distances to it, if that is finite; of all others
+    /// summed in `f64`. So that of equal elements is what they are, and only sums of `f64` overflow.
+    Mean,
     Prod,
     Max,
     Min,
@@ -48,7 +51,7 @@ pub enum ReduceOp {
     All,
     /// Is one non-zero?
     Any,
-    /// Σ (x − mean)², the mean of the same elements; in two passes or Welford's, never Σx² − (Σx)².
+    /// Σ (x − mean)², the [`Mean`](ReduceOp::Mean) of the same elements, never Σx² − (Σx)². Of equal elements 0.
     SquaredDeviations,
     /// √ Σ (x − mean)², as [`SquaredDeviations`](ReduceOp::SquaredDeviations).
     Deviation,
@@ -167,7 +170,8 @@ pub enum Kernel {
     /// - Of `f64`, and for `Integer`, from two words: `w` = words `2(i % 2)` (low) and `2(i % 2) + 1` (high) of block
     ///   `counter + i / 2`. `u` = upper 53 bits of `w` / 2^53. Normal: `r = √(−2 ln(1 − u₁))`, `θ = 2π u₂`, value `r cos θ`,
     ///   with `u₁` = low word and `u₂` = high word / 2^32, half a step added.
-    /// - Of all others from one: word `i % 4` of block `counter + i / 4`. `u` = its upper 24 bits / 2^24. Normal: elements
+    /// - Of all others from one: word `i % 4` of block `counter + i / 4`. `u` = its upper 24 bits / 2^24; for `Bernoulli` all
+    ///   32 / 2^32, and where `p` lies within this step, the word that the block's second part has there decides. Normal: elements
     ///   `2j` and `2j + 1` share their words `a` and `b`: `r = ±√(−2 ln u)`, `u` = (upper 23 bits of `a` + ½) / 2^23, negative
     ///   if the uppermost bit of `b` is set; `θ = π (v − ½)`, `v` = the next 23 bits of `b` / 2^23; values `r cos θ` and
     ///   `r sin θ`.

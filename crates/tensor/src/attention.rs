@@ -35,7 +35,9 @@ impl Tensor {
     /// once. A query for which no key takes part, or all scores are −∞, gets 0. What isn't finite in a value may show in
     /// results that give it no weight (0 · ∞).
     ///
-    /// Has a gradient by query, key, value and a mask of floats; 0 where no key takes part.
+    /// Has a gradient by query, key, value and a mask of floats; 0 where no key takes part. What isn't finite in a key that a
+    /// query doesn't see, by a mask of bools or `is_causal`, shows neither in its result nor in its gradient. A mask of floats
+    /// hides no NaN: it is added.
     ///
     /// Errors: `scaled_dot_product_attention: inner sizes differ, …`, and wrong dtypes, ranks and shapes.
     ///

@@ -83,7 +83,8 @@ fn launch(
         let operands = [(lhs, lhs_layout), (rhs, rhs_layout), (out, out_layout)].map(alias);
         return launch_integers(op, &operands, options, addend);
     }
-    if lhs_layout.shape()[2] == 0 {
+    // So does one of the product.
+    if lhs_layout.shape()[2] == 0 || options.alpha == 0.0 {
         return without_product(&out.detach().alias(out_layout), options, addend);
     }
     let see = |tensor| Ok::<_, Error>((tensor, Tensor::layout(tensor).broadcast_to(op, out_layout.shape())?));
@@ -156,7 +157,7 @@ fn launch_integers(
     Ok(())
 }
 
-/// What is left where the inner axis is empty: `act(bias) + beta · c`.
+/// What is left where the inner axis is empty, or its factor 0: `act(bias) + beta · c`.
 fn without_product(out: &Tensor, options: &MatMulOptions<'_>, addend: Option<(f64, &Tensor)>) -> Result<()> {
     let _silence = Silence::new();
     // The addend may be the output.
@@ -333,7 +334,7 @@ impl Tensor {
     }
 
     /// `beta · self + alpha · a b`, with `a` [m, k], `b` [k, n], and `self` broadcast to [m, n]. With `beta` 0 what `self`
-    /// holds doesn't count, not even NaN.
+    /// holds doesn't count, and with `alpha` 0 what `a` and `b` hold, not even NaN or an infinity: their gradients are 0.
     pub fn addmm(&self, a: &Tensor, b: &Tensor, beta: f64, alpha: f64) -> Result<Tensor> {
         let op = "addmm";
         let shape = self.check_addmm(a, b)?;

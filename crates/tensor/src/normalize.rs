@@ -28,7 +28,8 @@ impl Tensor {
         self.softmax_any("softmax", axis, false)
     }
 
-    /// `x − max − log Σ exp(x − max)` along an axis, of floats.
+    /// `x − max − log Σ exp(x − max)` along an axis, of floats. Where one element has nearly all of the weight its logarithm is
+    /// small, and keeps its digits; so does its gradient. (Of 16-bit floats the gradient is that of the rounded result.)
     pub fn log_softmax(&self, axis: isize) -> Result<Tensor> {
         self.softmax_any("log_softmax", axis, true)
     }
@@ -95,6 +96,10 @@ impl Tensor {
 
     /// Over the last `axes` axes: `(x − mean) · rstd · weight + bias` with `rstd = 1 / √(variance + eps)` and the variance
     /// divided by n. Weight and bias have the shape of these axes and the dtype of the input. Of floats.
+    ///
+    /// Mean and rstd are numbers of the compute dtype, as in PyTorch. So a row far from 0 is shifted by what the mean is rounded
+    /// by, as if its elements had moved by up to a unit in the last place. And where the sum of the squares overflows, which in
+    /// `f32` it does for distances of some 2e19 / √n, rstd and the result are 0. In `f64` both have room.
     pub fn layer_norm(
         &self,
         axes: usize,
@@ -118,7 +123,7 @@ impl Tensor {
     }
 
     /// [`layer_norm`](Tensor::layer_norm) of `self + addend`, both of one shape and dtype, in one launch: a residual and the
-    /// normalisation behind it. Of 16-bit floats the sum isn't rounded.
+    /// normalisation behind it. Of 16-bit floats the sum isn't rounded, for the gradients either.
     pub fn layer_norm_add(
         &self,
         addend: &Tensor,

@@ -229,7 +229,8 @@ impl Tensor {
         Ok(self)
     }
 
-    /// Fills with 1 with probability `p`, else 0. `p` is a number or a tensor of floats, broadcast. Of any dtype. Numbers have to
+    /// Fills with 1 with probability `p`, else 0. `p` is a number or a tensor of floats, broadcast. Of any dtype. Probabilities
+    /// are met in steps of 2^-64, of `f64` in steps of 2^-53. Numbers have to
     /// be in [0, 1]; elements of a tensor below count as 0, those above as 1, and NaN as 0: to look would be to wait for them.
     pub fn bernoulli_<'a, 'g>(
         &self,

@@ -137,7 +137,7 @@ impl Reduction {
         let nan = Some(Scalar::Float(f64::NAN));
         match self {
             Reduction::Sum => (ReduceOp::Sum, 1.0, Some(Scalar::Int(0))),
-            Reduction::Mean => (ReduceOp::Sum, count as f64, nan),
+            Reduction::Mean => (ReduceOp::Mean, count as f64, nan),
             Reduction::Prod => (ReduceOp::Prod, 1.0, Some(Scalar::Int(1))),
             Reduction::AMax => (ReduceOp::Max, 1.0, None),
             Reduction::AMin => (ReduceOp::Min, 1.0, None),
@@ -168,9 +168,10 @@ macro_rules! reductions {
     )* } };
 }
 reductions! {
-    /// Σ x. Of integers and bools in `i64`; over no elements 0.
+    /// Σ x. Of integers and bools in `i64`; over no elements 0. Of 16-bit floats and `f32` summed in `f32`.
     sum sum_out = Sum;
-    /// The mean, of floats; over no elements NaN.
+    /// The mean, of floats; over no elements NaN. Of equal elements exactly what they are. Summed in `f64`, so that it doesn't
+    /// overflow where the mean of `f32` doesn't (PyTorch's does); of `f64` it is infinite where the sum is.
     mean mean_out = Mean;
     /// Π x. Of integers and bools in `i64`; over no elements 1.
     prod prod_out = Prod;
@@ -215,7 +216,8 @@ impl Tensor {
     }
 
     /// The p-norm (Σ |x|ᵖ)^(1/p), of floats, for a positive `p` (infinity: the largest |x|). Of 16-bit floats in `f32`. Powers
-    /// neither overflow nor vanish, but for squares of `f64`. The gradient at 0 is 0.
+    /// neither overflow nor vanish, but for squares of `f64`. The gradient at 0 is 0. Where an element is NaN it is NaN for all;
+    /// but of p 1 each element has its own sign, and at infinity the largest have theirs, and those of NaN are 0. (All as PyTorch.)
     pub fn norm_p(&self, p: f64, axes: impl Axes, keepdim: bool) -> Result<Tensor> {
         check_float("norm", "the tensor", self)?;
         if p == 2.0 {
@@ -226,7 +228,10 @@ impl Tensor {
             self.abs()?.sum(axes, keepdim)
         } else if p > 0.0 {
             let axes = Bits(axes.bits("norm", self.layout())?);
-            let size = self.to_dtype(self.dtype().compute())?.abs()?;
+            static SIZE: Made<Fused> = Made::new();
+            // |x|, but the gradient at NaN is NaN, as the norm.
+            let size = SIZE.get_or_init(|| fused(|[x]| x.isnan().select(x * x, x.abs())));
+            let size = size.call(&[&self.to_dtype(self.dtype().compute())?])?;
             // In units of the largest, which has no part in the gradient: the norm doesn't depend on the unit.
             let unit = size.detach().norm_unit(axes)?;
             let sum = size.div(&unit)?.pow(p)?.sum(axes, keepdim)?;

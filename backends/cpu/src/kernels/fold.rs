@@ -36,6 +36,12 @@ pub trait Fold<A>: Send + Sync {
     fn seal(result: A) -> A {
         result
     }
+    /// What is done to it after it has been divided.
+    #[inline(always)]
+    fn settle(result: A, mean: A) -> A {
+        let _ = mean;
+        result
+    }
 }
 
 /// Σ x
@@ -48,7 +54,7 @@ pub struct Largest;
 pub struct Smallest;
 /// √ Σ x²
 pub struct Squares;
-/// Σ (x − mean)
+/// Σ (x − mean). Their mean is added to a mean that is a little off.
 pub struct Distances;
 /// Σ (x − mean)²
 pub struct Deviations;
@@ -85,6 +91,9 @@ macro_rules! float_folds {
             fn map(x: $t, mean: $t) -> $t { x - mean }
             #[inline(always)]
             fn combine(a: $t, b: $t) -> $t { a + b }
+            // There is no distance to infinity.
+            #[inline(always)]
+            fn settle(result: $t, mean: $t) -> $t { if result.is_finite() { mean + result } else { mean } }
         }
         impl Fold<$t> for Deviations {
             const IDENTITY: $t = -0.0;

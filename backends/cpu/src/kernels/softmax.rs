@@ -3,6 +3,9 @@
 //! Each line is shifted by its largest element, so nothing overflows; a line of −∞ only gives NaN, as in PyTorch. A line
 //! is read from memory once and stays in the cache for the other steps; sums are those of [`super::fold`], so the bits
 //! don't depend on strides.
+//!
+//! Where one element has nearly all of the weight, its logarithm and what that has for a gradient are small, and are
+//! computed from what the others have, not as a difference from 1: both keep their digits.
 
 use super::axis::{Grid, Line, for_each_line, for_each_range, multiversion, others};
 use super::element::{Real, by_real};
@@ -15,8 +18,10 @@ use raddle_hal::{Kernel, KernelError, Operand};
 pub trait Transcendental: Real {
     /// eˣ
     fn exp(self) -> Self;
-    /// ln x
-    fn ln(self) -> Self;
+    /// eˣ − 1
+    fn exp_m1(self) -> Self;
+    /// ln (1 + x)
+    fn ln_1p(self) -> Self;
 }
 impl Transcendental for f32 {
     #[inline(always)]
@@ -24,8 +29,12 @@ impl Transcendental for f32 {
         math::f32::exp(self)
     }
     #[inline(always)]
-    fn ln(self) -> f32 {
-        math::f32::log(self)
+    fn exp_m1(self) -> f32 {
+        math::f32::expm1(self)
+    }
+    #[inline(always)]
+    fn ln_1p(self) -> f32 {
+        math::f32::log1p(self)
     }
 }
 impl Transcendental for f64 {
@@ -34,8 +43,12 @@ impl Transcendental for f64 {
         math::f64::exp(self)
     }
     #[inline(always)]
-    fn ln(self) -> f64 {
-        math::f64::log(self)
+    fn exp_m1(self) -> f64 {
+        math::f64::expm1(self)
+    }
+    #[inline(always)]
+    fn ln_1p(self) -> f64 {
+        math::f64::log1p(self)
     }
 }
 
@@ -113,6 +126,16 @@ fn pull_back_log<A: Transcendental>(to: &mut [A], y: &[A], dy: &[A], sum: A) {
 }
 }
 
+/// Where there is something that few elements are: whole parts are looked at before their elements.
+fn places<A: Copy>(elements: &[A], is: impl Fn(A) -> bool + Copy) -> impl Iterator<Item = usize> {
+    const PART: usize = 64;
+    let parts = elements.chunks(PART).enumerate();
+    let some = parts.filter(move |(_, part)| part.iter().fold(false, |some, &x| some | is(x)));
+    some.flat_map(move |(number, part)| {
+        part.iter().enumerate().filter(move |(_, x)| is(**x)).map(move |(at, _)| number * PART + at)
+    })
+}
+
 /// # Safety
 /// - As of [`super::execute`].
 unsafe fn softmax<A: Transcendental>(axis: usize, log: bool, operands: &[Operand], threads: Threads)
@@ -129,11 +152,17 @@ where
         let body = |_: &[usize; 2], [x]: [&[A]; 1], [y]: [&mut [A]; 1]| {
             let shift = fold_slice::<A, Largest>(x, A::ZERO);
             exp_shifted(y, x, shift);
-            let sum = fold_slice::<A, Sum>(y, A::ZERO);
-            match log {
-                true => subtract(y, x, shift, sum.ln()),
-                false => scale(y, A::ONE / sum),
+            if !log {
+                let sum = fold_slice::<A, Sum>(y, A::ZERO);
+                return scale(y, A::ONE / sum);
             }
+            // That of the largest; there is none beside NaN and if that is infinite.
+            let largest = places(y, |power| power == A::ONE).next();
+            if let Some(largest) = largest {
+                y[largest] = A::ZERO;
+            }
+            let others = fold_slice::<A, Sum>(y, A::ZERO);
+            subtract(y, x, shift, others.ln_1p());
         };
         // SAFETY: the contract of this function; the grid's operands are input and output.
         unsafe { for_each_line(&grid, positions, [&from], [&to], body) };
@@ -154,7 +183,12 @@ where
         let body = |_: &[usize; 3], [y, dy]: [&[A]; 2], [dx]: [&mut [A]; 1]| {
             if log {
                 let sum = fold_slice::<A, Sum>(dy, A::ZERO);
-                return pull_back_log(dx, y, dy, sum);
+                pull_back_log(dx, y, dy, sum);
+                // The same without what the own gradient has in common with its part of the sum.
+                for at in places(y, |y| y > A::from_f64(-std::f64::consts::LN_2)) {
+                    dx[at] = A::ZERO - (dy[at] * y[at].exp_m1() + y[at].exp() * (sum - dy[at]));
+                }
+                return;
             }
             multiply(dx, y, dy);
             let sum = fold_slice::<A, Sum>(dx, A::ZERO);

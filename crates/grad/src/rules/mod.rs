@@ -225,15 +225,21 @@ fn apply_call(context: &Context<'_>, call: &Call, g: &Tensor) -> Result<Gradient
             attention::attention(context, *mask, *is_causal, *scale, g)
         }
         Call::LayerNorm { axes, weight, bias, addend } => {
-            let weight_value = weight.then(|| context.input(1));
             let stats = (context.output(1), context.output(2));
-            let sum = match addend {
-                true => &context.input(0).add(context.input(context.node.inputs.len() - 1))?,
-                false => context.input(0),
-            };
-            let gradients = g.layer_norm_backward(sum, stats, *axes, weight_value, *bias)?;
-            let by_addend = addend.then(|| gradients.input.clone());
-            let mut results = Gradients::from_iter([Some(gradients.input)]);
+            let mut weight_value = weight.then(|| context.input(1).clone());
+            let (mut x, mut g) = (context.input(0).clone(), g.clone());
+            if *addend {
+                // Of 16-bit floats the op doesn't round the sum. Beside the mean of what isn't rounded a rounded sum would have
+                // deviations that may be larger than its own.
+                let compute = meta.dtype.compute();
+                x = x.to(compute)?.add(context.input(context.node.inputs.len() - 1))?;
+                g = g.to(compute)?;
+                weight_value = weight_value.map(|weight| weight.to(compute)).transpose()?;
+            }
+            let gradients = g.layer_norm_backward(&x, stats, *axes, weight_value.as_ref(), *bias)?;
+            let by_input = gradients.input.to(meta.dtype)?;
+            let by_addend = addend.then(|| by_input.clone());
+            let mut results = Gradients::from_iter([Some(by_input)]);
             results.extend([gradients.weight, gradients.bias, by_addend].into_iter().flatten().map(Some));
             Ok(results)
         }
