@@ -303,10 +303,12 @@ rows! {
      sim("raddle_conformance::lifetime::operands_of_backward_outlive_their_handles")]
     [borrowed_operand]
 "T3.4" "Backward computes with what was saved, or names what was changed since: every write counts a version."
-    "raddle_tensor::tensor::Tensor::bump_version"
+    "raddle_runtime::block::Block::count_write"
     [test("raddle_tensor::it::record::versions_count_writes_and_are_shared_by_views"),
-     test("raddle_grad::it::in_place::a_saved_tensor_that_was_changed_is_named")]
-    [version_not_bumped]
+     test("raddle_grad::it::in_place::a_saved_tensor_that_was_changed_is_named"),
+     stress("raddle_conformance::race_suite::cpu::a_saved_tensor_is_overwritten"),
+     stress("raddle_conformance::race_suite::sim::a_saved_tensor_is_overwritten")]
+    [version_not_bumped, checked_before_it_reads]
 "T3.5" "A slab goes back to the device only when nothing in flight names it."
     "raddle_runtime::large::Large::release_unused"
     [PROGRAMS, sim("raddle_sim::tests::a_slab_in_use_is_not_released"), spec("ticks.reuse"),
@@ -324,6 +326,15 @@ rows! {
      test("raddle_cuda::transfers::tests::uploads_hold_nobody_up_and_free_their_blocks"),
      test("raddle_cpu::tests::an_idle_queue_runs_inline_and_a_busy_one_keeps_the_order")]
     [upload_borrows]
+
+"T3.8" "An op's place in the graph of gradients is found and replaced in the order in which ops run, for all views of a tensor and from all threads."
+    "raddle_runtime::witness::tell"
+    [PROGRAMS, test("raddle_grad::it::in_place::an_op_may_read_another_view_of_its_output"),
+     sim("raddle_conformance::race_suite::sim::a_view_is_looked_at_while_its_base_changes"),
+     stress("raddle_conformance::race_suite::cpu::a_view_is_looked_at_while_its_base_changes"),
+     sim("raddle_conformance::race_suite::sim::rows_are_filled_by_4_threads"),
+     stress("raddle_conformance::race_suite::cpu::rows_are_filled_by_4_threads")]
+    [told_after_release, own_view_is_constant, view_keeps_its_place]
 
 "T4.1" "An event that has recorded nothing is not complete."
     "raddle_runtime::event::Event::query"
@@ -626,6 +637,12 @@ rows! {
      test("raddle_cpu::kernels::structured_tests::reductions_are_the_definition"),
      test("raddle_cpu::kernels::structured_tests::softmax_and_its_derivative_are_the_definition")]
     [strided_as_packed]
+"T7.5" "In one launch for many tensors, as of an optimizer's step, nothing meets what is written: it is refused."
+    "raddle_tensor::groups::check_apart"
+    [test("raddle_tensor::it::groups::what_a_group_writes_no_other_touches"),
+     test("raddle_tensor::it::groups::one_tensor_is_not_two_outputs"),
+     test("raddle_tensor::it::groups::slices_of_one_tensor_are_told_apart_in_no_quadratic_time")]
+    [groups_meet]
 
 "T8.1" "Results don't depend on thread, stream or load, to the last bit."
     "raddle_cpu::threads::Threads::for_each_part"
