@@ -249,6 +249,8 @@ faults! {
     folder_tidied_once breaks "T9";
     /// A tokenizer's table of characters is walked without a look at it.
     table_is_believed breaks "T9";
+    /// A long text is cut wherever a word ends, also inside of a special token.
+    cuts_inside_of_tokens breaks "T9";
     /// A device has as many streams as there can be, whatever its limit says.
     streams_unlimited breaks "T9";
     /// A variable that is no value counts as not set.

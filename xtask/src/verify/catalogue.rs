@@ -813,6 +813,12 @@ rows! {
      test("raddle_nn::text::charsmap::tests::what_passes_can_be_walked"),
      test("raddle_nn::it::untrusted::a_tokenizer_is_checked_before_it_is_made")]
     [table_is_believed]
+"T9.40" "Of a long text a part is tokenized, and its tokens are those of the whole."
+    "raddle_nn::text::cut::Cuts"
+    [test("raddle_nn::it::long::no_special_token_is_cut_in_two"),
+     test("raddle_nn::it::long::long_texts_have_the_tokens_of_the_whole"),
+     test("raddle_nn::it::long::long_pairs_are_cut_as_the_whole")]
+    [cuts_inside_of_tokens]
 
 "T9.28" "A stream holds no more than it has room for, however many threads have seen room at once."
     "raddle_runtime::submit::StreamInner::wait_for_room"
