@@ -8,8 +8,10 @@ mod graphs;
 mod harness;
 mod normalize;
 mod order;
+mod planted;
 mod pointwise;
 mod product;
+mod random;
 mod reduce;
 pub mod reports;
 mod views;
@@ -31,6 +33,8 @@ pub fn all() -> Vec<Case> {
         gradients::cases(),
         graphs::cases(),
         reports::cases(),
+        random::cases(),
+        planted::cases(),
     ];
     suites.into_iter().flatten().collect()
 }
