@@ -8,8 +8,10 @@ mod graphs;
 mod harness;
 mod normalize;
 mod order;
+mod planted;
 mod pointwise;
 mod product;
+mod random;
 mod reduce;
 pub mod reports;
 mod testing;
@@ -33,6 +35,8 @@ pub fn all() -> Vec<Case> {
         graphs::cases(),
         reports::cases(),
         testing::cases(),
+        random::cases(),
+        planted::cases(),
     ];
     suites.into_iter().flatten().collect()
 }

@@ -36,7 +36,7 @@ impl From<Pointwise> for ProgramRef {
 /// The most scalar parameters that a launch carries.
 pub const PARAM_COUNT_MAX: usize = 8;
 
-/// How a reduction combines elements. NaN wins in `Max` and `Min`.
+/// How a reduction combines elements. NaN wins in `Max` and `Min`; -0 is below 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "the usual ones")]
 pub enum ReduceOp {
@@ -201,8 +201,8 @@ pub enum Kernel {
         /// What the result is divided by.
         divisor: f64,
     },
-    /// Out values (dtype of In), Out indices (i64), both with size 1 at `axis`; In. The first of equal elements wins, the
-    /// first NaN before all.
+    /// Out values (dtype of In), Out indices (i64), both with size 1 at `axis`; In. The first of equal elements wins (-0
+    /// and 0 are equal), the first NaN before all.
     ArgReduce {
         /// `Max` or `Min`.
         largest: bool,
@@ -216,7 +216,8 @@ pub enum Kernel {
     },
     /// Out [b, m, n], In [b, m, k], In [b, k, n], then, if `bias`, In expanded to [b, m, n]; then, if `accumulate`, In
     /// [b, m, n] (may be the output's own view), multiplied by `beta` and added. `out = act(alpha · a b + bias) + beta · c`.
-    /// Floats of one dtype; 16-bit floats sum in f32.
+    /// Floats of one dtype; 16-bit floats sum in f32. Neither `k` nor `alpha`, nor `beta` if `accumulate`, is 0, the factors as
+    /// rounded to the compute dtype.
     MatMul {
         /// Factor of the product.
         alpha: f64,

@@ -177,9 +177,9 @@ macro_rules! for_each_pointwise {
 
         // Bounds
 
-        /// The smaller; NaN if one is. At a tie each has half of the gradient.
+        /// The smaller; NaN if one is; -0 is below 0. At a tie each has half of the gradient.
         minimum(x, y;) { types: All, result: Same, ulp: 0.0, domain: -100.0..100.0, derivative: derived, body: x.binary(Min, y) }
-        /// The larger; NaN if one is. At a tie each has half of the gradient.
+        /// The larger; NaN if one is; -0 is below 0. At a tie each has half of the gradient.
         maximum(x, y;) { types: All, result: Same, ulp: 0.0, domain: -100.0..100.0, derivative: derived, body: x.binary(Max, y) }
         /// `minimum(maximum(x, min), max)`: `max` where `min > max`, NaN if one is. Exactly one of the three has the gradient:
         /// `min` where `x` is below it, `max` where `x` or `min` is above it, `x` anywhere else, at the bounds and at NaN, too.

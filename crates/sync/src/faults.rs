@@ -225,6 +225,10 @@ faults! {
     close_in_flight breaks "T6";
     /// A kernel doesn't compute the last element of a block.
     last_element_left breaks "T7";
+    /// A product of which nothing counts is asked of a library, which may leave its output as it is.
+    nothing_is_multiplied breaks "T7";
+    /// A library is given a bias that lies where it can't read it.
+    bias_where_it_lies breaks "T7";
     /// Lines of elements that lie apart are taken for such as lie side by side.
     strided_as_packed breaks "T7";
     /// An output may overlap an input half.

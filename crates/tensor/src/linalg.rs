@@ -14,6 +14,7 @@ use crate::{
 use raddle_base::Scalar;
 use raddle_op::Kernel;
 use raddle_runtime::Operand;
+use raddle_sync::fault;
 use smallvec::SmallVec;
 
 /// What a product does besides multiplying: `act(alpha · a b + bias) + beta · c`.
@@ -76,15 +77,24 @@ fn launch(
     if out_layout.is_empty() {
         return Ok(());
     }
-    // A factor of 0 means that the addend doesn't count, not even its NaN.
-    let addend = options.addend.filter(|(beta, _)| *beta != 0.0);
+    // Factors count as what is computed with: 1e-50 is 0 in `f32`. One of 0 means that the product or the addend doesn't count,
+    // not even its NaN. No backend is asked for such a product: libraries give it up without writing.
+    let is_zero = |factor: f64| match out.dtype().compute() {
+        DType::F32 => factor as f32 == 0.0,
+        _ => factor == 0.0,
+    };
+    let addend = options.addend.filter(|(beta, _)| !is_zero(*beta));
     if !out.dtype().is_float() {
         let alias = |(tensor, layout): Seen<'_>| tensor.detach().alias(layout);
         let operands = [(lhs, lhs_layout), (rhs, rhs_layout), (out, out_layout)].map(alias);
         return launch_integers(op, &operands, options, addend);
     }
-    // So does one of the product.
-    if lhs_layout.shape()[2] == 0 || options.alpha == 0.0 {
+    let k = lhs_layout.shape()[2];
+    let mut is_product = k != 0 && !is_zero(options.alpha);
+    if fault!(nothing_is_multiplied) {
+        is_product = k != 0;
+    }
+    if !is_product {
         return without_product(&out.detach().alias(out_layout), options, addend);
     }
     let see = |tensor| Ok::<_, Error>((tensor, Tensor::layout(tensor).broadcast_to(op, out_layout.shape())?));
@@ -149,7 +159,7 @@ fn launch_integers(
     Ok(())
 }
 
-/// What is left where the inner axis is empty, or its factor 0: `act(bias) + beta · c`.
+/// What is left where the inner axis is empty or the product's factor 0: `act(bias) + beta · c`.
 fn without_product(out: &Tensor, options: &MatMulOptions<'_>, addend: Option<(f64, &Tensor)>) -> Result<()> {
     let _silence = Silence::new();
     // The addend may be the output.
@@ -326,7 +336,8 @@ impl Tensor {
     }
 
     /// `beta · self + alpha · a b`, with `a` [m, k], `b` [k, n], and `self` broadcast to [m, n]. With `beta` 0 what `self`
-    /// holds doesn't count, and with `alpha` 0 what `a` and `b` hold, not even NaN or an infinity: their gradients are 0.
+    /// holds doesn't count, not even NaN or infinity; with `alpha` 0 neither does what `a` and `b` hold. (As in BLAS. PyTorch
+    /// does the same in f32 and f64; in its 16-bit floats 0 · ∞ is NaN.) Of all but f64 the factors are rounded to f32 first.
     pub fn addmm(&self, a: &Tensor, b: &Tensor, beta: f64, alpha: f64) -> Result<Tensor> {
         let op = "addmm";
         let shape = self.check_addmm(a, b)?;

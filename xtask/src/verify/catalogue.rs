@@ -636,7 +636,8 @@ rows! {
      conformance("raddle_conformance::cpu::cpu::normalize::*"), conformance("raddle_conformance::cpu::cpu::order::*"),
      device("raddle_conformance::cuda::cuda::reduce::*"),
      test("raddle_cpu::kernels::structured_tests::reductions_are_the_definition"),
-     test("raddle_cpu::kernels::structured_tests::softmax_and_its_derivative_are_the_definition")]
+     test("raddle_cpu::kernels::structured_tests::softmax_and_its_derivative_are_the_definition"),
+     conformance("raddle_conformance::cpu::cpu::random::*"), device("raddle_conformance::cuda::cuda::random::*")]
     [strided_as_packed]
 "T7.5" "In one launch for many tensors, as of an optimizer's step, nothing meets what is written: it is refused."
     "raddle_tensor::groups::check_apart"
@@ -644,6 +645,16 @@ rows! {
      test("raddle_tensor::it::groups::one_tensor_is_not_two_outputs"),
      test("raddle_tensor::it::groups::slices_of_one_tensor_are_told_apart_in_no_quadratic_time")]
     [groups_meet]
+"T7.6" "Where nothing is multiplied, or nothing added, the result is written all the same."
+    "raddle_tensor::linalg::launch"
+    [conformance("raddle_conformance::cpu::cpu::product::factors_of_zero"),
+     device("raddle_conformance::cuda::cuda::product::factors_of_zero")]
+    [nothing_is_multiplied]
+"T7.7" "What a library is given lies where it can read it, wherever a view starts."
+    "raddle_cuda::kernels::matmul::row_of"
+    [test("raddle_cuda::kernels::tests::a_bias_lies_where_the_library_can_read_it"),
+     device("raddle_conformance::cuda::cuda::product::starts")]
+    [bias_where_it_lies]
 
 "T8.1" "Results don't depend on thread, stream or load, to the last bit."
     "raddle_cpu::threads::Threads::for_each_part"

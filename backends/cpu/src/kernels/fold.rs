@@ -12,6 +12,7 @@
 
 use super::axis::multiversion;
 use super::element::{Compute, Truth};
+use super::math;
 
 /// Independent sums in a block: 4 AVX2 vectors of `f32`, enough to hide the latency of an addition.
 pub const LANES: usize = 32;
@@ -116,12 +117,12 @@ macro_rules! float_folds {
         impl Fold<$t> for Largest {
             const IDENTITY: $t = $t::NEG_INFINITY;
             #[inline(always)]
-            fn combine(a: $t, b: $t) -> $t { if b > a || b.is_nan() { b } else { a } }
+            fn combine(a: $t, b: $t) -> $t { math::$t::larger(a, b) }
         }
         impl Fold<$t> for Smallest {
             const IDENTITY: $t = $t::INFINITY;
             #[inline(always)]
-            fn combine(a: $t, b: $t) -> $t { if b < a || b.is_nan() { b } else { a } }
+            fn combine(a: $t, b: $t) -> $t { math::$t::smaller(a, b) }
         }
     )* };
 }

@@ -28,6 +28,11 @@ INLINE bool is_nan(float x) { return x != x; }
 INLINE bool is_nan(double x) { return x != x; }
 INLINE bool is_nan(long long) { return false; }
 INLINE bool is_nan(int) { return false; }
+// Of floats; integers have one zero.
+INLINE bool is_negative(float x) { return __float_as_int(x) < 0; }
+INLINE bool is_negative(double x) { return __double_as_longlong(x) < 0; }
+INLINE bool is_negative(long long) { return false; }
+INLINE bool is_negative(int) { return false; }
 
 template <class T> struct Bound;
 template <> struct Bound<float> {
@@ -71,9 +76,9 @@ INLINE Total combine(Total a, Total b) {
 #elif FOLD == 1
     return multiply(a, b);
 #elif FOLD == 2
-    return b > a || is_nan(b) ? b : a;
+    return b > a || is_nan(b) || (b == a && is_negative(a)) ? b : a;
 #else
-    return b < a || is_nan(b) ? b : a;
+    return b < a || is_nan(b) || (b == a && is_negative(b)) ? b : a;
 #endif
 }
 #endif
