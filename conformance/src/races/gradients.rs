@@ -95,8 +95,8 @@ pub(super) fn a_saved_tensor_is_overwritten(ground: &Ground) {
 }
 
 /// One pass, and whether what it says can be true. Its weight is all one number in the order of ops.
-fn is_consistent(weight: &Tensor, backward: impl FnOnce(&Tensor) -> Result<(), Error>) -> bool {
-    let x = leaf(&weight.device(), weight.element_count(), 1.0);
+fn is_consistent(device: &Device, weight: &Tensor, backward: impl FnOnce(&Tensor) -> Result<(), Error>) -> bool {
+    let x = leaf(device, weight.element_count(), 1.0);
     let y = x.mul(weight).unwrap();
     match backward(&y.sum(.., false).unwrap()) {
         Err(Error::Changed { .. }) => true,
@@ -121,7 +121,7 @@ impl runtime::MemoryResource for WritesAt {
     fn free(&self, allocation: runtime::Allocation) {
         runtime::DeviceMemory(self.device()).free(allocation);
     }
-    fn device(&self) -> Device {
+    fn device(&self) -> runtime::Device {
         self.weight.device()
     }
 }
@@ -131,7 +131,7 @@ fn by_a_resource(device: &Device) {
     device.set_memory_resource(Some(resource.clone())).unwrap();
     trials(12, |allocation| {
         resource.weight.fill_(1.0).unwrap();
-        let is_right = is_consistent(&resource.weight, |y| {
+        let is_right = is_consistent(device, &resource.weight, |y| {
             resource.allocations_left.store(allocation, Relaxed);
             let result = y.backward();
             resource.allocations_left.store(0, Relaxed);
@@ -162,6 +162,6 @@ fn by_a_thread(device: &Device, count: usize) {
             }
         }
         let _stop = Stop(&stop);
-        trials(count, |_| is_consistent(&weight, |y| y.backward()));
+        trials(count, |_| is_consistent(device, &weight, |y| y.backward()));
     });
 }
