@@ -121,7 +121,7 @@ impl BertConfig {
         })
     }
 
-    /// The names and shapes of all parameters, with a pooler and a head of one label.
+    /// The names and shapes of all parameters, with a pooler, a head of one label and that of a masked language model.
     pub(super) fn parameters(&self) -> Vec<(String, Vec<usize>)> {
         let (hidden, inner) = (self.hidden, self.inner);
         let mut all = Vec::new();
@@ -153,6 +153,9 @@ impl BertConfig {
         }
         linear(&mut all, "bert.pooler.dense", hidden, hidden);
         linear(&mut all, "classifier", 1, hidden);
+        linear(&mut all, "cls.predictions.transform.dense", hidden, hidden);
+        norm(&mut all, "cls.predictions.transform");
+        all.push(("cls.predictions.bias".into(), vec![self.vocabulary]));
         all
     }
 }
@@ -171,7 +174,8 @@ struct Layer {
 /// The encoder.
 pub struct Bert {
     pub config: BertConfig,
-    words: Tensor,
+    /// [vocabulary, hidden].
+    pub words: Tensor,
     /// [types · rows of [`Places`], hidden].
     places: Tensor,
     norm: LayerNorm,
@@ -315,7 +319,13 @@ pub fn take_linear(weights: &mut Weights, name: &str, shape: [usize; 2], dtype: 
     Ok(Linear { weight, bias: Some(bias) })
 }
 
-fn take_norm(weights: &mut Weights, name: &str, config: &BertConfig, dtype: DType) -> Result<LayerNorm> {
+/// The normalization of this name.
+pub(super) fn take_norm(
+    weights: &mut Weights,
+    name: &str,
+    config: &BertConfig,
+    dtype: DType,
+) -> Result<LayerNorm> {
     let mut part = |part: &str| {
         Ok::<_, super::ModelError>(
             weights.take(&format!("{name}.{part}"), &[Some(config.hidden)])?.to_dtype(dtype)?,

@@ -1,4 +1,4 @@
-//! Models that read text: sentence encoders and rerankers of the BERT kind (BERT, RoBERTa, DistilBERT, MPNet), from a folder
+//! Models that read text: sentence encoders, sparse encoders and rerankers of the BERT kind (BERT, RoBERTa, DistilBERT, MPNet), from a folder
 //! as Hugging Face and sentence-transformers lay it out.
 //!
 //! ```no_run
@@ -41,6 +41,7 @@ mod relative;
 mod rerank;
 mod shards;
 mod spell;
+mod splade;
 mod tokenizer_file;
 mod tokens;
 
@@ -55,6 +56,7 @@ pub use folder::{FILE_BYTES_MAX as SETTINGS_BYTES_MAX, write_random_model};
 pub use pooling::Pooling;
 pub use rerank::CrossEncoder;
 pub use spell::Piece;
+pub use splade::SparseEncoder;
 pub use tokens::{Tokenizer, Tokens, TooLong};
 
 use crate::checkpoint::CheckpointError;
