@@ -24,19 +24,24 @@ use tokio::{
     signal::unix::{Signal, SignalKind, signal},
 };
 
-/// Serves a sentence encoder or a reranker over HTTP: POST /v1/embeddings (and /embeddings) as OpenAI's servers, POST /embed, /rerank,
-/// /similarity, /tokenize, /decode, GET /info, /health, /metrics as text-embeddings-inference's, and a page with its state
-/// at GET /. There is no TLS: put a proxy in front for it. SIGTERM and SIGINT end it when all that was accepted is answered;
-/// a second one ends it at once.
+/// Serves a sentence encoder, a sparse encoder, a reranker or a classifier over HTTP: POST /v1/embeddings (and /embeddings) as
+/// OpenAI's servers, POST /v1/rerank as Jina's and Cohere's, POST /embed, /embed_all, /embed_sparse, /rerank, /predict,
+/// /similarity, /tokenize, /decode, GET /info, /health, /metrics as text-embeddings-inference's, a page with its state at GET /,
+/// and one to try requests from at GET /docs. There is no TLS: put a proxy in front for it. SIGTERM and SIGINT end it when
+/// all that was accepted is answered; a second one ends it at once.
 #[derive(clap::Args)]
 #[command(after_help = "Example: raddle serve --model target/models/all-MiniLM-L6-v2 --port 8080\n\n\
     curl -H 'Content-Type: application/json' -d '{\"inputs\": \"a thread waits\"}' http://127.0.0.1:8080/embed")]
 pub struct Arguments {
-    /// The folder of the model: a sentence encoder, or a reranker if its config.json names an architecture that ends with
-    /// ForSequenceClassification, such as BertForSequenceClassification. Or a name on the Hugging Face hub, such as
+    /// The folder of the model: a sentence encoder; a reranker or classifier if its config.json names an architecture that ends
+    /// with ForSequenceClassification, such as BertForSequenceClassification; a sparse encoder if its modules.json has a
+    /// SpladePooling. Or a name on the Hugging Face hub, such as
     /// sentence-transformers/all-MiniLM-L6-v2: what isn't in its cache is fetched.
     #[arg(long, value_name = "FOLDER|NAME")]
     model: PathBuf,
+    /// splade: a masked language model that doesn't say so is a sparse encoder. Without it: what the folder says.
+    #[arg(long, value_parser = ["splade"])]
+    pooling: Option<String>,
     /// The address to listen on; 0.0.0.0 for all.
     #[arg(long, alias = "hostname", default_value = "127.0.0.1")]
     host: IpAddr,
@@ -174,7 +179,10 @@ pub fn run(arguments: &Arguments) -> Outcome {
     let folder = crate::model::folder(&arguments.model)?;
     // The folder of a model of the hub is called by its version.
     let hub_name = (folder != arguments.model).then(|| arguments.model.to_string_lossy().into_owned());
-    let model = Model::load(&folder, &device, &options);
+    let model = match arguments.pooling {
+        Some(_) => Model::load_sparse(&folder, &device, &options),
+        None => Model::load(&folder, &device, &options),
+    };
     let model = model.map_err(|error| Failure::Input(error.to_string()))?;
     let engine = Engine::start(model, engine_options(arguments)).map_err(|error| failed(&error))?;
     let batch_tokens = engine.about().batch_tokens_max;

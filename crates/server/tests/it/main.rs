@@ -3,7 +3,9 @@
 mod cors;
 mod engine;
 mod errors;
+mod heads;
 mod limits;
+mod openapi;
 mod routes;
 mod server;
 mod stopping;
