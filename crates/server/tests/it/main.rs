@@ -3,6 +3,7 @@
 mod cors;
 mod engine;
 mod errors;
+mod executors;
 mod heads;
 mod limits;
 mod openapi;
