@@ -91,6 +91,11 @@ fn count_lines(path: &Path) -> usize {
 
 /// Feeds lines to a run, kills it as soon as it has noted some of them, and leaves what it has left.
 fn kill_in_the_middle(folder: &Folder, output: &str, lines: &[u8], more: &[&str]) {
+    end_in_the_middle(folder, output, lines, more, "KILL");
+}
+
+/// The same by a signal of this name.
+fn end_in_the_middle(folder: &Folder, output: &str, lines: &[u8], more: &[&str], signal: &str) {
     let mut command = folder.embed("-", output, more);
     let mut child =
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
@@ -105,8 +110,9 @@ fn kill_in_the_middle(folder: &Folder, output: &str, lines: &[u8], more: &[&str]
         assert!(start.elapsed() < Duration::from_secs(300), "nothing was noted");
         std::thread::yield_now();
     }
-    child.kill().unwrap();
-    child.wait().unwrap();
+    let told = Command::new("kill").args([&format!("-{signal}"), &child.id().to_string()]).status().unwrap();
+    assert!(told.success());
+    assert_eq!(child.wait().unwrap().code(), None, "by the signal itself");
     drop(input);
     assert!(!folder.path(output).exists(), "half an output is none");
     assert!(folder.path(&format!("{output}.partial")).exists());
@@ -150,6 +156,22 @@ fn a_killed_run_goes_on_to_the_same_bytes() {
         let report = folder.report("lines.txt", &resumed, &more);
         assert!(folder.read(&resumed) == folder.read(&whole));
         assert_eq!(report["tokens"], expected["tokens"]);
+    }
+}
+
+/// It keeps no signal: what it has noted is on the disk, and the rest is computed again.
+#[test]
+fn a_run_that_is_told_to_end_goes_on_to_the_same_bytes() {
+    let folder = Folder::new("signals");
+    fs::write(folder.path("lines.txt"), lines(300)).unwrap();
+    let window = ["--window", "32", "--threads", "2"];
+    folder.report("lines.txt", "whole.npy", &window);
+    let text = folder.read("lines.txt");
+    for signal in ["TERM", "INT", "HUP"] {
+        end_in_the_middle(&folder, "resumed.npy", &text[..text.len() * 2 / 3], &window, signal);
+        folder.report("lines.txt", "resumed.npy", &[&window[..], &["--resume"]].concat());
+        assert!(folder.read("resumed.npy") == folder.read("whole.npy"), "{signal}: the bytes differ");
+        fs::remove_file(folder.path("resumed.npy")).unwrap();
     }
 }
 

@@ -544,7 +544,8 @@ rows! {
      test("raddle_server::it::stopping::what_waits_is_answered_and_health_says_no"),
      test("raddle_server::it::stopping::what_takes_too_long_is_counted"),
      test("raddle_cli::serve::answers_and_ends_when_it_is_told_to"),
-     test("raddle_cli::serve::a_second_signal_ends_it_at_once")]
+     test("raddle_cli::serve::a_second_signal_ends_it_at_once"),
+     test("raddle_cli::serve::signals_drain")]
     [leaves_at_stop]
 "T6.15" "A free block is in a magazine or in a list, to whoever looks through all of them: so a device closes behind its threads."
     "raddle_runtime::alloc::DeviceInner::to_centre"
