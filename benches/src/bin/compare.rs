@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 use raddle_benches::{Report, table};
+use raddle_cli::output::write_whole;
 use std::{
     env, fs,
     path::{Path, PathBuf},
@@ -245,11 +246,7 @@ fn run(options: &Options) -> Result<(), Failure> {
         }
         Some(path) => {
             print!("{table}");
-            // Beside and renamed: never half a file.
-            let partial = path.with_extension("partial");
-            fs::write(&partial, json)
-                .and_then(|()| fs::rename(&partial, path))
-                .map_err(|error| Failure::Input(format!("{}: {error}", path.display())))?;
+            write_whole(path, json.as_bytes()).map_err(|failure| Failure::Input(failure.to_string()))?;
         }
         None => print!("{table}"),
     }

@@ -235,11 +235,8 @@ fn run(options: &Options) -> Result<bool, Failure> {
         }
         Some(path) => {
             print!("{text}");
-            // Beside and renamed: never half a file.
-            let partial = path.with_extension("partial");
-            fs::write(&partial, format!("{:#}\n", json(&table, &about)))
-                .and_then(|()| fs::rename(&partial, path))
-                .map_err(|error| format!("{}: {error}", path.display()))?;
+            let text = format!("{:#}\n", json(&table, &about));
+            raddle_cli::output::write_whole(path, text.as_bytes()).map_err(|failure| failure.to_string())?;
         }
         None => print!("{text}"),
     }
