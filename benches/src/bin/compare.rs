@@ -24,7 +24,7 @@ Usage: compare [OPTIONS]
   --peer FILE      take the peer's report from there instead of running it
   --python FILE    the Python that has PyTorch (default: target/peers/torch/bin/python, or else python3)
 
-Example: cargo run --release -p raddle-benches --bin compare -- --only gemm_1024 --turns 3
+Example: cargo run --profile dist -p raddle-benches --bin compare -- --only gemm_1024 --turns 3
 ";
 
 /// What is wrong, and whether the command line or a file is to blame.
@@ -104,7 +104,7 @@ struct Side {
 impl Side {
     fn raddle(device: &str) -> Side {
         let cargo = env::var("CARGO").unwrap_or_else(|_| "cargo".into());
-        let run = "run --release --quiet -p raddle-benches --bin measure -- rows --device";
+        let run = "run --profile dist --quiet -p raddle-benches --bin measure -- rows --device";
         let words = [&*cargo].into_iter().chain(run.split(' ')).chain([device]).map(String::from).collect();
         Side { what: "measure rows", words }
     }

@@ -27,7 +27,7 @@ Usage: sentences [OPTIONS]
   --candle FILE    candle's peer (default: built by cargo in benches/peers/candle)
   --python FILE    the Python that has sentence-transformers (default: target/peers/torch/bin/python, or else python3)
 
-Example: cargo run --release -p raddle-benches --bin sentences -- --rounds 3 --json target/sentences.json
+Example: cargo run --profile dist -p raddle-benches --bin sentences -- --rounds 3 --json target/sentences.json
 ";
 
 type Failure = String;
