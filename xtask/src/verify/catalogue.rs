@@ -968,7 +968,7 @@ rows! {
     [resumes_at_start]
 "T10.22" "Of `embed` a line that can't be read is told with its number, and all others keep their rows."
     "raddle_cli::embed::engine::Engine::run"
-    [test("raddle_cli::program::embed_keeps_the_order_and_loses_no_line"),
+    [test("raddle_cli::embed::embed_keeps_the_order_and_loses_no_line"),
      test("raddle_cli::embed::rows_dont_depend_on_threads_batches_or_windows")]
     [bad_lines_have_no_rows]
 "T10.23" "Whoever finds no memory waits for what others are giving back, before it is told that there is none."

@@ -219,6 +219,17 @@ impl Weights {
         Ok(Weights { shards, device: *device, prefix })
     }
 
+    /// The same, whose names are those of the file from now on: for what isn't the encoder's.
+    pub fn without_prefix(&mut self) -> &mut Weights {
+        self.prefix.clear();
+        self
+    }
+
+    /// Is there a tensor of this name?
+    pub fn has(&self, name: &str) -> bool {
+        self.shards.tensors.contains_key(name)
+    }
+
     /// A tensor of the encoder in f32. Its shape, of which `None` may be of any size.
     pub fn take(&self, name: &str, shape: &[Option<usize>]) -> Result<Tensor> {
         self.take_named(format!("{}{name}", self.prefix), shape)
@@ -271,7 +282,8 @@ impl Weights {
 /// Writes a model of random weights into a folder, which is made: for tests, and measurements without weights at hand. Its
 /// tokenizer knows `words` (lower case, each a token) and what BERT calls special; the settings are those of a
 /// sentence-transformers folder that takes `max_tokens` tokens a text, pools by the mean and normalises. The same seed
-/// gives the same files. There is a head of one label too, so that [`CrossEncoder`](super::CrossEncoder) loads it as well.
+/// gives the same files. There are heads, too, so that [`CrossEncoder`](super::CrossEncoder) loads it as well, and without
+/// `modules.json` [`SparseEncoder`](super::SparseEncoder) does.
 ///
 /// Errors: those of files; sizes that can't be.
 pub fn write_random_model(
