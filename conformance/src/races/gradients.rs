@@ -95,7 +95,11 @@ pub(super) fn a_saved_tensor_is_overwritten(ground: &Ground) {
 }
 
 /// One pass, and whether what it says can be true. Its weight is all one number in the order of ops.
-fn is_consistent(device: &Device, weight: &Tensor, backward: impl FnOnce(&Tensor) -> Result<(), Error>) -> bool {
+fn is_consistent(
+    device: &Device,
+    weight: &Tensor,
+    backward: impl FnOnce(&Tensor) -> Result<(), Error>,
+) -> bool {
     let x = leaf(device, weight.element_count(), 1.0);
     let y = x.mul(weight).unwrap();
     match backward(&y.sum(.., false).unwrap()) {
@@ -127,7 +131,8 @@ impl runtime::MemoryResource for WritesAt {
 }
 
 fn by_a_resource(device: &Device) {
-    let resource = Arc::new(WritesAt { weight: filled(device, 64, 1.0), allocations_left: AtomicUsize::new(0) });
+    let resource =
+        Arc::new(WritesAt { weight: filled(device, 64, 1.0), allocations_left: AtomicUsize::new(0) });
     device.set_memory_resource(Some(resource.clone())).unwrap();
     trials(12, |allocation| {
         resource.weight.fill_(1.0).unwrap();

@@ -263,11 +263,7 @@ fn recorded(recorder: &dyn Recorder, record: Record<'_>, mut run: impl FnMut() -
 }
 
 /// An op on views, none of which is in a graph.
-fn perhaps_recorded(
-    op: Op<'_>,
-    call: impl FnOnce() -> Call,
-    run: impl FnMut() -> Result<()>,
-) -> Result<()> {
+fn perhaps_recorded(op: Op<'_>, call: impl FnOnce() -> Call, run: impl FnMut() -> Result<()>) -> Result<()> {
     let _silence = Silence::new();
     let mut call = Some(call);
     let mut recording: Option<Box<dyn Recording + '_>> = None;

@@ -189,8 +189,10 @@ fn oracle_with(tokens: &Tokens, config: &BertConfig, activation: fn(f64) -> f64)
     let length = mean.iter().map(|x| x * x).sum::<f64>().sqrt();
     let pooled: Vec<f64> = linear(&x[..1], "pooler.dense")[0].iter().map(|x| x.tanh()).collect();
     let head = "cls.predictions";
-    let transformed =
-        norm(&activated(linear(&x, &format!("{head}.transform.dense")), activation), &format!("{head}.transform"));
+    let transformed = norm(
+        &activated(linear(&x, &format!("{head}.transform.dense")), activation),
+        &format!("{head}.transform"),
+    );
     let score = |word: usize, row: &Vec<f64>| {
         let dot: f64 = table("word", word).iter().zip(row).map(|(weight, x)| weight * x).sum();
         (dot + get(&format!("{head}.bias"))[word]).max(0.0).ln_1p()
