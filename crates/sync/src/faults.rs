@@ -221,6 +221,8 @@ faults! {
     strided_as_packed breaks "T7";
     /// An output may overlap an input half.
     overlap_allowed breaks "T7";
+    /// One launch for many tensors takes tensors that meet.
+    groups_meet breaks "T7";
     /// The parts of a sum are added in another order if there are more threads.
     order_by_threads breaks "T8";
     /// What is drawn depends on where in its memory a tensor begins.

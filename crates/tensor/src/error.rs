@@ -50,6 +50,9 @@ pub enum Error {
     /// An output shares some memory with an input, but isn't the same view.
     #[error("{op}: the output overlaps {what} without being the same view, use copy() first")]
     Overlap { op: &'static str, what: &'static str },
+    /// Of several that are written at once, one shares some memory with another, or with what is read beside it.
+    #[error("{op}: an output shares memory with {what}, use copy() first")]
+    Shared { op: &'static str, what: &'static str },
     /// A reduction without a neutral element over no elements.
     #[error("{op}: axis {axis} is empty, expected at least one element, shape is {shape:?}")]
     EmptyAxis { op: &'static str, axis: usize, shape: Vec<usize> },

@@ -1,8 +1,7 @@
-//! Kernels from closures, and one launch for many tensors.
+//! Kernels from closures.
 
 use crate::{
     Arg, Call, DType, Device, Dims, Error, Layout, Result, Tensor, can_cast,
-    error::shape_error,
     pointwise::{check_device, check_out, check_overlap, result_layout},
     record::{self, Mode, TensorRefs},
     result_type,
@@ -171,63 +170,4 @@ impl Fused {
         let kernel = Kernel::Pointwise { program, compute, params, groups: 1 };
         Ok(out.device().submit_named("fused", &kernel, &operands)?)
     }
-}
-
-/// One launch of a program over many groups of tensors: for each group the outputs, which are overwritten, and the inputs,
-/// which have the outputs' shape. An input may be the very same view as an output of its group. What one group writes
-/// another must not touch: the caller answers for that.
-///
-/// It is not recorded: it is refused if a recorder wants to know of one of the tensors, so wrap it in `no_grad`.
-pub fn pointwise_groups(
-    op: &'static str,
-    program: impl Into<ProgramRef>,
-    compute: DType,
-    params: &[Scalar],
-    groups: &[(&[&Tensor], &[&Tensor])],
-) -> Result<()> {
-    let program = program.into();
-    let check_count = |what, expected, found| match found == expected {
-        true => Ok(()),
-        false => Err(Error::Count { op, what, expected, found }),
-    };
-    check_count("parameters", program.param_count(), params.len())?;
-    check_count("parameters", params.len().min(PARAM_COUNT_MAX), params.len())?;
-    let Some(first) = groups.iter().find_map(|(outputs, _)| outputs.first()) else { return Ok(()) };
-    let device = first.device();
-    let mut operands: Vec<Operand<'_>> = Vec::new();
-    let mut launched = 0;
-    for (outputs, inputs) in groups {
-        check_count("outputs", program.outputs().len(), outputs.len())?;
-        check_count("inputs", program.input_count(), inputs.len())?;
-        let Some(shape) = outputs.first().map(|out| *out.shape()) else { continue };
-        check_device(op, first, inputs)?;
-        for (index, out) in outputs.iter().enumerate() {
-            check_out(op, out, &shape, &device)?;
-            check_overlap(op, out, inputs)?;
-            if outputs[..index].iter().any(|other| other.buffer().is(out.buffer())) {
-                check_overlap(op, out, &outputs[..index])?;
-            }
-        }
-        if let Some(input) = inputs.iter().find(|input| *input.shape() != shape) {
-            return Err(shape_error(op, "an input", &shape, input.shape()));
-        }
-        if record::is_recording() && outputs.iter().chain(*inputs).any(|tensor| tensor.slot().is_some()) {
-            return Err(record::refuse(op, "it has no gradient, expected recording to be off (no_grad)"));
-        }
-        if shape.contains(&0) {
-            continue;
-        }
-        operands.extend(outputs.iter().map(|out| out.write(out.layout())));
-        operands.extend(inputs.iter().map(|input| input.read(input.layout())));
-        launched += 1;
-    }
-    if launched == 0 {
-        return Ok(());
-    }
-    let mut all = [Scalar::Int(0); PARAM_COUNT_MAX];
-    all[..params.len()].copy_from_slice(params);
-    let kernel = Kernel::Pointwise { program, compute, params: all, groups: launched };
-    device.submit_named(op, &kernel, &operands)?;
-    groups.iter().flat_map(|(outputs, _)| *outputs).for_each(|out| out.bump_version());
-    Ok(())
 }

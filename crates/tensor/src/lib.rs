@@ -21,6 +21,7 @@ mod create;
 mod error;
 mod fused;
 mod graph;
+mod groups;
 mod host;
 mod index;
 mod join;
@@ -39,8 +40,9 @@ mod view;
 
 pub use call::{Arg, Call, CallArg, Reduction, View};
 pub use error::Error;
-pub use fused::{Fused, fused, fused_many, pointwise_groups};
+pub use fused::{Fused, fused, fused_many};
 pub use graph::{Graph, Outputs, capture};
+pub use groups::{PointwiseGroups, find_overlap, pointwise_groups};
 pub use host::To;
 pub use normalize::LayerNormGradients;
 pub use pointwise::pointwise;

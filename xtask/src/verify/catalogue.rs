@@ -627,6 +627,12 @@ rows! {
      test("raddle_cpu::kernels::structured_tests::reductions_are_the_definition"),
      test("raddle_cpu::kernels::structured_tests::softmax_and_its_derivative_are_the_definition")]
     [strided_as_packed]
+"T7.5" "In one launch for many tensors, as of an optimizer's step, nothing meets what is written: it is refused."
+    "raddle_tensor::groups::check_apart"
+    [test("raddle_tensor::it::groups::what_a_group_writes_no_other_touches"),
+     test("raddle_tensor::it::groups::one_tensor_is_not_two_outputs"),
+     test("raddle_tensor::it::groups::slices_of_one_tensor_are_told_apart_in_no_quadratic_time")]
+    [groups_meet]
 
 "T8.1" "Results don't depend on thread, stream or load, to the last bit."
     "raddle_cpu::threads::Threads::for_each_part"

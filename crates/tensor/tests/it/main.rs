@@ -3,6 +3,7 @@
 
 mod catalogue;
 mod errors;
+mod groups;
 mod host;
 mod numbers;
 mod overlap;
