@@ -2,6 +2,7 @@
 
 use crate::{
     Arg, Call, DType, Device, Dims, Error, Layout, Result, Tensor, can_cast,
+    number::wide_for,
     pointwise::{check_device, check_out, check_overlap, result_layout},
     record::{self, Mode, TensorRefs},
     result_type,
@@ -27,7 +28,7 @@ pub struct Fused {
 ///
 /// Inputs are broadcast together and promoted; the result has the promoted dtype. Integers and bools are converted to
 /// `f32` if the closure divides, uses a function such as `exp`, or a literal with a fraction. A literal that integers of the
-/// promoted dtype lack is computed with in `i64`, and the result wraps.
+/// promoted dtype lack is computed with in `i64`, and the result wraps; one that `i64` lacks is an error of the call.
 ///
 /// ```
 /// let softsign = raddle_tensor::fused(|[x]| x / (1.0 + x.abs()));
@@ -87,7 +88,7 @@ impl Fused {
         let outputs: SmallVec<[Tensor; 2]> =
             (0..self.program.outputs().len()).map(allocate).collect::<Result<_>>()?;
         let refs: TensorRefs<'_> = outputs.iter().collect();
-        let compute = self.compute(promoted);
+        let compute = self.compute(promoted)?;
         self.launch(compute, inputs, &refs)?;
         record::fresh(inputs, &refs, || self.as_call(compute))?;
         drop(refs);
@@ -109,7 +110,7 @@ impl Fused {
         }
         check_out(op, out, &shape, &device)?;
         check_overlap(op, out, inputs)?;
-        let compute = self.compute(promoted);
+        let compute = self.compute(promoted)?;
         let mode = if inputs.iter().any(|input| input.is(out)) { Mode::InPlace } else { Mode::Out };
         record::written(
             mode,
@@ -138,14 +139,8 @@ impl Fused {
     }
 
     /// The dtype to compute in. All literals are numbers of it.
-    fn compute(&self, promoted: DType) -> DType {
-        let [least, most] = match promoted {
-            DType::Bool => [0.0, 1.0],
-            DType::U8 => [0.0, 255.0],
-            DType::I32 => [f64::from(i32::MIN), f64::from(i32::MAX)],
-            _ => return promoted.compute(),
-        };
-        if self.literals[0] < least || self.literals[1] > most { DType::I64 } else { promoted }
+    fn compute(&self, promoted: DType) -> Result<DType> {
+        wide_for("fused", "a literal", &self.literals, promoted)
     }
 
     fn output_dtype(&self, index: usize, promoted: DType) -> DType {

@@ -7,8 +7,8 @@ use crate::{
     Call, DType, Dims, Error, INFER, Layout, Result, Tensor,
     create::check_dtype,
     error::shape_error,
+    number::fit_factor,
     pointwise::{check_device, check_disjoint, check_out, check_overlap},
-    promote::whole,
     record::{self, Mode, Silence},
 };
 use raddle_base::Scalar;
@@ -276,14 +276,14 @@ impl Tensor {
 
     fn check_index_add(&self, axis: isize, index: &Tensor, source: &Tensor, alpha: f64) -> Result<usize> {
         let op = "index_add";
-        let (fits, expected) = match self.dtype() {
-            dtype if dtype.is_float() => (true, ""),
-            DType::Bool => (alpha == 0.0 || alpha == 1.0, "0 or 1, as the tensors are bools"),
-            _ => (whole(alpha).is_some(), "an integer, as the tensors are"),
-        };
-        if !fits {
-            let found = Scalar::Float(alpha);
-            return Err(Error::Argument { op, what: "alpha", expected, found });
+        match self.dtype() {
+            dtype if dtype.is_float() => {}
+            DType::Bool if alpha == 0.0 || alpha == 1.0 => {}
+            DType::Bool => {
+                let (expected, found) = ("0 or 1, as the tensors are bools", Scalar::Float(alpha));
+                return Err(Error::Argument { op, what: "alpha", expected, found });
+            }
+            dtype => _ = fit_factor(op, "alpha", alpha, dtype)?,
         }
         let (axis, shape) = self.check_slices(op, axis, index)?;
         check_device(op, self, &[source])?;
@@ -302,7 +302,7 @@ impl Tensor {
             (1.0, _) => source,
             (_, DType::Bool) => Tensor::zeros(*source.shape(), DType::Bool, &self.device())?,
             (_, dtype) if dtype.is_float() => source.mul(alpha)?,
-            _ => source.mul(whole(alpha).expect("it has been checked"))?,
+            (_, dtype) => source.mul(fit_factor(op, "alpha", alpha, dtype)?)?,
         };
         let (index, repeats) = if self.rank() == 0 {
             (index.detach().reshape([0usize; 0])?, 1)

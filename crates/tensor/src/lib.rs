@@ -27,6 +27,7 @@ mod index;
 mod join;
 mod linalg;
 mod normalize;
+mod number;
 mod pointwise;
 mod print;
 mod promote;

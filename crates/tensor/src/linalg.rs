@@ -7,8 +7,8 @@ use crate::{
     Activation, Call, DType, Dims, Error, INFER, Layout, Result, Tensor,
     create::check_dtype,
     error::shape_error,
+    number::fit_factor,
     pointwise::{check_device, check_disjoint, check_float, check_out},
-    promote::whole,
     record::{self, Mode, Silence, TensorRefs},
 };
 use raddle_base::Scalar;
@@ -113,17 +113,9 @@ fn launch_integers(
     addend: Option<(f64, &Tensor)>,
 ) -> Result<()> {
     const PRODUCT_COUNT_MAX: usize = 1 << 22; // guess: some tens of MiB of products
-    let integer = |what: &'static str, factor: f64| match whole(factor) {
-        Some(factor) => Ok(factor),
-        _ => Err(Error::Argument {
-            op,
-            what,
-            expected: "an integer, as the tensors are",
-            found: Scalar::Float(factor),
-        }),
-    };
+    let beta = addend.map_or(0.0, |(beta, _)| beta);
     let (alpha, beta) =
-        (integer("alpha", options.alpha)?, integer("beta", addend.map_or(0.0, |(beta, _)| beta))?);
+        (fit_factor(op, "alpha", options.alpha, out.dtype())?, fit_factor(op, "beta", beta, out.dtype())?);
     if options.activation == Activation::Gelu {
         return Err(Error::DType { op, what: "the input of gelu", expected: "a float", found: out.dtype() });
     }

@@ -11,6 +11,7 @@
 use crate::{
     Arg, Call, DType, Device, Error, Layout, Result, Tensor,
     create::dims,
+    number::range,
     pointwise::{check_device, check_disjoint, check_float, check_out},
     record::{self, Mode},
 };
@@ -201,10 +202,8 @@ impl Tensor {
         }
         let (least, most) = match self.dtype() {
             DType::Bool => (0, 1),
-            DType::U8 => (0, 255),
-            DType::I32 => (i64::from(i32::MIN), i64::from(i32::MAX)),
             DType::F16 => (-65_504, 65_504),
-            _ => (i64::MIN, i64::MAX),
+            dtype => range(dtype).unwrap_or((i64::MIN, i64::MAX)),
         };
         if low < least {
             return wrong("low", "a number that the dtype holds", low);

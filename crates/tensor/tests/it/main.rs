@@ -5,6 +5,7 @@ mod catalogue;
 mod errors;
 mod groups;
 mod host;
+mod number_rule;
 mod numbers;
 mod overlap;
 mod planted;
