@@ -57,3 +57,12 @@ pub enum Error {
     #[error("{op}: {what} is out of range, expected {expected}, found {found}")]
     Argument { op: &'static str, what: &'static str, expected: &'static str, found: f64 },
 }
+
+impl From<Error> for raddle_tensor::Error {
+    fn from(error: Error) -> raddle_tensor::Error {
+        match error {
+            Error::Tensor(error) => error,
+            other => raddle_tensor::Error::layer(other),
+        }
+    }
+}

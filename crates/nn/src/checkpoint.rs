@@ -84,6 +84,15 @@ pub enum CheckpointError {
     Tensor(#[from] raddle_tensor::Error),
 }
 
+impl From<CheckpointError> for raddle_tensor::Error {
+    fn from(error: CheckpointError) -> raddle_tensor::Error {
+        match error {
+            CheckpointError::Tensor(error) => error,
+            other => raddle_tensor::Error::layer(other),
+        }
+    }
+}
+
 /// What functions of this module return.
 pub type Result<T, E = CheckpointError> = std::result::Result<T, E>;
 

@@ -34,3 +34,12 @@ pub enum Error {
     )]
     State { what: &'static str, group: usize, parameter: usize, expected: String, found: String },
 }
+
+impl From<Error> for raddle_tensor::Error {
+    fn from(error: Error) -> raddle_tensor::Error {
+        match error {
+            Error::Tensor(error) => error,
+            other => raddle_tensor::Error::layer(other),
+        }
+    }
+}

@@ -77,9 +77,32 @@
 //! - [`grad`], [`optim`], [`nn`]: gradients, optimisers, layers and checkpoints.
 //! - [`serve`]: a batcher, for requests of many threads that are run together; `engine`: a model behind it.
 //!
-//! Errors are of the part that they come from: [`Error`] of tensors and devices, [`grad::Error`], [`optim::Error`],
-//! [`nn::checkpoint::CheckpointError`] and so on. A function that uses several returns
-//! `Result<_, Box<dyn std::error::Error + Send + Sync>>`, to which all of them convert.
+//! Each part has errors of its own ([`grad::Error`], [`optim::Error`], [`nn::checkpoint::CheckpointError`] and so on), and all of
+//! them convert to [`Error`], which tensors and devices have: a function that uses several returns [`Result`].
+//!
+//! ```
+//! use raddle::{optim::{Adam, AdamOptions}, prelude::*};
+//!
+//! fn train(weight: &Tensor, x: &Tensor) -> raddle::Result<f32> {
+//!     let mut adam = Adam::new(vec![weight.clone()], AdamOptions::default())?;
+//!     let loss = x.linear(weight, None)?.square()?.mean(.., false)?;
+//!     loss.backward()?;
+//!     adam.step()?;
+//!     loss.item()
+//! }
+//!
+//! # fn main() -> raddle::Result<()> {
+//! let device = Device::new("cpu")?;
+//! let (weight, x) = (Tensor::ones([1, 2], DType::F32, &device)?, Tensor::ones([3, 2], DType::F32, &device)?);
+//! weight.requires_grad_(true)?;
+//! assert_eq!(train(&weight, &x)?, 4.0);
+//! // What another part found is inside.
+//! let error = train(&weight.detach(), &x).unwrap_err();
+//! let raddle::Error::Layer(inner) = &error else { panic!("{error}") };
+//! assert!(matches!(inner.downcast_ref(), Some(raddle::grad::Error::NoGraph { .. })));
+//! # Ok(())
+//! # }
+//! ```
 #![forbid(unsafe_code)]
 
 mod device;

@@ -40,7 +40,7 @@ mod tensor;
 mod view;
 
 pub use call::{Arg, Call, CallArg, Reduction, View};
-pub use error::Error;
+pub use error::{Error, LayerError};
 pub use fused::{Fused, fused, fused_many};
 pub use graph::{Graph, Outputs, capture};
 pub use groups::{PointwiseGroups, find_overlap, pointwise_groups};

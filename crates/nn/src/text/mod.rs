@@ -113,6 +113,16 @@ pub enum ModelError {
     Tensor(#[from] raddle_tensor::Error),
 }
 
+impl From<ModelError> for raddle_tensor::Error {
+    fn from(error: ModelError) -> raddle_tensor::Error {
+        match error {
+            ModelError::Tensor(error) => error,
+            ModelError::Folder(error) => error.into(),
+            other => raddle_tensor::Error::layer(other),
+        }
+    }
+}
+
 impl ModelError {
     /// The same about the text of another index, for those who ask for one text of many at a time.
     pub fn at(self, index: usize) -> ModelError {

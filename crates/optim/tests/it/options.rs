@@ -363,3 +363,38 @@ fn options_out_of_range_are_refused() {
         assert_eq!([&p, &q].map(|parameter| parameter.detach().to_vec::<f64>().unwrap()), before);
     }
 }
+
+/// One type for a function that uses several crates.
+#[test]
+fn errors_of_all_layers_are_one() {
+    fn mixed(which: usize) -> raddle_tensor::Result<()> {
+        let [p, q] = parameters();
+        match which {
+            0 => p.sum(.., false)?.backward()?,
+            1 => p.add(&q).map(drop)?,
+            2 => _ = Sgd::new(vec![p, q], SgdOptions { lr: -1.0, ..SgdOptions::default() })?,
+            _ => p.backward()?,
+        }
+        Ok(())
+    }
+    mixed(0).unwrap();
+    assert!(matches!(mixed(1), Err(raddle_tensor::Error::View(_))));
+    let error = mixed(2).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "sgd: lr is out of range, expected a finite number that isn't negative, found -1"
+    );
+    let raddle_tensor::Error::Layer(inner) = &error else { panic!("{error:?}") };
+    assert!(matches!(inner.downcast_ref(), Some(Error::Option { what: "lr", .. })));
+    assert!(inner.downcast_ref::<raddle_grad::Error>().is_none());
+    assert_eq!(error, mixed(2).unwrap_err());
+    assert_ne!(error, mixed(3).unwrap_err());
+    // There and back it stays what it was.
+    let shapes = mixed(1).unwrap_err();
+    assert_eq!(
+        raddle_tensor::Error::from(Error::from(raddle_tensor::Error::from(raddle_grad::Error::from(
+            shapes.clone()
+        )))),
+        shapes
+    );
+}
