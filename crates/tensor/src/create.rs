@@ -70,13 +70,14 @@ impl Tensor {
         self.full_like(1)
     }
 
-    /// Overwrites all elements with a number. Errors: as of [`full`](Tensor::full).
+    /// Overwrites all elements with a number. A result that required grad requires none any more (PyTorch goes on with gradients of
+    /// 0). Errors: as of [`full`](Tensor::full).
     pub fn fill_(&self, value: impl Into<Scalar>) -> Result<&Tensor> {
         self.fill_with(value.into())?;
         Ok(self)
     }
 
-    /// Zeros in place.
+    /// Zeros in place, as by [`fill_`](Tensor::fill_).
     pub fn zero_(&self) -> Result<&Tensor> {
         self.fill_with(Scalar::Int(0))?;
         Ok(self)

@@ -1,6 +1,6 @@
 use crate::{check, gradient, leaf, random, tensor, values};
 use raddle_grad::{Autograd, Error, no_grad};
-use raddle_tensor::DType;
+use raddle_tensor::{DType, Tensor};
 
 #[test]
 fn a_saved_tensor_that_was_changed_is_named() {
@@ -49,6 +49,31 @@ fn leaves_are_refused() {
     no_grad(|| x.exp_out(&out)).unwrap();
     assert_eq!(values(&x), [2.0, 3.0]);
     assert!(x.is_leaf() && x.requires_grad());
+}
+
+/// PyTorch goes on with gradients of 0 there.
+#[test]
+fn what_is_overwritten_with_constants_leaves_the_graph() {
+    let x = leaf(&[1.0, 2.0], &[2]);
+    let overwrites: [fn(&Tensor) -> Result<&Tensor, raddle_tensor::Error>; 4] =
+        [|y| y.zero_(), |y| y.fill_(3.0), |y| y.copy_(4.0), |y| y.normal_(0.0, 1.0, None)];
+    for overwrite in overwrites {
+        let y = x.mul(2.0).unwrap();
+        overwrite(&y).unwrap();
+        assert!(!y.requires_grad());
+        assert!(matches!(y.sum(.., false).unwrap().backward(), Err(Error::NoGraph { .. })));
+        // Beside others it adds nothing to gradients.
+        x.zero_grad();
+        y.add(&x).unwrap().sum(.., false).unwrap().backward().unwrap();
+        assert_eq!(gradient(&x), [1.0, 1.0]);
+        // Of a part that is overwritten the rest stays.
+        let y = x.mul(2.0).unwrap();
+        overwrite(&y.narrow(0, 0, 1).unwrap()).unwrap();
+        assert!(y.requires_grad());
+        x.zero_grad();
+        y.sum(.., false).unwrap().backward().unwrap();
+        assert_eq!(gradient(&x), [0.0, 2.0]);
+    }
 }
 
 #[test]
