@@ -206,6 +206,9 @@ fn reductions_are_the_definition() {
                 }
                 ReduceOp::Norm2 => (squares, 12.0 * compute * squares),
             };
+            // Squares leave the range of `f16`.
+            let expected =
+                if out == DType::F16 && expected.abs() > 65_519.0 { f64::INFINITY } else { expected };
             near(
                 *found,
                 expected,

@@ -346,8 +346,8 @@ mod tests {
         assert_eq!(more_permits(0, 512), 0);
         assert_eq!(more_permits(2048 * 1024, 512), 0);
         assert_eq!(more_permits(2048 * 1024 + 1, 512), 1);
-        // 32 texts of 512 tokens, vectors of 768.
-        assert_eq!(more_permits(32 * 512 * 768, 512), 6);
+        // 32 texts of 512 tokens, vectors of 768: six times as much as one permit is for.
+        assert_eq!(more_permits(32 * 512 * 768, 512), 5);
         // All of it at most, rather than that nobody ever answers.
         assert_eq!((more_permits(1 << 40, 4), more_permits(1 << 40, 1)), (3, 0));
     }
