@@ -55,7 +55,8 @@ fn leaves_are_refused() {
 #[test]
 fn what_is_overwritten_with_constants_leaves_the_graph() {
     let x = leaf(&[1.0, 2.0], &[2]);
-    let overwrites: [fn(&Tensor) -> Result<&Tensor, raddle_tensor::Error>; 4] =
+    type Overwrite = fn(&Tensor) -> Result<&Tensor, raddle_tensor::Error>;
+    let overwrites: [Overwrite; 4] =
         [|y| y.zero_(), |y| y.fill_(3.0), |y| y.copy_(4.0), |y| y.normal_(0.0, 1.0, None)];
     for overwrite in overwrites {
         let y = x.mul(2.0).unwrap();

@@ -154,7 +154,7 @@ pub fn router(app: Arc<App>) -> Router {
 /// The same request without a slash at the end of its path or twice in a row.
 async fn plain(mut request: Request) -> Request {
     let path = request.uri().path();
-    if !path.contains("//") && !(path.len() > 1 && path.ends_with('/')) {
+    if !(path.contains("//") || path.len() > 1 && path.ends_with('/')) {
         return request;
     }
     let parts = path.split('/').filter(|part| !part.is_empty());
