@@ -179,7 +179,9 @@ impl Settings<'_> {
         let is_below = |part| matches!(part, Component::Normal(_) | Component::CurDir);
         let inside = Path::new(name).components().all(is_below);
         let root = self.file.parent().filter(|_| inside);
-        root.map(|root| root.join(name)).ok_or_else(|| self.wrong(key, "a folder inside of the model's"))
+        // By its parts, so that no name, the model's folder itself, leaves no slash at the end in errors.
+        root.map(|root| root.join(name).components().collect())
+            .ok_or_else(|| self.wrong(key, "a folder inside of the model's"))
     }
 
     /// True or false; false if the file doesn't say.
