@@ -134,21 +134,22 @@ fn check(record: &Record<'_>) -> Result<()> {
         }
     }
     let out = record.outputs[0];
-    if let Some(Edge::Leaf(_)) = edge_of(out) {
+    // One look, as other threads may put the base into a graph meanwhile.
+    let place = Place::of(out);
+    let edge = place.edge(out);
+    if let Some(Edge::Leaf(_)) = edge {
         return Err(refuse(
             op,
             "a leaf that requires grad can't be changed in place, use no_grad or detach()",
         ));
     }
-    let Some(base) = out.view_base() else { return Ok(()) };
-    // Of a leaf that is a view itself only its own views know.
-    match (edge_of(base), edge_of(out)) {
-        (Some(Edge::Leaf(_)), _) | (None, Some(_)) => Err(refuse(
-            op,
-            "a view of a leaf that requires grad can't be changed in place, use no_grad or detach()",
-        )),
-        _ => Ok(()),
+    match (variable(&place.base), out.is_view()) {
+        // Of a leaf that is a view itself only its own views know.
+        (Some(Variable::Own(Edge::Leaf(_))), true) => (),
+        (None, true) if edge.is_some() => (),
+        _ => return Ok(()),
     }
+    Err(refuse(op, "a view of a leaf that requires grad can't be changed in place, use no_grad or detach()"))
 }
 
 /// The place of an input by which the op has a gradient.
