@@ -333,8 +333,10 @@ rows! {
      sim("raddle_conformance::race_suite::sim::a_view_is_looked_at_while_its_base_changes"),
      stress("raddle_conformance::race_suite::cpu::a_view_is_looked_at_while_its_base_changes"),
      sim("raddle_conformance::race_suite::sim::rows_are_filled_by_4_threads"),
-     stress("raddle_conformance::race_suite::cpu::rows_are_filled_by_4_threads")]
-    [told_after_release, own_view_is_constant, view_keeps_its_place]
+     stress("raddle_conformance::race_suite::cpu::rows_are_filled_by_4_threads"),
+     sim("raddle_conformance::race_suite::sim::a_tensor_joins_while_a_part_is_filled"),
+     stress("raddle_conformance::race_suite::cpu::a_tensor_joins_while_a_part_is_filled")]
+    [told_after_release, own_view_is_constant, views_join_unseen, view_keeps_its_place]
 
 "T4.1" "An event that has recorded nothing is not complete."
     "raddle_runtime::event::Event::query"
