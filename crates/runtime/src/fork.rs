@@ -12,7 +12,7 @@ use crate::{
     Access, Buffer, Error, Result,
     alloc::LARGE,
     block::{Block, FreeBlock, Source},
-    device::DeviceInner,
+    device::{DeviceInner, with_scratch},
     marks::Marks,
     stream::StreamInner,
     submit::Touch,
@@ -106,15 +106,32 @@ pub(crate) fn submit(
             _ => return Err(Error::LostAtFork { device: device.name().into() }),
         }
     }
-    if !witness::tell(touches) {
-        return Ok(());
-    }
+    // SAFETY: the launch could be submitted; it is what runs next.
+    let prepared = if device.wants_prepared(launch) { unsafe { device.hal.prepare(launch) } } else { Ok(0) };
+    let size_bytes = prepared.map_err(|error| device.error(error))?;
+    let scratch = match *launch {
+        Launch::Kernel { kernel, operands } if size_bytes > 0 => {
+            let slab = device.hal.allocate_slab(size_bytes).map_err(|error| device.error(error))?;
+            let address = Address { handle: slab.handle, offset_bytes: 0 };
+            Some((slab, kernel, with_scratch(operands, address, size_bytes)))
+        }
+        _ => None,
+    };
+    let whole = match &scratch {
+        Some((_, kernel, operands)) => Launch::Kernel { kernel, operands },
+        None => *launch,
+    };
     // SAFETY: after `after_fork` the device runs everything on the spot, one launch at a time (the turn), so everything
     // is ordered; the caller has checked the operands, and their blocks are never given back in a child.
-    let result = unsafe {
-        _ = device.hal.submit(QueueId(0), 0, &[], launch).map_err(|error| device.error(error))?;
-        device.hal.run(QueueId(0), 0, launch)
-    };
+    let result = witness::tell(touches).then(|| unsafe {
+        device.hal.submit(QueueId(0), 0, &[], &whole).map(|_| device.hal.run(QueueId(0), 0, &whole))
+    });
+    if let Some((slab, ..)) = scratch {
+        // SAFETY: it is this launch's, which is over.
+        unsafe { device.hal.release_slab(slab) };
+    }
+    let Some(result) = result else { return Ok(()) };
+    let result = result.map_err(|error| device.error(error))?;
     result.map_err(|error| Error::Kernel { op, error, stream: 0, sequence: 0 })?;
     touches.iter().filter(|touch| touch.access == Access::Write).for_each(|touch| touch.block.count_write());
     // What it depended on in the parent is gone.
@@ -137,6 +154,10 @@ pub(crate) fn stream(device: &'static DeviceInner, slot: usize) -> Result<&'stat
 /// Memory in a child: see [`block`].
 #[cold]
 pub(crate) fn allocate(device: &'static DeviceInner, size_bytes: usize) -> Result<Buffer> {
+    if size_bytes == 0 {
+        check(device)?;
+        return Ok(device.empty());
+    }
     block(device, size_bytes).map(|block| block.give(size_bytes))
 }
 
@@ -145,7 +166,7 @@ pub(crate) fn allocate(device: &'static DeviceInner, size_bytes: usize) -> Resul
 pub(crate) fn block(device: &'static DeviceInner, size_bytes: usize) -> Result<FreeBlock> {
     let _turn = Turn::take();
     check(device)?;
-    let slab = device.hal.allocate_slab(size_bytes.max(1)).map_err(|error| device.error(error))?;
+    let slab = device.hal.allocate_slab(size_bytes).map_err(|error| device.error(error))?;
     let address = Address { handle: slab.handle, offset_bytes: 0 };
     let source = Source { class: LARGE, index: OWN_SLAB, pool: None };
     Ok(FreeBlock::new(Block::new(device, address, slab.size_bytes, source, Marks::new())))

@@ -464,6 +464,41 @@ fn a_hook_may_fork() {
     assert_eq!(forks.ask(device), Some(End::Code(0)));
 }
 
+/// As above, asked for the scratch memory of an op: the child runs the op.
+#[test]
+fn a_hook_may_fork_in_an_op() {
+    const COUNT: usize = 300_000; // more than a thread of the CPU has scratch for
+    let device = Device::open(Box::new(Cpu::new())).unwrap();
+    let [input, sorted, order] = [0; 3].map(|_| device.allocate(COUNT * 8).unwrap());
+    let bytes: Vec<u8> = (0..COUNT as i64).rev().flat_map(i64::to_ne_bytes).collect();
+    device.upload(&input, 0, &bytes).unwrap();
+    device.set_memory_limit(0);
+    let forks = Arc::new(ForksWhenAsked::default());
+    let _hook = device.on_out_of_memory({
+        let forks = forks.clone();
+        move |_| {
+            forks.fork();
+            AfterNeed::GiveUp
+        }
+    });
+    let parent = std::process::id();
+    let all = layout(&[COUNT]);
+    let operands = [
+        operand(&sorted, Access::Write, DType::I64, &all),
+        operand(&order, Access::Write, DType::I64, &all),
+        operand(&input, Access::Read, DType::I64, &all),
+    ];
+    let submitted = device.submit(&Kernel::Sort { axis: 0, descending: false }, &operands);
+    if std::process::id() != parent {
+        let mut bytes = vec![1; COUNT * 8];
+        let read = submitted.and_then(|()| device.download(&sorted, 0, &mut bytes));
+        let numbers = bytes.as_chunks::<8>().0.iter().map(|&bytes| i64::from_ne_bytes(bytes));
+        process::leave_at_once(i32::from(read.is_err() || !numbers.eq(0..COUNT as i64)));
+    }
+    assert!(matches!(submitted, Err(Error::OutOfMemory { .. })), "{submitted:?}");
+    assert_eq!(*forks.end.lock().unwrap(), Some(End::Code(0)));
+}
+
 #[test]
 fn a_resource_may_fork() {
     struct Resource(Arc<ForksWhenAsked>, DeviceMemory);
@@ -491,7 +526,8 @@ fn a_resource_may_fork() {
 
 #[test]
 fn fault_child_goes_on_as_parent() {
-    for test in ["a_callback_may_fork", "a_hook_may_fork", "a_resource_may_fork"] {
+    for test in ["a_callback_may_fork", "a_hook_may_fork", "a_hook_may_fork_in_an_op", "a_resource_may_fork"]
+    {
         assert_caught(Fault::child_goes_on_as_parent, test);
     }
 }
