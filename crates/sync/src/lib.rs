@@ -66,7 +66,7 @@ pub mod thread {
 pub mod global {
     pub use std::sync::{
         Arc, Mutex, MutexGuard, Once, OnceLock, PoisonError, TryLockError,
-        atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicPtr, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering},
     };
     pub use std::thread::{current as current_thread, sleep, yield_now};
 }

@@ -5,7 +5,7 @@ use super::{
     turn,
 };
 use crate::{
-    oracle::{self, op, op_of},
+    tests::oracle::{self, op, op_of},
     *,
 };
 use raddle_base::{DType, Dims, Layout};

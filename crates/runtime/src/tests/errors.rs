@@ -1,7 +1,7 @@
 //! Records of kernels that may fail, over devices that run them.
 
-use super::{external, turn};
-use crate::{taint::OPEN_COUNT, *};
+use super::{external, streams_of, turn};
+use crate::{order::taint::OPEN_COUNT, *};
 use raddle_base::{DType, Dims, Layout};
 use raddle_hal::{Kernel, KernelError};
 use raddle_op::kernel::ScatterMode;
@@ -31,7 +31,7 @@ fn chain(device: Device, bad: Option<usize>) -> (Result<f32>, usize) {
             Operand { buffer: &values, access: Access::Read, dtype: DType::F32, layout: &one },
         ];
         device.submit(&kernel, &operands).unwrap();
-        open_count = open_count.max(device.0.taints.open_count());
+        open_count = open_count.max(streams_of(&device).taints.open_count());
     }
     device.synchronize().unwrap();
     let read = || {

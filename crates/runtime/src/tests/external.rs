@@ -1,7 +1,7 @@
 //! Wrapped streams, over the simulator: other code works on streams of its own, and any of them can be held.
 
 use super::{planted, turn};
-use crate::{oracle::op, *};
+use crate::{tests::oracle::op, *};
 use raddle_hal::{Launch, QueueId};
 use raddle_sim::{Others, Sim, SimOptions};
 use raddle_sync::faults::Fault;

@@ -1,8 +1,8 @@
 //! Streams over the oracle: pools, ids, guards, dedicated streams.
 
-use super::{pair, planted, turn};
+use super::{pair, planted, streams_of, turn};
 use crate::{
-    oracle::{self, op},
+    tests::oracle::{self, op},
     *,
 };
 use raddle_sync::faults::Fault;
@@ -239,7 +239,7 @@ fn a_dedicated_stream_comes_back_however_its_thread_ends() {
         [leaks, keeps, releases].into_iter().for_each(|thread| thread.join().unwrap());
     }
     assert_eq!(device.stream_users().iter().sum::<u32>(), 0);
-    let owners = device.0.all_streams().map(|stream| stream.owner.load(Relaxed));
+    let owners = streams_of(&device).all_streams().map(|stream| stream.owner.load(Relaxed));
     assert_eq!(owners.sum::<u64>(), 0);
     let taken = take();
     let error = Stream::dedicated(&device, Exhausted::Wait).unwrap_err();
@@ -312,5 +312,5 @@ fn fault_shared_dedicated() {
 #[test]
 fn fault_record_first_only() {
     let _planted = planted(Fault::record_first_only);
-    assert_eq!(super::event_truth(), Err("the second record is complete with the first"));
+    assert_eq!(super::ordering::event_truth(), Err("the second record is complete with the first"));
 }
