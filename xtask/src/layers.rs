@@ -1,7 +1,22 @@
-//! The layer rule: a crate knows crates of lower layers and no others, and only the facade knows a backend.
+//! The layer rule: a crate knows crates of lower layers and no others, and only the facade knows a backend. Inside of a crate no
+//! files, and no folders, import each other in a circle.
 
-use crate::{command, failed};
-use serde_json::Value;
+use crate::{
+    Options, Outcome, command, failed,
+    modules::{self, Imports},
+};
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+
+pub const HELP: &str = "\
+What each crate depends on, what each of its files imports, and circles among files or folders.
+
+Usage: cargo xtask layers [OPTIONS]
+
+  --json FILE     all of it; - for the standard output
+
+Example: cargo xtask layers --json -
+";
 
 /// The layers from the ground up, as in ARCHITECTURE.md. Crates of one layer don't know each other.
 const LAYERS: [&[&str]; 12] = [
@@ -37,10 +52,48 @@ pub struct Package {
     name: String,
     /// Name, and whether it is there for tests only.
     dependencies: Vec<(String, bool)>,
+    /// The first file of each library and program.
+    first_files: Vec<PathBuf>,
 }
 
-/// Asks cargo for the crates and checks them.
-pub fn run() -> crate::Outcome {
+/// Checks all crates.
+pub fn run() -> Outcome {
+    let (packages, violations) = look()?;
+    drop(packages);
+    if violations.is_empty() { Ok(()) } else { failed(violations.join("\n")) }
+}
+
+/// Checks all crates, and tells what was found.
+pub fn show(mut options: Options) -> Outcome {
+    let json = options.text("--json")?;
+    options.finish()?;
+    let (packages, violations) = look()?;
+    let told: Vec<Value> = packages.iter().map(|(package, imports)| tell(package, imports)).collect();
+    let told = json!({ "crates": told, "violations": violations });
+    match json.as_deref() {
+        Some("-") => println!("{told:#}"),
+        Some(file) => command::write(Path::new(file), &format!("{told:#}\n"))?,
+        None => {
+            let file_count: usize = packages.iter().map(|(_, imports)| imports.len()).sum();
+            println!("{} crates, {file_count} files, {} violations", packages.len(), violations.len());
+        }
+    }
+    if violations.is_empty() { Ok(()) } else { failed(violations.join("\n")) }
+}
+
+fn tell(package: &Package, imports: &Imports) -> Value {
+    let used = package.dependencies.iter().filter(|(_, for_tests)| !for_tests).map(|(name, _)| name);
+    json!({
+        "name": package.name,
+        "layer": layer(&package.name),
+        "dependencies": used.collect::<Vec<_>>(),
+        "files": imports,
+        "circles": modules::circles(imports),
+    })
+}
+
+/// The crates with what their files import, and what breaks the rules.
+fn look() -> Result<(Vec<(Package, Imports)>, Vec<String>), crate::Failure> {
     let metadata = command::capture(command::cargo().args([
         "metadata",
         "--no-deps",
@@ -51,23 +104,44 @@ pub fn run() -> crate::Outcome {
     if !metadata.is_good() {
         return failed(format!("cargo metadata failed: {}", metadata.stderr.trim()));
     }
-    let violations = match serde_json::from_str(&metadata.stdout) {
-        Ok(value) => check(&packages(&value)),
+    let packages = match serde_json::from_str(&metadata.stdout) {
+        Ok(value) => packages(&value),
         Err(error) => return failed(format!("cargo metadata: {error}")),
     };
-    if violations.is_empty() { Ok(()) } else { failed(violations.join("\n")) }
+    let mut violations = check(&packages);
+    let mut found = Vec::new();
+    for package in packages {
+        let mut all = Imports::new();
+        for first in &package.first_files {
+            let imports = modules::imports(first).or_else(failed)?;
+            for circle in modules::circles(&imports) {
+                violations.push(format!("{}: a circle of imports, {}", package.name, circle.join(" > ")));
+            }
+            all.extend(imports);
+        }
+        found.push((package, all));
+    }
+    Ok((found, violations))
 }
 
 fn packages(metadata: &Value) -> Vec<Package> {
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
-    let name = |value: &Value| value["name"].as_str().unwrap_or_default().to_string();
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_string();
+    let is_shipped = |target: &Value| {
+        list(&target["kind"]).iter().any(|kind| matches!(kind.as_str(), Some("lib" | "bin" | "cdylib")))
+    };
     list(&metadata["packages"])
         .iter()
         .map(|package| Package {
-            name: name(package),
+            name: text(&package["name"]),
             dependencies: list(&package["dependencies"])
                 .iter()
-                .map(|dependency| (name(dependency), dependency["kind"] == "dev"))
+                .map(|dependency| (text(&dependency["name"]), dependency["kind"] == "dev"))
+                .collect(),
+            first_files: list(&package["targets"])
+                .iter()
+                .filter(|target| is_shipped(target))
+                .map(|target| text(&target["src_path"]).into())
                 .collect(),
         })
         .collect()
@@ -132,6 +206,7 @@ mod tests {
         let all = LAYERS.iter().flat_map(|layer| layer.iter()).chain(&BACKENDS).chain([&XTASK]);
         let packages = all.map(|&known| Package {
             name: known.into(),
+            first_files: Vec::new(),
             dependencies: if known == name { vec![(dependency.into(), false)] } else { Vec::new() },
         });
         check(&packages.collect::<Vec<_>>())
@@ -183,7 +258,8 @@ mod tests {
 
     #[test]
     fn unknown_crates_are_named() {
-        let stranger = Package { name: "raddle-new".into(), dependencies: Vec::new() };
+        let stranger =
+            Package { name: "raddle-new".into(), dependencies: Vec::new(), first_files: Vec::new() };
         assert!(check(&[stranger])[0].starts_with("raddle-new: has no layer"));
     }
 

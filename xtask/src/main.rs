@@ -4,7 +4,8 @@
 //! |---|---|
 //! | `verify` | `verify`: the catalogue of properties, and what checks each |
 //! | `check` | `check`: everything cheap that CI runs |
-//! | `tidy`, `layers` | two steps of `check`, as pure functions over text |
+//! | `tidy`, `layers` | two steps of `check`, as pure functions over text; `layers` |
+//! | `modules` | what the files of a crate import |
 //! | `models` | `loom` |
 //! | `spec` | `spec` |
 //! | `tsan` | `tsan` |
@@ -26,6 +27,7 @@ mod gpu;
 mod kernels;
 mod layers;
 mod models;
+mod modules;
 mod soak;
 mod source;
 mod spec;
@@ -42,6 +44,7 @@ Usage: cargo xtask COMMAND [OPTIONS]
 
   check           tidy, layers, fmt, clippy, docs, tests; stops at the first failure
   verify          every property of the catalogue, and every planted fault
+  layers          what each crate and each file imports, and circles among them
   loom            the models of what threads share, every interleaving within bounds
   spec            the TLA+ specifications, and that their faulty variants have counterexamples
   tsan            the race suite and a short demo under ThreadSanitizer
@@ -136,9 +139,10 @@ fn run(mut words: Vec<String>) -> Outcome {
     }
     let name = words.remove(0);
     type Command = (&'static str, &'static str, fn(Options) -> Outcome);
-    let commands: [Command; 10] = [
+    let commands: [Command; 11] = [
         ("check", check::HELP, check::run),
         ("verify", verify::HELP, verify::run),
+        ("layers", layers::HELP, layers::show),
         ("loom", models::HELP, models::run),
         ("spec", spec::HELP, spec::run),
         ("tsan", tsan::HELP, tsan::run),

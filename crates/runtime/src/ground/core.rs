@@ -1,11 +1,12 @@
 //! A device as all floors know it: its hal, its names, and where each floor keeps what it has of the device.
 
-use super::{Error, fork};
+use super::Error;
 use raddle_hal as hal;
 use raddle_sync::{
     Padded,
     atomic::{AtomicBool, AtomicU32, AtomicU64},
     global::{self, AtomicPtr, Ordering::Relaxed},
+    locks_at_fork::fork_count,
 };
 use std::ptr;
 
@@ -56,8 +57,8 @@ impl Core {
             source: info.source,
             lost: AtomicBool::new(false),
             closed: AtomicBool::new(false),
-            forks: fork::count(),
-            forks_seen: global::AtomicU32::new(fork::count()),
+            forks: fork_count(),
+            forks_seen: global::AtomicU32::new(fork_count()),
             block_count: AtomicU64::new(0),
             watchers: Padded(AtomicU32::new(0)),
             floors: std::array::from_fn(|_| AtomicPtr::new(ptr::null_mut())),

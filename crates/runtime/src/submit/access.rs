@@ -2,6 +2,8 @@
 
 use crate::memory::{Block, Buffer};
 use raddle_base::{DType, Layout};
+use raddle_hal as hal;
+use smallvec::SmallVec;
 
 /// What an op does with a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,4 +34,13 @@ pub(crate) struct BlockAccess<'a> {
     pub(crate) access: Access,
     /// Is every byte of it written, and none read?
     pub(crate) whole: bool,
+}
+
+/// The operands of a kernel, and its scratch memory.
+pub(crate) fn with_scratch(
+    operands: &[hal::Operand],
+    address: hal::Address,
+    size_bytes: usize,
+) -> SmallVec<[hal::Operand; 8]> {
+    operands.iter().copied().chain([hal::Operand::scratch(address, size_bytes)]).collect()
 }

@@ -1,8 +1,7 @@
 //! Ops of a forked child: each runs on the spot.
 
 use super::{
-    access::{Access, BlockAccess},
-    launch::with_scratch,
+    access::{Access, BlockAccess, with_scratch},
     witness,
 };
 use crate::{

@@ -1,7 +1,7 @@
 //! Launches: kernels with their operands as the device wants them, prepared where it has to.
 
 use super::{
-    access::{Access, BlockAccess, Operand},
+    access::{Access, BlockAccess, Operand, with_scratch},
     child,
 };
 use crate::{
@@ -75,15 +75,6 @@ fn touch<'a>(kernel: &Kernel, operand: &Operand<'a>) -> BlockAccess<'a> {
         && operand.layout.is_contiguous()
         && operand.layout.element_count() * operand.dtype.size_bytes() >= operand.buffer.size_bytes();
     BlockAccess { block, access: operand.access, whole }
-}
-
-/// The operands of a kernel, and its scratch memory.
-pub(crate) fn with_scratch(
-    operands: &[hal::Operand],
-    address: hal::Address,
-    size_bytes: usize,
-) -> SmallVec<[hal::Operand; 8]> {
-    operands.iter().copied().chain([hal::Operand::scratch(address, size_bytes)]).collect()
 }
 
 impl Stream {

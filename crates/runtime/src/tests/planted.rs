@@ -77,7 +77,10 @@ fn fault_exhausted_is_given() {
 }
 #[test]
 fn fault_no_backpressure() {
-    assert_caught(Fault::no_backpressure, "tests::ordering::a_full_stream_makes_its_submitter_wait_and_nobody_else");
+    assert_caught(
+        Fault::no_backpressure,
+        "tests::ordering::a_full_stream_makes_its_submitter_wait_and_nobody_else",
+    );
 }
 #[test]
 fn fault_history_grows() {
@@ -105,7 +108,10 @@ fn fault_falling_rank() {
 }
 #[test]
 fn fault_claims_unsorted() {
-    assert_caught(Fault::claims_unsorted, "submit::enqueue::tests::claims_go_up_and_each_block_is_claimed_once");
+    assert_caught(
+        Fault::claims_unsorted,
+        "submit::enqueue::tests::claims_go_up_and_each_block_is_claimed_once",
+    );
 }
 
 #[test]

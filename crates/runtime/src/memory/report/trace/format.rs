@@ -36,7 +36,7 @@ impl MemoryTrace {
     pub fn write(&self, mut to: impl Write) -> Result<(), TraceError> {
         let mut bytes = HEADER.as_bytes().to_vec();
         let (mut thread, mut stream, mut time_us, mut allocation_count) = (0, 0, 0, 0);
-        for event in &self.events {
+        for event in self.events() {
             let (op, number) = match event.op {
                 TraceOp::Allocate { size_bytes } => (0, Some(size_bytes)),
                 TraceOp::Use { allocation } => (1, Some(allocation_count - 1 - u64::from(allocation))),
@@ -64,7 +64,7 @@ impl MemoryTrace {
             }
         }
         bytes.push(END);
-        put(&mut bytes, self.events.len() as u64);
+        put(&mut bytes, self.events().len() as u64);
         to.write_all(&bytes)?;
         Ok(to.flush()?)
     }
