@@ -34,7 +34,7 @@ Init ==
     /\ stage = [t \in Threads |-> "called"]
     /\ readDead = {}
 
-\* = raddle_runtime::submit::Stream::submit
+\* = raddle_runtime::submit::enqueue::Stream::submit
 submit(t) ==
     /\ stage[t] = "called"
     /\ stage' = [stage EXCEPT ![t] = "submitted"]
@@ -42,7 +42,7 @@ submit(t) ==
     /\ UNCHANGED <<frame, readDead>>
 
 (* The frame holds its operands until all have been submitted. *)
-\* = raddle_runtime::block::Buffer::drop
+\* = raddle_runtime::memory::buffer::Buffer::drop
 drop(x) ==
     /\ x \in frame /\ \A t \in Threads : stage[t] # "called"
     /\ frame' = frame \ {x}

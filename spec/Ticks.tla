@@ -56,19 +56,19 @@ Init ==
     /\ room = OpCountMax
 
 -----------------------------------------------------------------------------
-\* = raddle_runtime::stream::StreamInner::is_complete
+\* = raddle_runtime::order::streams::StreamInner::is_complete
 is_complete(tick) == tick = None \/ tick[2] <= complete[tick[1]]
 
 -----------------------------------------------------------------------------
 (* The waits of one op: what its stream knows, and for each stream the number that it waits for. *)
 
-\* = raddle_runtime::tick::Clock::raise
+\* = raddle_runtime::order::tick::Clock::raise
 raise(known, s, n) == [known EXCEPT ![s] = Max(@, n)]
 
-\* = raddle_runtime::tick::Clock::merge
+\* = raddle_runtime::order::tick::Clock::merge
 merge(known, other) == [s \in Streams |-> Max(known[s], other[s])]
 
-\* = raddle_runtime::submit::Order::wait
+\* = raddle_runtime::order::wait_set::WaitSet::wait
 wait(order, tick) ==
     LET s == tick[1]
         is_of(i) == Fault = "current_clock" \/ history[s][i].from <= tick[2]
@@ -77,14 +77,14 @@ wait(order, tick) ==
                  ELSE history[s][CHOOSE i \in versions : \A j \in versions : j <= i].clock
     IN [clock |-> raise(merge(order.clock, known), s, tick[2]), waits |-> raise(order.waits, s, tick[2])]
 
-\* = raddle_runtime::submit::Order::is_behind
+\* = raddle_runtime::order::wait_set::WaitSet::is_behind
 is_behind(order, own, tick) ==
     \/ tick[1] = own
     \/ tick[2] <= order.clock[tick[1]]
     \/ is_complete(tick)
     \/ Fault = "elide_enqueued"
 
-\* = raddle_runtime::submit::Order::behind
+\* = raddle_runtime::order::wait_set::WaitSet::behind
 behind(order, own, tick) ==
     IF tick = None \/ tick[1] = own THEN order
     ELSE IF is_behind(order, own, tick)
@@ -96,7 +96,7 @@ behind(order, own, tick) ==
 
 (* The mark of the only stream that reads may be handed over to a stream that is ordered behind it. Whether it is, and not
    given up for a mark for each stream, is chosen by a count, which is `handover` here. *)
-\* = raddle_runtime::marks::Marks::claim_read
+\* = raddle_runtime::order::marks::Marks::claim_read
 claim_read(order, own, tick, mark, handover) ==
     LET last == mark.home
         hands_over == last[1] # own /\ last # None
@@ -118,13 +118,13 @@ behind_all(order, own, ticks) ==
          IN behind_all(behind(order, own, tick), own, ticks \ {tick})
 
 (* The write is ordered behind the reads, so that it stands for them. *)
-\* = raddle_runtime::marks::Marks::claim_write
+\* = raddle_runtime::order::marks::Marks::claim_write
 claim_write(order, own, tick, mark) ==
     LET reads == IF Fault = "no_wait_after_read" THEN {} ELSE Reads(mark) \cup ({mark.home} \ {None})
     IN [order |-> behind(behind_all(order, own, reads), own, mark.write),
         mark |-> [mark EXCEPT !.write = tick, !.home = None, !.reads = Zero]]
 
-\* = raddle_runtime::marks::Marks::uses
+\* = raddle_runtime::order::marks::Marks::uses
 uses(mark, own) ==
     LET ticks == Reads(mark) \cup ({mark.home, mark.write} \ {None})
     IN IF \A tick \in ticks : is_complete(tick) THEN "over"
@@ -166,7 +166,7 @@ Start(s) == [clock |-> clock[s], waits |-> Zero]
 NextTick(s) == <<s, sequence[s] + 1>>
 
 (* Puts an item behind what was ordered, and publishes its number. What the stream learnt is kept with that. *)
-\* = raddle_runtime::submit::Stream::submit
+\* = raddle_runtime::submit::enqueue::Stream::submit
 submit(s, order, reads, writes) ==
     /\ sequence' = [sequence EXCEPT ![s] = @ + 1]
     /\ clock' = [clock EXCEPT ![s] = order.clock]
@@ -211,14 +211,14 @@ foreign_use(s, b) ==
     /\ UNCHANGED <<life, marks, recorded, clock, history, sequence, complete>>
 
 (* An empty op that reads the block: behind all that is on the stream, with or without a number. *)
-\* = raddle_runtime::submit::StreamInner::fence
+\* = raddle_runtime::submit::enqueue::StreamInner::fence
 fence(s, b) ==
     LET read == claim_read(Start(s), s, NextTick(s), marks[b], FALSE)
     IN submit(s, read.order, {}, {}) /\ marks' = [marks EXCEPT ![b] = read.mark]
 
 NoFence == UNCHANGED <<marks, clock, history, sequence, queue, complete>>
 
-\* = raddle_runtime::block::Block::record
+\* = raddle_runtime::memory::block::Block::record
 record(s, b) ==
     /\ room > 0 /\ life[b] = "held" /\ s \notin recorded[b]
     /\ recorded' = [recorded EXCEPT ![b] = @ \cup {s}]
@@ -229,13 +229,13 @@ record(s, b) ==
 -----------------------------------------------------------------------------
 (* The memory itself. Nothing here waits for the device. *)
 
-\* = raddle_runtime::alloc::free
+\* = raddle_runtime::memory::buffer::free
 free(b) ==
     /\ Reuse /\ life[b] = "held"
     /\ life' = [life EXCEPT ![b] = "freeing"]
     /\ UNCHANGED <<marks, recorded, clock, history, sequence, queue, complete, room>>
 
-\* = raddle_runtime::alloc::fence_recorded
+\* = raddle_runtime::memory::buffer::fence_recorded
 fence_recorded(s, b) ==
     /\ life[b] = "freeing" /\ s \in recorded[b]
     /\ recorded' = [recorded EXCEPT ![b] = @ \ {s}]
@@ -243,7 +243,7 @@ fence_recorded(s, b) ==
     /\ UNCHANGED <<life, room>>
 
 (* From now on what foreign code does with the memory counts: the next life has to be behind it. *)
-\* = raddle_runtime::alloc::put_back
+\* = raddle_runtime::memory::allocate::put_back
 put_back(b, own) ==
     LET forgets == \/ Fault = "free_without_fence"
                    \/ (Fault = "forget_ordered" /\ uses(marks[b], own) = "ordered")
@@ -255,7 +255,7 @@ put_back(b, own) ==
        /\ UNCHANGED <<recorded, clock, history, sequence, complete, room>>
 
 (* Gives a free block out, whatever is in flight: its marks stay, but for those of uses that are over. *)
-\* = raddle_runtime::alloc::DeviceInner::allocate
+\* = raddle_runtime::memory::buffer::Memory::allocate
 allocate(b, own) ==
     LET left == uses(marks[b], own)
         forgets == left = "over" \/ (Fault = "forget_marks" /\ left = "pending")
@@ -264,7 +264,7 @@ allocate(b, own) ==
        /\ marks' = IF forgets THEN [marks EXCEPT ![b] = Unmarked] ELSE marks
        /\ UNCHANGED <<recorded, clock, history, sequence, queue, complete, room>>
 
-\* = raddle_runtime::alloc::DeviceInner::release_unused
+\* = raddle_runtime::memory::store::Memory::release_unused
 release_unused(b) ==
     /\ life[b] = "free"
     /\ uses(marks[b], None) = "over" \/ Fault = "release_in_flight"

@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Finds the item that a path such as `raddle_runtime::marks::Marks::claim_write` names where it is defined, and returns its
+/// Finds the item that a path such as `raddle_runtime::order::marks::Marks::claim_write` names where it is defined, and returns its
 /// file.
 pub fn find(root: &Path, anchor: &str) -> Result<PathBuf, String> {
     let names: Vec<&str> = anchor.split("::").collect();
@@ -147,7 +147,7 @@ mod tests {
     fn items_are_found_where_they_are_defined() {
         let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
         for (anchor, file) in [
-            ("raddle_runtime::marks::Marks::claim_write", "marks.rs"),
+            ("raddle_runtime::order::marks::Marks::claim_write", "marks.rs"),
             ("raddle_sync::raise", "lib.rs"),
             ("raddle_sync::lock::Rank::Stream", "lock.rs"),
             ("raddle_hal::Device::submit", "lib.rs"),
@@ -158,8 +158,8 @@ mod tests {
         for (anchor, error) in [
             ("raddle_none::x", "raddle_none::x: there is no crate raddle_none"),
             (
-                "raddle_runtime::marks::Marks::none",
-                "raddle_runtime::marks::Marks::none: there is no such item",
+                "raddle_runtime::order::marks::Marks::none",
+                "raddle_runtime::order::marks::Marks::none: there is no such item",
             ),
             ("raddle_runtime::oracle::open", "raddle_runtime::oracle::open: there is no such item"),
         ] {

@@ -168,21 +168,21 @@ macro_rules! rows {
 
 rows! {
 "T1.1" "A block is given out only behind every use of its former lives: marks stay with the memory."
-    "raddle_runtime::marks::Marks::uses"
-    [loom("raddle_runtime::models::model_free_and_reuse"), loom("raddle_runtime::models::model_magazine"), PROGRAMS,
-     sim("raddle_runtime::tests::memory_crosses_streams_by_ticks"), spec("ticks.reuse"),
+    "raddle_runtime::order::marks::Marks::uses"
+    [loom("raddle_runtime::tests::models::model_free_and_reuse"), loom("raddle_runtime::tests::models::model_magazine"), PROGRAMS,
+     sim("raddle_runtime::tests::ordering::memory_crosses_streams_by_ticks"), spec("ticks.reuse"),
      device("raddle_conformance::race_suite::cuda::memory_is_not_reused_while_another_stream_reads")]
     [forget_marks]
 "T1.2" "A fence at the free covers the latest work on every stream that was noted, not the first."
-    "raddle_runtime::alloc::free"
-    [loom("raddle_runtime::models::model_free_and_reuse"), PROGRAMS,
-     sim("raddle_runtime::tests::record_stream_covers_what_comes_until_the_free"),
+    "raddle_runtime::memory::buffer::free"
+    [loom("raddle_runtime::tests::models::model_free_and_reuse"), PROGRAMS,
+     sim("raddle_runtime::tests::ordering::record_stream_covers_what_comes_until_the_free"),
      sim("raddle_conformance::race_suite::sim::record_*"), spec("ticks.noted"),
      device("raddle_conformance::race_suite::cuda::record_covers_what_comes_later")]
     [free_without_fence, fence_at_record]
 "T1.3" "A block is never in two hands, also when a thread's magazine is emptied by another."
     "raddle_sync::biased::Biased::visit"
-    [loom("raddle_runtime::models::model_magazine"), loom("raddle_sync::biased::models::model_owner_and_visitor"),
+    [loom("raddle_runtime::tests::models::model_magazine"), loom("raddle_sync::biased::models::model_owner_and_visitor"),
      loom("raddle_sync::biased::models::model_owner_and_two_visitors"),
      loom("raddle_sync::biased::models::model_owner_follows_owner"),
      loom("raddle_sync::biased::models::model_owner_and_sweep"), PROGRAMS,
@@ -190,70 +190,70 @@ rows! {
      sim("raddle_conformance::race_suite::sim::allocator_race*")]
     [block_in_two_hands, owns_without_fence, visits_without_fence]
 "T1.4" "The memory of a graph's outputs isn't written by a replay while somebody holds them."
-    "raddle_runtime::graph::Graph::replay"
-    [loom("raddle_runtime::models::model_replays"), sim("raddle_runtime::tests::replays_have_no_race"),
+    "raddle_runtime::graph::graph::Graph::replay"
+    [loom("raddle_runtime::tests::models::model_replays"), sim("raddle_runtime::tests::ordering::replays_have_no_race"),
      sim("raddle_conformance::graphs::the_suite_holds_for_many_seeds")]
     [reuse_leased]
 "T1.5" "Memory that is first used on another stream than it was allocated for is ordered behind its former uses."
-    "raddle_runtime::block::FreeBlock::give"
+    "raddle_runtime::memory::buffer::Buffer::give"
     [PROGRAMS, sim("raddle_conformance::race_suite::sim::fresh_memory_is_first_used_on_another_stream"),
      conformance("raddle_conformance::cases::c_12_a_buffer_that_another_stream_still_reads_is_not_given_out"),
      device("raddle_conformance::cuda::cuda::reports::c_12_a_buffer_that_another_stream_still_reads_is_not_given_out"),
-     sim("raddle_runtime::tests::memory_crosses_streams_by_ticks")]
+     sim("raddle_runtime::tests::ordering::memory_crosses_streams_by_ticks")]
     [forget_ordered]
 "T1.6" "A wrapped stream is closed behind what others put there last, and memory that was noted for it is kept as long."
-    "raddle_runtime::external::close"
+    "raddle_runtime::stream::external::close"
     [sim("raddle_runtime::tests::external::memory_is_kept_from_other_code_that_was_told_of"),
      sim("raddle_runtime::tests::external::wrapped_streams_are_closed_while_others_use_them"),
      device("raddle_cuda::gpu::wrapped_streams_are_ordered_and_closed_in_flight")]
     [unfenced_close]
 "T1.7" "Pieces of a slab are merged only when no use of them is in flight."
-    "raddle_runtime::large::Large::merge_next"
-    [sim("raddle_runtime::memory_tests::pieces_in_flight_are_not_merged")]
+    "raddle_runtime::memory::large::Large::merge_next"
+    [sim("raddle_runtime::tests::memory::pieces_in_flight_are_not_merged")]
     [merge_in_flight]
 "T1.8" "Whatever policy stands in front of the allocator, its allocations carry their marks."
-    "raddle_runtime::resource::Allocation"
-    [sim("raddle_runtime::memory_tests::resources::whatever_a_resource_does_memory_is_safe"),
-     sim("raddle_runtime::memory_tests::resources::resources_stack")]
+    "raddle_runtime::memory::policy::resource::Allocation"
+    [sim("raddle_runtime::tests::memory::resources::whatever_a_resource_does_memory_is_safe"),
+     sim("raddle_runtime::tests::memory::resources::resources_stack")]
     [allocation_without_marks]
 "T1.9" "A piece that is split off a block in flight waits for all that the block has to wait for."
-    "raddle_runtime::large::Large::cut"
-    [sim("raddle_runtime::memory_tests::pieces_that_are_split_off_keep_their_marks")]
+    "raddle_runtime::memory::large::Large::cut"
+    [sim("raddle_runtime::tests::memory::pieces_that_are_split_off_keep_their_marks")]
     [split_forgets_marks]
 
 "T2.1" "A read is ordered behind the last write."
-    "raddle_runtime::marks::Marks::claim_read"
-    [loom("raddle_runtime::models::model_readers_and_writer"), PROGRAMS,
+    "raddle_runtime::order::marks::Marks::claim_read"
+    [loom("raddle_runtime::tests::models::model_readers_and_writer"), PROGRAMS,
      sim("raddle_conformance::race_suite::sim::a_chain_is_handed_over"), spec("ticks.streams"),
      device("raddle_conformance::race_suite::cuda::a_chain_is_handed_over")]
     [no_wait_after_write]
 "T2.2" "A write is ordered behind the last write and all reads."
-    "raddle_runtime::marks::Marks::claim_write"
-    [loom("raddle_runtime::models::model_registered_readers"), PROGRAMS,
-     sim("raddle_runtime::tests::random_programs_have_no_race")]
+    "raddle_runtime::order::marks::Marks::claim_write"
+    [loom("raddle_runtime::tests::models::model_registered_readers"), PROGRAMS,
+     sim("raddle_runtime::tests::ordering::random_programs_have_no_race")]
     [no_wait_after_read]
 "T2.3" "Every stream that reads has a mark of its own; a reader never replaces another stream's, unless it is ordered behind it."
-    "raddle_runtime::marks::Claim::stamp"
-    [loom("raddle_runtime::models::model_readers_and_writer"),
-     loom("raddle_runtime::models::model_registered_by_another"), PROGRAMS,
+    "raddle_runtime::order::marks::Claim::stamp"
+    [loom("raddle_runtime::tests::models::model_readers_and_writer"),
+     loom("raddle_runtime::tests::models::model_registered_by_another"), PROGRAMS,
      sim("raddle_conformance::race_suite::sim::two_readers_then_a_writer")]
     [one_read_mark]
 "T2.4" "A wait teaches what the producer knew at the awaited tick, no more."
-    "raddle_runtime::submit::Order::wait"
-    [loom("raddle_runtime::models::model_learns_after_the_tick"), PROGRAMS]
+    "raddle_runtime::order::wait_set::WaitSet::wait"
+    [loom("raddle_runtime::tests::models::model_learns_after_the_tick"), PROGRAMS]
     [current_clock]
 "T2.5" "A wait is left out only if the tick is of the same stream, in its clock, or complete."
-    "raddle_runtime::submit::Order::is_behind"
-    [loom("raddle_runtime::models::model_readers_and_writer"), PROGRAMS,
-     sim("raddle_runtime::tests::what_is_ordered_already_is_not_waited_for_again")]
+    "raddle_runtime::order::wait_set::WaitSet::is_behind"
+    [loom("raddle_runtime::tests::models::model_readers_and_writer"), PROGRAMS,
+     sim("raddle_runtime::tests::ordering::what_is_ordered_already_is_not_waited_for_again")]
     [elide_enqueued]
 "T2.6" "Two ops with opposite operands get one of the two orders for both buffers."
-    "raddle_runtime::submit::Order"
-    [loom("raddle_runtime::models::model_opposite_operands"), loom("raddle_runtime::models::model_one_stream"), PROGRAMS]
+    "raddle_runtime::order::wait_set::WaitSet"
+    [loom("raddle_runtime::tests::models::model_opposite_operands"), loom("raddle_runtime::tests::models::model_one_stream"), PROGRAMS]
     [looks_before_it_claims]
 "T2.7" "A replay waits for its operands before its first kernel."
-    "raddle_runtime::graph::Graph::replay"
-    [loom("raddle_runtime::models::model_replays"), sim("raddle_runtime::tests::replays_have_no_race"),
+    "raddle_runtime::graph::graph::Graph::replay"
+    [loom("raddle_runtime::tests::models::model_replays"), sim("raddle_runtime::tests::ordering::replays_have_no_race"),
      sim("raddle_conformance::graphs::the_suite_holds_for_many_seeds")]
     [unhoisted_waits]
 "T2.8" "An event of a device covers what its label says: the label is read before it is recorded."
@@ -274,19 +274,19 @@ rows! {
     [test("raddle_hal::graph::tests::nodes_that_meet_are_ordered"), device("raddle_conformance::cuda::cuda::graphs::*")]
     [graph_forgets_reads]
 "T2.11" "What other code has put on a wrapped stream is waited for by whoever waits for the stream."
-    "raddle_runtime::stream::Stream::now"
+    "raddle_runtime::stream::handle::Stream::now"
     [sim("raddle_runtime::tests::external::work_of_other_code_is_waited_for"),
      device("raddle_cuda::gpu::wrapped_streams_are_ordered_and_closed_in_flight")]
     [foreign_work_unseen]
 "T2.12" "Nothing that is put on a held stream starts before all who hold it have let go."
-    "raddle_runtime::testing::hold"
+    "raddle_runtime::stream::testing::hold"
     [test("raddle_runtime::ends::what_is_behind_a_hold_waits"), conformance("raddle_conformance::cpu::cpu::testing::*"),
      conformance("raddle_conformance::sim::sim::testing::*"), device("raddle_conformance::cuda::cuda::testing::*")]
     [hold_holds_nothing]
 
 "T3.1" "An op owns its operands through the marks that it stamps: none is freed before the op is over (safe by construction: all ops submit by this one path)."
-    "raddle_runtime::submit::Stream::enqueue"
-    [loom("raddle_runtime::models::model_operands_are_freed"),
+    "raddle_runtime::submit::enqueue::Stream::enqueue"
+    [loom("raddle_runtime::tests::models::model_operands_are_freed"),
      model("raddle_conformance::lifetime::a_single_operand_that_is_owned_lives"),
      model("raddle_conformance::lifetime::all_operands_of_layer_norm_live"), spec("TL.001"), spec("TL.003"),
      sim("raddle_conformance::lifetime::operands_of_layer_norm_outlive_their_handles")]
@@ -303,16 +303,16 @@ rows! {
      sim("raddle_conformance::lifetime::operands_of_backward_outlive_their_handles")]
     [borrowed_operand]
 "T3.4" "Backward computes with what was saved, or names what was changed since: every write counts a version."
-    "raddle_runtime::block::Block::count_write"
+    "raddle_runtime::memory::block::Block::count_write"
     [test("raddle_tensor::it::record::versions_count_writes_and_are_shared_by_views"),
      test("raddle_grad::it::in_place::a_saved_tensor_that_was_changed_is_named"),
      stress("raddle_conformance::race_suite::cpu::a_saved_tensor_is_overwritten"),
      stress("raddle_conformance::race_suite::sim::a_saved_tensor_is_overwritten")]
     [version_not_bumped, checked_before_it_reads]
 "T3.5" "A slab goes back to the device only when nothing in flight names it."
-    "raddle_runtime::large::Large::release_unused"
+    "raddle_runtime::memory::large::Large::release_unused"
     [PROGRAMS, sim("raddle_sim::tests::a_slab_in_use_is_not_released"), spec("ticks.reuse"),
-     sim("raddle_runtime::tests::random_programs_have_no_race")]
+     sim("raddle_runtime::tests::ordering::random_programs_have_no_race")]
     [release_in_flight]
 "T3.6" "A kernel that is evicted is unloaded only when no launch of it is in flight."
     "raddle_sync::cache::Retired::collect"
@@ -321,14 +321,14 @@ rows! {
      loom("raddle_sync::cache::models::model_evicted_while_running")]
     [unload_in_flight]
 "T3.7" "An upload's source may go as soon as the call returns."
-    "raddle_runtime::device::Device::upload"
+    "raddle_runtime::device::work::Device::upload"
     [conformance("raddle_conformance::cases::g_29_uploads_keep_their_sources"),
      test("raddle_cuda::transfers::tests::uploads_hold_nobody_up_and_free_their_blocks"),
      test("raddle_cpu::tests::an_idle_queue_runs_inline_and_a_busy_one_keeps_the_order")]
     [upload_borrows]
 
 "T3.8" "An op's place in the graph of gradients is found and replaced in the order in which ops run, for all views of a tensor and from all threads."
-    "raddle_runtime::witness::tell"
+    "raddle_runtime::submit::witness::tell"
     [PROGRAMS, test("raddle_grad::it::in_place::an_op_may_read_another_view_of_its_output"),
      sim("raddle_conformance::race_suite::sim::a_view_is_looked_at_while_its_base_changes"),
      stress("raddle_conformance::race_suite::cpu::a_view_is_looked_at_while_its_base_changes"),
@@ -339,22 +339,22 @@ rows! {
     [told_after_release, own_view_is_constant, views_join_unseen, view_keeps_its_place]
 
 "T4.1" "An event that has recorded nothing is not complete."
-    "raddle_runtime::event::Event::query"
-    [PROGRAMS, sim("raddle_runtime::tests::events_tell_the_truth"),
+    "raddle_runtime::stream::event::Event::query"
+    [PROGRAMS, sim("raddle_runtime::tests::ordering::events_tell_the_truth"),
      conformance("raddle_conformance::cases::c_13_events_tell_the_truth")]
     [event_born_complete]
 "T4.2" "An event is complete only when all work before its record is, and a new record disturbs no former holder."
-    "raddle_runtime::event::Event::record"
-    [PROGRAMS, sim("raddle_runtime::tests::events_tell_the_truth"),
+    "raddle_runtime::stream::event::Event::record"
+    [PROGRAMS, sim("raddle_runtime::tests::ordering::events_tell_the_truth"),
      sim("raddle_conformance::race_suite::sim::an_event_covers_all_before_it")]
     [event_early]
 "T4.3" "Who sees a tick complete sees what the device wrote before."
     "raddle_sync::raise"
-    [loom("raddle_runtime::models::model_completion_publishes")]
+    [loom("raddle_runtime::tests::models::model_completion_publishes")]
     [completed_relaxed]
 "T4.4" "Counters of what is complete never run backwards."
-    "raddle_runtime::stream::StreamInner::poll"
-    [loom("raddle_runtime::models::model_two_threads_poll"), PROGRAMS]
+    "raddle_runtime::order::streams::StreamInner::poll"
+    [loom("raddle_runtime::tests::models::model_two_threads_poll"), PROGRAMS]
     [completed_falls]
 "T4.5" "A download is complete when its bytes are in the memory of the host."
     "raddle_cuda::transfers::Transfers::complete"
@@ -362,37 +362,37 @@ rows! {
      device("raddle_cuda::gpu::bytes_go_there_and_back")]
     [download_early]
 "T4.6" "An event may be shared: released by one thread while another queries it."
-    "raddle_runtime::event::Event"
-    [loom("raddle_runtime::models::model_event_is_shared"),
+    "raddle_runtime::stream::event::Event"
+    [loom("raddle_runtime::tests::models::model_event_is_shared"),
      sim("raddle_conformance::race_suite::sim::events_are_shared"),
      stress("raddle_conformance::race_suite::cpu::events_are_shared")]
     [blank_while_recorded]
 "T4.7" "An event that is recorded again has a new tick."
-    "raddle_runtime::event::Event::record"
-    [sim("raddle_runtime::tests::streams::*"), sim("raddle_runtime::tests::events_tell_the_truth")]
+    "raddle_runtime::stream::event::Event::record"
+    [sim("raddle_runtime::tests::streams::*"), sim("raddle_runtime::tests::ordering::events_tell_the_truth")]
     [record_first_only]
 "T4.8" "A time that was noted stays what it was: nothing in flight is noted over."
-    "raddle_runtime::event"
+    "raddle_runtime::stream::event"
     [sim("raddle_runtime::tests::reached::a_time_stays_what_it_was"),
      sim("raddle_conformance::race_suite::sim::times_follow_each_other"),
      device("raddle_cuda::gpu::times_are_the_devices")]
     [stamp_in_flight]
 "T4.9" "A callback runs when its stream has got there, and not before."
-    "raddle_runtime::callback"
+    "raddle_runtime::stream::callback"
     [sim("raddle_runtime::tests::reached::a_callback_runs_when_its_stream_got_there_and_on_it"),
      sim("raddle_conformance::race_suite::sim::callbacks_see_their_stream_and_its_work"),
      device("raddle_conformance::race_suite::cuda::callbacks_see_their_stream_and_its_work")]
     [callback_early]
 
 "T5.1" "A wait names only what the device has been given, so waits can't circle."
-    "raddle_runtime::submit::Enqueued"
-    [loom("raddle_runtime::models::model_opposite_operands"), PROGRAMS,
-     sim("raddle_runtime::tests::random_programs_have_no_race")]
+    "raddle_runtime::submit::enqueue::Enqueued"
+    [loom("raddle_runtime::tests::models::model_opposite_operands"), PROGRAMS,
+     sim("raddle_runtime::tests::ordering::random_programs_have_no_race")]
     [stamp_before_submit]
 "T5.2" "Claims are taken in the order of the blocks' ids, each block once."
-    "raddle_runtime::submit::sorted"
-    [test("raddle_runtime::submit::tests::claims_go_up_and_each_block_is_claimed_once"),
-     loom("raddle_runtime::models::model_opposite_operands"), PROGRAMS]
+    "raddle_runtime::submit::enqueue::sorted"
+    [test("raddle_runtime::submit::enqueue::tests::claims_go_up_and_each_block_is_claimed_once"),
+     loom("raddle_runtime::tests::models::model_opposite_operands"), PROGRAMS]
     [claims_unsorted]
 "T5.3" "Locks are taken in growing rank, so threads that wait for locks can't circle."
     "raddle_sync::lock::Mutex::lock"
@@ -401,7 +401,7 @@ rows! {
     [falling_rank]
 "T5.4" "No lock is held while a device is waited for."
     "raddle_sync::lock::assert_no_lock_is_held"
-    [PROGRAMS, sim("raddle_runtime::tests::a_full_stream_makes_its_submitter_wait_and_nobody_else")]
+    [PROGRAMS, sim("raddle_runtime::tests::ordering::a_full_stream_makes_its_submitter_wait_and_nobody_else")]
     [wait_under_lock]
 "T5.5" "No wake-up is lost: of a queue whose wait is over, a task, or a thread that sleeps."
     "raddle_cpu::queue::Queues::complete"
@@ -411,8 +411,8 @@ rows! {
      stress("raddle_cpu::tests::stress_of_claims_tasks_waits_and_sleepers")]
     [lost_wakeup]
 "T5.6" "A wait names the op that made the value, not whatever its stream holds since."
-    "raddle_runtime::submit::Order::behind"
-    [sim("raddle_runtime::tests::a_wait_names_the_op_and_not_the_tail"),
+    "raddle_runtime::order::wait_set::WaitSet::behind"
+    [sim("raddle_runtime::tests::ordering::a_wait_names_the_op_and_not_the_tail"),
      stress("raddle_cpu::tests::a_long_queue_lets_others_have_their_turn"),
      device("raddle_cuda::gpu::half_a_queue_is_waited_for_and_not_its_end")]
     [waits_for_tail]
@@ -424,27 +424,27 @@ rows! {
      loom("raddle_sync::cache::models::model_two_keys")]
     [build_under_lock]
 "T5.8" "No two dedicated threads are on one stream."
-    "raddle_runtime::dedicated::claim"
-    [loom("raddle_runtime::models::dedicated::model_dedicated"),
+    "raddle_runtime::stream::sharing::claim"
+    [loom("raddle_runtime::tests::models::dedicated::model_dedicated"),
      sim("raddle_runtime::tests::streams::churn_keeps_dedicated_streams_apart"),
      stress("raddle_conformance::race_suite::cpu::threads_have_streams_for_themselves")]
     [shared_dedicated]
 "T5.9" "No wake-up is lost when a dedicated stream is let go or its last user leaves."
-    "raddle_runtime::dedicated::let_go"
-    [loom("raddle_runtime::models::dedicated::model_dedicated"),
-     loom("raddle_runtime::models::dedicated::model_dedicated_user_leaves")]
+    "raddle_runtime::stream::sharing::let_go"
+    [loom("raddle_runtime::tests::models::dedicated::model_dedicated"),
+     loom("raddle_runtime::tests::models::dedicated::model_dedicated_user_leaves")]
     [lost_slot_wakeup]
 "T5.10" "Hooks for memory that is short are called under no lock, and so often at most."
-    "raddle_runtime::hooks"
-    [sim("raddle_runtime::memory_tests::hooks_free_memory"),
-     sim("raddle_runtime::memory_tests::hooks_are_bounded_and_their_panics_poison_nothing")]
+    "raddle_runtime::memory::hooks"
+    [sim("raddle_runtime::tests::memory::hooks_free_memory"),
+     sim("raddle_runtime::tests::memory::hooks_are_bounded_and_their_panics_poison_nothing")]
     [hook_under_lock]
 "T5.11" "One stream is synchronized without waiting for another."
-    "raddle_runtime::stream::StreamInner::synchronize"
+    "raddle_runtime::submit::wait::StreamInner::synchronize"
     [sim("raddle_runtime::tests::external::one_stream_is_synchronized_without_the_others")]
     [waits_for_all]
 "T5.12" "A slow stream or callback holds up the callbacks of no other."
-    "raddle_runtime::callback"
+    "raddle_runtime::stream::callback"
     [sim("raddle_runtime::tests::reached::callbacks_use_the_runtime_keep_their_order_and_may_panic"),
      sim("raddle_runtime::tests::reached::a_slow_stream_holds_up_its_own_callbacks_only")]
     [one_callback_thread]
@@ -460,12 +460,12 @@ rows! {
     [priority_starves]
 
 "T5.15" "Code of others runs under no lock when a future is polled: wakers may own anything."
-    "raddle_runtime::event::EventFuture"
+    "raddle_runtime::stream::event::EventFuture"
     [sim("raddle_runtime::tests::corners::a_future_drops_wakers_under_no_lock")]
     [waker_under_lock]
 
 "T5.16" "A hook that replays a graph doesn't wait for the instance that its own thread has."
-    "raddle_runtime::graph::Graph::replay"
+    "raddle_runtime::graph::graph::Graph::replay"
     [test("raddle_runtime::ends::a_hook_may_replay_the_graph_that_is_short")]
     [hook_waits_for_itself]
 "T5.17" "A thread that loses its core inside of its magazine holds up who sweeps them, and no other owner."
@@ -475,11 +475,11 @@ rows! {
     [sweeps_in_order]
 
 "T6.1" "Closing a device drains it: nothing is in flight, and all memory is given back."
-    "raddle_runtime::device::Device::close"
+    "raddle_runtime::device::life::Device::close"
     [PROGRAMS, stress("raddle_cpu::tests::a_device_can_be_dropped_with_work_queued")]
     [close_in_flight]
 "T6.2" "A forked child goes on with the CPU and gets an error of any other device; the parent goes on."
-    "raddle_runtime::fork::submit"
+    "raddle_runtime::submit::child::submit"
     [test("raddle_runtime::ends::d_17_a_forked_child_goes_on_and_the_parent_too"),
      test("raddle_cpu::fork::a_forked_child_goes_on_serially"), stress("raddle_conformance::lives::cpu::children_*"),
      sim("raddle_conformance::lives::sim:1::a_child_is_refused"),
@@ -487,28 +487,28 @@ rows! {
      device("raddle_conformance::lives::cuda:0::a_child_is_refused")]
     [child_is_not_refused, child_opens_driver]
 "T6.3" "Buffers may outlive every handle of their device and be dropped by any thread."
-    "raddle_runtime::block::Buffer"
+    "raddle_runtime::memory::buffer::Buffer"
     [conformance("raddle_conformance::sim::sim::reports::d_16_buffers_may_outlive_handles_and_die_anywhere"),
      sim("raddle_conformance::race_suite::sim::an_owner_drops_while_another_thread_reads"),
-     sim("raddle_runtime::tests::buffers_may_be_dropped_by_any_thread")]
+     sim("raddle_runtime::tests::ordering::buffers_may_be_dropped_by_any_thread")]
     [strangers_free_nothing]
 "T6.4" "A thread that ends lets go of its stream; bindings add up whatever threads come and go."
-    "raddle_runtime::local::Local::unbind"
-    [loom("raddle_runtime::models::model_binding"),
-     sim("raddle_runtime::tests::threads_share_streams_and_leave_no_trace")]
+    "raddle_runtime::stream::binding::Binding::unbind"
+    [loom("raddle_runtime::tests::models::model_binding"),
+     sim("raddle_runtime::tests::ordering::threads_share_streams_and_leave_no_trace")]
     [unbind_keeps_count]
 "T6.5" "A callback sees its stream as the current one."
-    "raddle_runtime::callback"
+    "raddle_runtime::stream::callback"
     [sim("raddle_runtime::tests::reached::a_callback_runs_when_its_stream_got_there_and_on_it"),
      sim("raddle_runtime::tests::external::callbacks_of_a_slot_keep_their_streams")]
     [callback_stream, callback_of_another]
 "T6.6" "Closing a device runs its callbacks first; they are bounded."
-    "raddle_runtime::callback"
+    "raddle_runtime::stream::callback"
     [sim("raddle_runtime::tests::reached::callbacks_are_bounded_and_closing_waits_for_them"),
      sim("raddle_runtime::tests::reached::a_device_is_closed_behind_its_callbacks")]
     [closes_before_callbacks, callbacks_without_end]
 "T6.7" "A forked child takes no lock of its parent, and waits for nothing that only a thread of its parent would have made."
-    "raddle_runtime::fork::is_child"
+    "raddle_runtime::ground::fork::is_child"
     [test("raddle_runtime::ends::a_child_takes_no_lock_of_its_parent"),
      stress("raddle_conformance::lives::cpu::children_compute"),
      stress("raddle_conformance::lives::cpu::children_train"),
@@ -517,13 +517,13 @@ rows! {
      test("raddle_sync::made::tests::nobody_waits_for_who_makes_it")]
     [child_takes_locks]
 "T6.8" "Thread-locals, statics and exit handlers may use anything, in any order."
-    "raddle_runtime::local::find"
+    "raddle_runtime::stream::binding::find"
     [stress("raddle_conformance::lives::cpu::locals_*"), stress("raddle_conformance::lives::cpu::exit_handlers"),
      stress("raddle_conformance::lives::cpu::statics_outlive_all"), sim("raddle_conformance::lives::sim:1::locals_*"),
      device("raddle_conformance::lives::cuda:0::exit_handlers")]
     [use_after_exit]
 "T6.9" "A thread or a process ends cleanly with work in flight, and soon: it waits for no stream."
-    "raddle_runtime::local::give_back"
+    "raddle_runtime::stream::binding::give_back"
     [sim("raddle_runtime::exits::a_thread_ends_beside_a_stream_that_stands_still"),
      sim("raddle_runtime::exits::a_process_ends_beside_a_stream_that_stands_still"),
      stress("raddle_conformance::lives::cpu::main_returns"),
@@ -533,11 +533,11 @@ rows! {
      device("raddle_conformance::lives::cuda:0::another_thread_exits")]
     [exit_insists_on_idle, exit_waits_for_work]
 "T6.10" "A dedicated stream comes back however its thread ends."
-    "raddle_runtime::local::give_back"
+    "raddle_runtime::stream::binding::give_back"
     [sim("raddle_runtime::tests::streams::a_dedicated_stream_comes_back_however_its_thread_ends")]
     [exit_keeps_dedicated]
 "T6.11" "A trace is written at the end of the process, whichever thread ends it."
-    "raddle_runtime::trace::at_exit"
+    "raddle_runtime::host::trace::at_exit"
     [test("raddle_conformance::observe::any_program_writes_a_trace_at_its_end")]
     [trace_of_main_only]
 "T6.12" "A batcher that is stopped answers what it has accepted, and accepts no more; its threads end."
@@ -561,12 +561,12 @@ rows! {
      test("raddle_cli::serve::signals_drain")]
     [leaves_at_stop]
 "T6.15" "A free block is in a magazine or in a list, to whoever looks through all of them: so a device closes behind its threads."
-    "raddle_runtime::alloc::DeviceInner::to_centre"
-    [stress("raddle_runtime::memory_tests::whoever_drains_finds_all_free_blocks"),
+    "raddle_runtime::memory::store::Memory::to_central"
+    [stress("raddle_runtime::tests::memory::whoever_drains_finds_all_free_blocks"),
      stress("raddle_conformance::graphs::the_suite_holds_for_many_seeds")]
     [blocks_on_their_way]
 "T6.16" "A thread that is bound to a stream stays so when the device is closed; its guards end as they would, and its next uses, of this device or of another, go on."
-    "raddle_runtime::device::Device::close"
+    "raddle_runtime::device::life::Device::close"
     [sim("raddle_runtime::tests::streams::bindings_survive_the_end_of_their_device")]
     [close_unbinds]
 "T6.17" "A server ends when the time to drain is over, whatever its batches do."
@@ -574,12 +574,12 @@ rows! {
     [test("raddle_cli::serve::what_was_given_up_is_told")]
     [batch_never_ends]
 "T6.18" "What a thread has put on its stream is done though the thread ends, and others are ordered behind it."
-    "raddle_runtime::local::give_back"
+    "raddle_runtime::stream::binding::give_back"
     [sim("raddle_runtime::exits::work_outlives_its_thread")]
     [exit_drops_work]
 
 "T6.19" "Closing a device waits for the callbacks that callbacks bring."
-    "raddle_runtime::device::Device::close"
+    "raddle_runtime::device::life::Device::close"
     [sim("raddle_runtime::tests::corners::closing_waits_for_callbacks_of_callbacks")]
     [callbacks_of_callbacks_unseen]
 "T6.20" "A thread of a forked child ends without a lock of the driver's books."
@@ -597,7 +597,7 @@ rows! {
     [test("raddle_runtime::ends::a_fork_that_is_under_way_makes_a_child_too")]
     [forks_watched_late]
 "T6.23" "Code of the user that the library calls may fork, and end the process: a child doesn't go on where its parent was."
-    "raddle_runtime::fork::has_forked_in"
+    "raddle_runtime::ground::fork::has_forked_in"
     [test("raddle_runtime::ends::a_callback_may_fork"), test("raddle_runtime::ends::a_hook_may_fork"),
      test("raddle_runtime::ends::a_resource_may_fork"), stress("raddle_conformance::lives::cpu::a_callback_exits"),
      stress("raddle_conformance::lives::cpu::a_hook_exits"), stress("raddle_conformance::lives::cpu::a_resource_exits"),
@@ -605,11 +605,11 @@ rows! {
      stress("raddle_conformance::lives::cpu::a_thread_of_a_pool_exits")]
     [child_goes_on_as_parent]
 "T6.24" "Devices that threads open at once are all traced from their first op on."
-    "raddle_runtime::trace::watch"
+    "raddle_runtime::host::trace::watch"
     [test("raddle_runtime::ends::devices_that_are_opened_at_once_are_traced")]
     [trace_starts_once]
 "T6.25" "Closing a device lets go of streams that somebody holds, or has held and lost."
-    "raddle_runtime::device::Device::close"
+    "raddle_runtime::device::life::Device::close"
     [conformance("raddle_conformance::cpu::cpu::testing::holds_end_with_their_device"),
      test("raddle_runtime::ends::closing_lets_go_of_what_is_held")]
     [close_waits_for_holds]
@@ -695,34 +695,34 @@ rows! {
     [unmasked_padding, rows_stay_sorted]
 
 "T9.1" "What a stream has in flight is bounded; who submits more waits, and nobody else."
-    "raddle_runtime::submit::StreamInner::wait_for_room"
-    [sim("raddle_runtime::tests::a_full_stream_makes_its_submitter_wait_and_nobody_else"), PROGRAMS,
+    "raddle_runtime::submit::wait::StreamInner::wait_for_room"
+    [sim("raddle_runtime::tests::ordering::a_full_stream_makes_its_submitter_wait_and_nobody_else"), PROGRAMS,
      sim("raddle_sim::tests::a_full_queue_makes_room")]
     [no_backpressure]
 "T9.2" "The clocks that a stream remembers are bounded."
-    "raddle_runtime::submit::StreamInner::remember"
-    [sim("raddle_runtime::tests::a_stream_forgets_old_clocks")]
+    "raddle_runtime::submit::enqueue::StreamInner::remember"
+    [sim("raddle_runtime::tests::ordering::a_stream_forgets_old_clocks")]
     [history_grows]
 "T9.3" "Memory doesn't grow with threads or fresh streams, and short-lived threads leave no trace."
-    "raddle_runtime::local::give_back"
-    [sim("raddle_runtime::tests::threads_share_streams_and_leave_no_trace"),
-     sim("raddle_runtime::tests::fresh_streams_leave_no_memory_behind"),
+    "raddle_runtime::stream::binding::give_back"
+    [sim("raddle_runtime::tests::ordering::threads_share_streams_and_leave_no_trace"),
+     sim("raddle_runtime::tests::ordering::fresh_streams_leave_no_memory_behind"),
      conformance("raddle_conformance::sim::sim::reports::c_14_fresh_streams_strand_no_memory"),
      device("raddle_conformance::cuda::cuda::reports::c_14_fresh_streams_strand_no_memory")]
     [exit_keeps_stream]
 "T9.4" "Splits and merges of large blocks keep every byte."
-    "raddle_runtime::large::Large::merge_next"
-    [sim("raddle_runtime::tests::random_programs_have_no_race"),
+    "raddle_runtime::memory::large::Large::merge_next"
+    [sim("raddle_runtime::tests::ordering::random_programs_have_no_race"),
      conformance("raddle_conformance::sim::sim::reports::c_11_a_fitting_block_in_the_pool_is_found_when_memory_is_short")]
     [split_loses_bytes]
 "T9.5" "One slow stream doesn't hold back the frees of others."
-    "raddle_runtime::marks::Marks::uses"
-    [sim("raddle_runtime::tests::a_slow_stream_holds_back_no_frees_of_others")]
+    "raddle_runtime::order::marks::Marks::uses"
+    [sim("raddle_runtime::tests::ordering::a_slow_stream_holds_back_no_frees_of_others")]
     [slow_holds_all]
 "T9.6" "Memory that one thread frees in flight and another allocates is bounded."
-    "raddle_runtime::magazine::keep_count_max"
-    [sim("raddle_runtime::tests::memory_that_another_thread_frees_in_flight_is_bounded"),
-     sim("raddle_runtime::tests::small_blocks_come_back_when_memory_is_short")]
+    "raddle_runtime::memory::magazine::keep_count_max"
+    [sim("raddle_runtime::tests::ordering::memory_that_another_thread_frees_in_flight_is_bounded"),
+     sim("raddle_runtime::tests::ordering::small_blocks_come_back_when_memory_is_short")]
     [growth_without_end]
 "T9.7" "Caches of kernels, on disk and in memory, are bounded."
     "raddle_cuda::disk::Disk"
@@ -731,29 +731,29 @@ rows! {
      test("raddle_cuda::staging::tests::the_limit_counts_what_is_in_use_and_frees_what_is_not")]
     [folder_tidied_once, cache_unbounded]
 "T9.8" "Short-lived threads leave nothing behind: no stream, no memory, no thread."
-    "raddle_runtime::local::give_back"
+    "raddle_runtime::stream::binding::give_back"
     [stress("raddle_conformance::lives::cpu::come_and_go"), sim("raddle_conformance::lives::sim:1::come_and_go"),
      device("raddle_conformance::lives::cuda:0::come_and_go")]
     [exit_keeps_stream, exit_loses_magazine]
 "T9.9" "Memory doesn't grow with threads times streams."
-    "raddle_runtime::large::Large::take"
-    [sim("raddle_runtime::memory_tests::memory_does_not_grow_with_threads_times_streams")]
+    "raddle_runtime::memory::large::Large::take"
+    [sim("raddle_runtime::tests::memory::memory_does_not_grow_with_threads_times_streams")]
     [growth_without_end]
 "T9.10" "The high watermark is hard, and past the low one caches are given back first."
-    "raddle_runtime::alloc::Allocator::slab"
-    [sim("raddle_runtime::memory_tests::the_high_watermark_is_hard"),
-     sim("raddle_runtime::memory_tests::past_the_low_watermark_caches_are_given_back_first"),
-     test("raddle_runtime::memory_tests::watermarks_are_limits_of_a_device")]
+    "raddle_runtime::memory::store::Memory::slab"
+    [sim("raddle_runtime::tests::memory::the_high_watermark_is_hard"),
+     sim("raddle_runtime::tests::memory::past_the_low_watermark_caches_are_given_back_first"),
+     test("raddle_runtime::tests::memory::watermarks_are_limits_of_a_device")]
     [limit_ignored]
 "T9.11" "The memory of a private pool is nobody else's, whoever frees it."
-    "raddle_runtime::pool::PoolInner"
-    [sim("raddle_runtime::memory_tests::pools::pools_are_private"),
+    "raddle_runtime::memory::private::PoolInner"
+    [sim("raddle_runtime::tests::memory::pools::pools_are_private"),
      stress("raddle_conformance::memory::pools_of_many_threads")]
     [pool_leaks]
 "T9.12" "Counts of memory are whole and never run backwards."
-    "raddle_runtime::alloc::Allocator::collect"
-    [loom("raddle_runtime::models::model_counts"),
-     stress("raddle_runtime::memory_tests::counts_never_run_backwards_while_threads_come_and_go")]
+    "raddle_runtime::memory::store::Memory::collect"
+    [loom("raddle_runtime::tests::models::model_counts"),
+     stress("raddle_runtime::tests::memory::counts_never_run_backwards_while_threads_come_and_go")]
     [lost_count]
 "T9.13" "A kernel is compiled once for each key."
     "raddle_sync::cache::Cache::get"
@@ -768,16 +768,16 @@ rows! {
     "raddle_hal::limits"
     [test("raddle_conformance::observe::limits_hold"),
      test("raddle_conformance::observe::a_variable_that_is_no_value_is_an_error_at_open"),
-     sim("raddle_runtime::memory_tests::bounds::slabs_are_no_larger_than_asked_for"),
-     sim("raddle_runtime::memory_tests::bounds::so_much_is_in_flight_as_asked_for")]
+     sim("raddle_runtime::tests::memory::bounds::slabs_are_no_larger_than_asked_for"),
+     sim("raddle_runtime::tests::memory::bounds::so_much_is_in_flight_as_asked_for")]
     [bad_limit_is_none, streams_unlimited]
 "T9.16" "Slots of wrapped streams are counted and used again."
-    "raddle_runtime::external::open"
+    "raddle_runtime::stream::external::open"
     [sim("raddle_runtime::tests::external::slots_of_wrapped_streams_are_counted_and_used_again"),
      sim("raddle_runtime::tests::external::fresh_wrapped_streams_strand_no_memory")]
     [closed_slots_stay]
 "T9.17" "Counters of streams and caches only grow."
-    "raddle_runtime::device::Device::cache_stats"
+    "raddle_runtime::device::caches::Device::cache_stats"
     [stress("raddle_conformance::observe::counters_of_streams_only_grow"),
      stress("raddle_conformance::observe::caches_are_cleared_under_use_and_counters_go_on")]
     [clear_forgets_counts]
@@ -793,12 +793,12 @@ rows! {
      test("raddle_serve::schedule::tests::f_21_*")]
     [padding_without_end]
 "T9.20" "Large blocks that threads keep serve whoever needs some before memory grows."
-    "raddle_runtime::alloc::DeviceInner::allocate_large"
-    [sim("raddle_runtime::memory_tests::large_blocks_that_threads_keep_serve_all")]
+    "raddle_runtime::memory::allocate::Memory::allocate_large"
+    [sim("raddle_runtime::tests::memory::large_blocks_that_threads_keep_serve_all")]
     [hoarded_large]
 "T9.21" "Large blocks that another stream has in flight are bounded."
-    "raddle_runtime::large::Large::take_of_all"
-    [sim("raddle_runtime::memory_tests::large_blocks_in_flight_are_bounded")]
+    "raddle_runtime::memory::large::Large::take_of_all"
+    [sim("raddle_runtime::tests::memory::large_blocks_in_flight_are_bounded")]
     [growth_without_end]
 "T9.22" "What clients of a server hold is bounded: bodies, heads, requests, connections, and time."
     "raddle_server::http::body::read"
@@ -809,17 +809,17 @@ rows! {
     [test("raddle_server::it::limits::a_full_queue_is_told_and_who_goes_frees_his_room")]
     [gone_keep_room]
 "T9.24" "Records of launches that may fail are as many as there are in flight."
-    "raddle_runtime::taint::Taints::add"
+    "raddle_runtime::order::taint::Taints::add"
     [sim("raddle_runtime::tests::errors::records_of_launches_that_may_fail_are_bounded")]
     [records_without_end]
 "T9.25" "Buffers that are noted on a busy stream and freed fill no stream."
-    "raddle_runtime::submit::StreamInner::fence"
-    [sim("raddle_runtime::memory_tests::what_is_noted_and_freed_fills_no_stream")]
+    "raddle_runtime::submit::enqueue::StreamInner::fence"
+    [sim("raddle_runtime::tests::memory::what_is_noted_and_freed_fills_no_stream")]
     [fences_without_end]
 "T9.26" "A stream that has used its numbers up says so, and threads are given others while there are some."
-    "raddle_runtime::stream::StreamInner::is_exhausted"
-    [sim("raddle_runtime::tests::a_stream_that_has_used_its_numbers_up_says_so"),
-     sim("raddle_runtime::tests::a_stream_that_has_used_its_numbers_up_is_given_to_nobody")]
+    "raddle_runtime::order::streams::StreamInner::is_exhausted"
+    [sim("raddle_runtime::tests::ordering::a_stream_that_has_used_its_numbers_up_says_so"),
+     sim("raddle_runtime::tests::ordering::a_stream_that_has_used_its_numbers_up_is_given_to_nobody")]
     [exhausted_is_given]
 "T9.27" "A tokenizer's file is taken only if it makes tokens of any text in time and memory that follow from its length."
     "raddle_nn::text::charsmap::check"
@@ -828,18 +828,18 @@ rows! {
      test("raddle_nn::it::untrusted::a_tokenizer_is_checked_before_it_is_made")]
     [table_is_believed]
 "T9.28" "A stream holds no more than it has room for, however many threads have seen room at once."
-    "raddle_runtime::submit::StreamInner::wait_for_room"
+    "raddle_runtime::submit::wait::StreamInner::wait_for_room"
     [sim("raddle_runtime::tests::corners::a_stream_holds_no_more_than_it_has_room_for")]
     [room_seen_once]
 
 "T9.29" "A memory resource is told of the same size when memory comes back as when it went."
-    "raddle_runtime::capture::allocate"
-    [sim("raddle_runtime::memory_tests::resources::resources_count_the_same_whatever_a_capture_does")]
+    "raddle_runtime::graph::capture::allocate"
+    [sim("raddle_runtime::tests::memory::resources::resources_count_the_same_whatever_a_capture_does")]
     [sizes_change_inside]
 "T9.30" "A peak of memory is the most that there has been since it was reset, and what the device has refused is in none."
-    "raddle_runtime::level::Level::reset_peak"
-    [loom("raddle_runtime::models::model_peak_is_reset"),
-     test("raddle_runtime::memory_tests::bounds::what_is_refused_is_not_reserved")]
+    "raddle_runtime::memory::peak::PeakGauge::reset_peak"
+    [loom("raddle_runtime::tests::models::model_peak_is_reset"),
+     test("raddle_runtime::tests::memory::bounds::what_is_refused_is_not_reserved")]
     [peak_overwritten, asked_is_reserved]
 
 "T9.31" "What a client that goes leaves to be tokenized counts as its request until it has ended."
@@ -859,21 +859,21 @@ rows! {
     [cuts_inside_of_tokens]
 
 "T10.1" "An error of the device is told to who depends on the tick that failed, and to nobody else."
-    "raddle_runtime::taint::Taints::failure"
-    [sim("raddle_runtime::tests::errors_go_to_dependents_only"),
+    "raddle_runtime::order::taint::Taints::failure"
+    [sim("raddle_runtime::tests::ordering::errors_go_to_dependents_only"),
      sim("raddle_conformance::race_suite::sim::errors_of_kernels_reach_who_depends_on_them"),
      conformance("raddle_conformance::sim::sim::graphs::a_failure_is_told_to_who_depends_on_the_replay")]
     [error_to_next_caller, error_to_the_next]
 "T10.2" "An error goes on with the data, with its origin, until memory is written whole."
-    "raddle_runtime::submit::StreamInner::note"
-    [sim("raddle_runtime::tests::errors_go_to_dependents_only"),
+    "raddle_runtime::submit::enqueue::StreamInner::note"
+    [sim("raddle_runtime::tests::ordering::errors_go_to_dependents_only"),
      device("raddle_conformance::race_suite::cuda::errors_of_kernels_reach_who_depends_on_them")]
     [error_stops_at_op]
 "T10.3" "Out of memory comes after everything free was given back, says the numbers, and everything goes on."
-    "raddle_runtime::alloc::Allocator"
-    [PROGRAMS, sim("raddle_runtime::tests::scarce_memory_is_waited_for_before_an_error_says_so"),
+    "raddle_runtime::memory::store::Memory"
+    [PROGRAMS, sim("raddle_runtime::tests::ordering::scarce_memory_is_waited_for_before_an_error_says_so"),
      sim("raddle_conformance::failures::sim::no_memory_at_each_point_of_a_step"),
-     sim("raddle_runtime::memory_tests::pools::memory_of_a_pool_that_ends_is_waited_for"),
+     sim("raddle_runtime::tests::memory::pools::memory_of_a_pool_that_ends_is_waited_for"),
      device("raddle_conformance::failures::cuda::more_than_there_is")]
     [looks_once, pool_on_its_way]
 "T10.4" "A lost device stays lost, hangs nobody, and is told to who uses it."
@@ -886,57 +886,57 @@ rows! {
     "raddle_sync::lock::MutexGuard"
     [test("raddle_sync::lock::tests::a_panic_poisons_nothing"),
      test("raddle_cpu::tests::a_panic_loses_the_device_and_hangs_nobody"),
-     sim("raddle_runtime::tests::guards_nest_and_unwind")]
+     sim("raddle_runtime::tests::ordering::guards_nest_and_unwind")]
     [poisoned_stays]
 "T10.6" "Ids, devices and shapes from outside are checked: an error says where, what, expected and found."
-    "raddle_runtime::stream::Stream::from_id"
-    [sim("raddle_runtime::tests::pools_go_round_and_ids_are_checked"),
+    "raddle_runtime::stream::handle::Stream::from_id"
+    [sim("raddle_runtime::tests::ordering::pools_go_round_and_ids_are_checked"),
      test("raddle_tensor::it::errors::errors_say_where_what_expected_found"),
-     test("raddle_runtime::id::tests::ids_name_what_they_came_from_and_nothing_else")]
+     test("raddle_runtime::order::id::tests::ids_name_what_they_came_from_and_nothing_else")]
     [stray_id_decodes]
 "T10.7" "A handle of a closed stream is refused by its generation, not told by its pointer."
-    "raddle_runtime::stream::Stream::check_open"
+    "raddle_runtime::order::streams::Stream::check_open"
     [sim("raddle_runtime::tests::external::a_handle_of_a_closed_stream_is_refused")]
     [stale_handle]
 "T10.8" "A launch that panics holds nothing."
-    "raddle_runtime::submit::Refused"
+    "raddle_runtime::submit::enqueue::Refused"
     [test("raddle_runtime::ends::a_panic_holds_nothing"),
      stress("raddle_conformance::race_suite::cpu::panics_poison_nothing")]
     [panic_keeps_claims]
 "T10.9" "A trace says what was waited for: each arrow has both of its ends."
-    "raddle_runtime::trace"
-    [sim("raddle_runtime::trace::tests::the_file_is_well_formed")]
+    "raddle_runtime::host::trace"
+    [sim("raddle_runtime::host::trace::tests::the_file_is_well_formed")]
     [flow_without_producer]
 "T10.10" "A trace that can't be written changes nothing else."
-    "raddle_runtime::trace::write"
+    "raddle_runtime::host::trace::write"
     [test("raddle_conformance::observe::a_trace_that_cannot_be_written_changes_nothing_else")]
     [unwritten_trace_aborts]
 "T10.11" "A recording of allocations holds every event up to one moment, or is an error."
-    "raddle_runtime::memory_trace"
-    [stress("raddle_runtime::memory_trace::tests::recordings_may_begin_and_end_at_any_moment")]
+    "raddle_runtime::memory::report::trace"
+    [stress("raddle_runtime::memory::report::trace::tests::recordings_may_begin_and_end_at_any_moment")]
     [lost_trace_event]
 "T10.12" "In a recording an allocation comes before its uses, and all of them before its free."
-    "raddle_runtime::memory_trace"
-    [stress("raddle_runtime::memory_trace::tests::a_recording_of_threads_is_in_an_order_that_makes_sense")]
+    "raddle_runtime::memory::report::trace"
+    [stress("raddle_runtime::memory::report::trace::tests::a_recording_of_threads_is_in_an_order_that_makes_sense")]
     [unordered_trace]
 "T10.13" "Any allocation of a training step may be refused: it is told, and the step can be made again."
-    "raddle_runtime::resource::FailingResource"
+    "raddle_runtime::memory::policy::resource::FailingResource"
     [sim("raddle_conformance::failures::sim::no_memory_at_each_allocation"),
      device("raddle_conformance::failures::cuda::no_memory_at_each_allocation")]
     [refusal_passed_over]
 "T10.14" "An address that is null, freed or foreign is no live buffer."
-    "raddle_runtime::memory::Device::record_stream_raw"
-    [sim("raddle_runtime::memory_tests::addresses_find_live_buffers_and_nothing_else"),
+    "raddle_runtime::device::memory::Device::record_stream_raw"
+    [sim("raddle_runtime::tests::memory::addresses_find_live_buffers_and_nothing_else"),
      stress("raddle_conformance::race_suite::cpu::record_freed"),
      stress("raddle_conformance::race_suite::cpu::record_nothing")]
     [freed_is_live]
 "T10.15" "Any number may be given for the id of a stream."
-    "raddle_runtime::id::StreamId"
+    "raddle_runtime::order::id::StreamId"
     [sim("raddle_runtime::tests::streams::any_number_may_be_given_for_an_id"),
-     test("raddle_runtime::id::tests::stray_numbers_name_nothing")]
+     test("raddle_runtime::order::id::tests::stray_numbers_name_nothing")]
     [stray_id_decodes]
 "T10.16" "A child is told what was being written or had failed when it was forked."
-    "raddle_runtime::fork::submit"
+    "raddle_runtime::submit::child::submit"
     [test("raddle_runtime::ends::a_child_is_told_what_is_lost"),
      stress("raddle_conformance::lives::cpu::a_child_is_told_of_failures")]
     [child_reads_unwritten, child_forgets_failures]
@@ -973,12 +973,12 @@ rows! {
      test("raddle_cli::embed::rows_dont_depend_on_threads_batches_or_windows")]
     [bad_lines_have_no_rows]
 "T10.23" "Whoever finds no memory waits for what others are giving back, before it is told that there is none."
-    "raddle_runtime::transit::Transit::has_ended_since"
-    [test("raddle_runtime::memory_tests::memory_that_another_thread_gives_back_is_waited_for")]
+    "raddle_runtime::memory::transit::Transit::has_ended_since"
+    [test("raddle_runtime::tests::memory::memory_that_another_thread_gives_back_is_waited_for")]
     [looks_once]
 "T10.24" "Bytes outside of a buffer, or of another device's, are refused."
-    "raddle_runtime::device::Device::range"
-    [test("raddle_runtime::tests::ranges_outside_of_buffers_are_refused")]
+    "raddle_runtime::device::work::Device::range"
+    [test("raddle_runtime::tests::ordering::ranges_outside_of_buffers_are_refused")]
     [range_of_the_block]
 "T10.25" "A panic of a server's own costs one request, which is told so."
     "raddle_server::http::guard::guard"
@@ -990,33 +990,33 @@ rows! {
     [any_key_is_right]
 
 "T10.27" "Of a lost device everything is over, also what it has refused: whoever asks or waits isn't left waiting."
-    "raddle_runtime::stream::Stream::query"
+    "raddle_runtime::stream::handle::Stream::query"
     [sim("raddle_runtime::tests::corners::whoever_asks_of_a_lost_device_hears_that_all_is_over"),
      test("raddle_cpu::tests::a_panic_loses_the_device_and_hangs_nobody")]
     [refused_stays_open]
 
 "T10.28" "A download tells of the bytes that it has copied, whatever becomes of the buffer meanwhile."
-    "raddle_runtime::device::Device::download"
+    "raddle_runtime::device::work::Device::download"
     [sim("raddle_runtime::tests::corners::a_download_tells_of_the_bytes_that_it_copied")]
     [failure_of_the_latest]
 
 "T10.29" "What hooks and memory resources do is no part of a capture."
-    "raddle_runtime::hooks::Device::on_out_of_memory"
+    "raddle_runtime::device::memory::Device::on_out_of_memory"
     [sim("raddle_runtime::tests::corners::what_a_hook_does_is_no_part_of_a_capture")]
     [hook_is_captured]
 
 "T10.30" "Memory that is given out again has forgotten the failure of what it was."
-    "raddle_runtime::resource::Allocation"
-    [sim("raddle_runtime::memory_tests::resources::memory_that_a_resource_kept_has_forgotten_its_failure")]
+    "raddle_runtime::memory::policy::resource::Allocation"
+    [sim("raddle_runtime::tests::memory::resources::memory_that_a_resource_kept_has_forgotten_its_failure")]
     [kept_failure]
 
 "T10.31" "What a capture allocates has no value, whatever its memory stood for before."
-    "raddle_runtime::capture::allocate"
+    "raddle_runtime::graph::capture::allocate"
     [sim("raddle_runtime::tests::corners::what_a_capture_allocates_has_no_value_whatever_was_there")]
     [region_has_a_value]
 
 "T10.32" "A capture may end anywhere, and is over then."
-    "raddle_runtime::capture::uncaptured"
+    "raddle_runtime::ground::capturing::uncaptured"
     [sim("raddle_runtime::tests::corners::a_capture_may_end_where_nothing_is_captured")]
     [ended_capture_goes_on]
 }
