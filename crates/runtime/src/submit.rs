@@ -299,6 +299,9 @@ impl Stream {
         if fault!(stamp_before_submit) {
             enqueued.stamp();
         }
+        if !goes_on && fault!(refused_is_written) {
+            stream.note(None, touches);
+        }
         let goes_on = fault!(told_after_release) || witness::tell(touches);
         // Marks of what won't run are stamped all the same: it is behind what it would have been behind.
         let (launch, touches) = if goes_on { (launch, touches) } else { (&Launch::Nothing, &[][..]) };

@@ -329,14 +329,16 @@ rows! {
 
 "T3.8" "An op's place in the graph of gradients is found and replaced in the order in which ops run, for all views of a tensor and from all threads."
     "raddle_runtime::witness::tell"
-    [PROGRAMS, test("raddle_grad::it::in_place::an_op_may_read_another_view_of_its_output"),
+    [loom("raddle_runtime::models::witness::model_two_witnesses"),
+     loom("raddle_runtime::models::witness::model_a_witness_refuses"), PROGRAMS,
+     test("raddle_grad::it::in_place::an_op_may_read_another_view_of_its_output"),
      sim("raddle_conformance::race_suite::sim::a_view_is_looked_at_while_its_base_changes"),
      stress("raddle_conformance::race_suite::cpu::a_view_is_looked_at_while_its_base_changes"),
      sim("raddle_conformance::race_suite::sim::rows_are_filled_by_4_threads"),
      stress("raddle_conformance::race_suite::cpu::rows_are_filled_by_4_threads"),
      sim("raddle_conformance::race_suite::sim::a_tensor_joins_while_a_part_is_filled"),
      stress("raddle_conformance::race_suite::cpu::a_tensor_joins_while_a_part_is_filled")]
-    [told_after_release, own_view_is_constant, views_join_unseen, view_keeps_its_place]
+    [told_after_release, refused_is_written, own_view_is_constant, views_join_unseen, view_keeps_its_place]
 
 "T4.1" "An event that has recorded nothing is not complete."
     "raddle_runtime::event::Event::query"
