@@ -291,12 +291,14 @@ rows! {
      model("raddle_conformance::lifetime::all_operands_of_layer_norm_live"), spec("TL.001"), spec("TL.003"),
      sim("raddle_conformance::lifetime::operands_of_layer_norm_outlive_their_handles")]
     [borrowed_operand]
-"T3.2" "The borrowing variant dies in five steps: create; start with counts 2, 2, 1; bias is freed; the lock; a dead tensor is read."
-    "raddle_conformance::lifetime::explore"
-    [model("raddle_conformance::lifetime::a_borrowed_operand_dies_in_five_steps"),
+"T3.2" "In every schedule of the model of lifetimes the shipped code does what the model says: owned operands are never read after their death, and borrowed ones, which are planted, are read so where the model says it, at the earliest in five steps: create; start with counts 2, 2, 1; bias is freed; the lock; a dead tensor is read."
+    "raddle_conformance::lifetime::schedules"
+    [sim("raddle_conformance::lifetime::a_single_operand_is_as_the_model_says"),
+     sim("raddle_conformance::lifetime::several_operands_are_as_the_model_says"),
+     model("raddle_conformance::lifetime::a_borrowed_operand_dies_in_five_steps"),
      model("raddle_conformance::lifetime::a_borrowed_single_operand_dies"),
      model("raddle_conformance::lifetime::a_borrowed_operand_of_backward_dies"), spec("TL.002"), spec("TL.004")]
-    []
+    [borrowed_operand, free_without_fence]
 "T3.3" "Gradients and saved tensors outlive their handles in backward."
     "raddle_grad::engine"
     [model("raddle_conformance::lifetime::all_operands_of_its_backward_live"),
