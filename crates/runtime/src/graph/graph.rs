@@ -19,7 +19,7 @@
 
 use super::{
     graphs::Graphs,
-    instances::{Choice, Instances, Pool, Seen, choose},
+    instances::{Choice, InstancePool, Instances, Seen, choose},
     template::{Bound, Instance, Node, Replacement, State, Template, is_same},
 };
 use crate::{
@@ -105,7 +105,7 @@ impl std::fmt::Debug for Graph {
 impl Graph {
     pub(crate) fn new(template: Template) -> Graph {
         let instances = Arc::new(Instances {
-            pool: Mutex::new(Rank::Graph, Pool::default()),
+            pool: Mutex::new(Rank::Graph, InstancePool::default()),
             returned: Condvar::new(),
             size_bytes: template.size_bytes(),
         });
@@ -222,7 +222,7 @@ impl Graph {
     /// it was like.
     fn take_any(
         &self,
-        mut pool: MutexGuard<'_, Pool>,
+        mut pool: MutexGuard<'_, InstancePool>,
         slot: usize,
         bound: &[Bound],
         may_grow: bool,

@@ -6,7 +6,7 @@ use raddle_sync::{Condvar, Mutex, Padded};
 
 /// Each instance has a place of its own, so that streams that find their own ones again share no more than the lock.
 #[derive(Default)]
-pub(super) struct Pool {
+pub(super) struct InstancePool {
     /// Empty: the instance is being submitted, or there is none.
     pub(super) places: Vec<Padded<Option<Instance>>>,
     /// Places that no instance has.
@@ -20,7 +20,7 @@ pub(super) struct Pool {
     pub(super) waiting: usize,
 }
 
-impl Pool {
+impl InstancePool {
     /// A place for a new instance.
     pub(super) fn grow(&mut self) -> usize {
         self.count += 1;
@@ -114,7 +114,7 @@ pub(super) fn choose(seen: &[Seen], room: bool, is_cheap: bool) -> Choice {
 
 /// The instances of a graph, which the device knows, too.
 pub(crate) struct Instances {
-    pub(super) pool: Mutex<Pool>,
+    pub(super) pool: Mutex<InstancePool>,
     /// Signalled when an instance comes back, or room for one.
     pub(super) returned: Condvar,
     /// Of one.

@@ -23,7 +23,7 @@ use super::{
     hooks::MemoryNeed,
     large::Grain,
     local,
-    magazine::{Counts, Local, Shelves, keep_count_max},
+    magazine::{Counts, Local, ThreadCache, keep_count_max},
     private::{self, PoolInner},
     store::{COUNT_BYTES_MAX, Memory},
 };
@@ -37,13 +37,13 @@ use raddle_sync::{atomic::Ordering::*, fault};
 /// Slabs of small blocks hold a quarter of what the class has already, at most so many or, if that is more, so many bytes.
 const SLAB_BLOCK_COUNT_MAX: usize = if cfg!(loom) { 1 } else { 16 }; // guess
 const SLAB_BYTES_MIN: usize = if cfg!(loom) { 256 } else { 1 << 16 }; // guess
-/// Blocks that go from the centre to a magazine at once, and their bytes.
+/// Blocks that go from the central lists to a magazine at once, and their bytes.
 const BATCH_COUNT_MAX: usize = 16; // guess
 const BATCH_BYTES_MAX: usize = 1 << 16; // guess
 /// How often a thread that finds no memory looks again because some was on its way, before it is told that there is none.
 pub(crate) const LOOK_COUNT_MAX: usize = 16; // guess
 
-/// How many blocks of a class go from the centre to a magazine at once.
+/// How many blocks of a class go from the central lists to a magazine at once.
 fn batch_count(class: usize) -> usize {
     let fit = BATCH_BYTES_MAX / class_size_bytes(class);
     BATCH_COUNT_MAX.min(fit).min(keep_count_max(class) / 2).max(1)
@@ -59,9 +59,9 @@ impl Memory {
         }
         let class = class as usize;
         let kept = local::get(self.core).and_then(|local| {
-            local.own_magazine(|shelves| {
-                let block = shelves.take(class, local.slot(), false, |tick| self.is_complete(tick))?;
-                self.count_allocation(&mut shelves.counts, block.get().capacity_bytes as i64);
+            local.own_magazine(|cache| {
+                let block = cache.take(class, local.slot(), false, |tick| self.is_complete(tick))?;
+                self.count_allocation(&mut cache.counts, block.get().capacity_bytes as i64);
                 Some(block)
             })
         });
@@ -80,9 +80,9 @@ impl Memory {
     #[inline(never)]
     fn large_block(&'static self, size_bytes: usize) -> Result<FreeBlock> {
         let kept = local::get(self.core).zip(Grain::LARGE.round(size_bytes)).and_then(|(local, wanted)| {
-            local.own_magazine(|shelves| {
-                let block = shelves.take_large(wanted, local.slot(), |tick| self.is_complete(tick))?;
-                self.count_allocation(&mut shelves.counts, block.get().capacity_bytes as i64);
+            local.own_magazine(|cache| {
+                let block = cache.take_large(wanted, local.slot(), |tick| self.is_complete(tick))?;
+                self.count_allocation(&mut cache.counts, block.get().capacity_bytes as i64);
                 Some(block)
             })
         });
@@ -134,9 +134,9 @@ impl Memory {
             && let Some(local) = local::get(self.core)
         {
             let mut rest = batch.split_off(batch.len().min(batch_count(class)));
-            local.own_magazine(|shelves| {
+            local.own_magazine(|cache| {
                 batch.drain(..).for_each(|block| {
-                    shelves.put(block, slot, |tick| self.is_complete(tick), &mut rest);
+                    cache.put(block, slot, |tick| self.is_complete(tick), &mut rest);
                 });
             });
             batch = rest;
@@ -196,7 +196,7 @@ impl Memory {
         let found = large.lock().take(wanted, slot, is_complete);
         let found = found.or_else(|| {
             if pool.is_none() && !fault!(hoarded_large) {
-                self.drain(Shelves::drain_large);
+                self.drain(ThreadCache::drain_large);
             }
             find_of_all(false)
         });
@@ -307,18 +307,18 @@ pub(crate) fn put_back(block: FreeBlock) {
         return;
     }
     let Some(local) = local else { return Memory::of(device).put_back_without_magazine(block) };
-    let overflow = local.own_magazine(|shelves| {
-        shelves.counts.frees += 1;
-        shelves.counts.allocated_bytes -= block.get().capacity_bytes as i64;
-        if shelves.counts.allocated_bytes < -COUNT_BYTES_MAX {
-            Memory::of(device).collect_bytes(&mut shelves.counts);
+    let overflow = local.own_magazine(|cache| {
+        cache.counts.frees += 1;
+        cache.counts.allocated_bytes -= block.get().capacity_bytes as i64;
+        if cache.counts.allocated_bytes < -COUNT_BYTES_MAX {
+            Memory::of(device).collect_bytes(&mut cache.counts);
         }
-        if shelves.put_unused(block) {
+        if cache.put_unused(block) {
             return None;
         }
         let memory = Memory::of(device);
         let mut overflow = Vec::new();
-        shelves.put(block, local.slot(), |tick| memory.is_complete(tick), &mut overflow);
+        cache.put(block, local.slot(), |tick| memory.is_complete(tick), &mut overflow);
         // From now on until the central lists have them.
         (!overflow.is_empty()).then(|| (memory, memory.transit.begin(), overflow))
     });

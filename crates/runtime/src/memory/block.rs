@@ -129,7 +129,7 @@ impl Block {
     }
 }
 
-/// A block that is owned alone: in a magazine, the centre, or a list of free pieces. Made by `Box::into_raw`. Its owner makes
+/// A block that is owned alone: in a magazine, the central lists, or a list of free pieces. Made by `Box::into_raw`. Its owner makes
 /// no `&mut Block`, since others may look at its atomics at any time: see [`BlockRef`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct FreeBlock(NonNull<Block>);

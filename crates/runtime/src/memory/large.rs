@@ -67,7 +67,7 @@ const LOOK_COUNT: usize = 16; // guess
 pub(crate) const SPARE_COUNT_MAX: usize = 64; // guess
 
 #[derive(Clone, Copy)]
-pub(crate) struct Piece {
+pub(crate) struct LargePiece {
     pub(crate) offset_bytes: usize,
     pub(crate) size_bytes: usize,
     pub(crate) reference: BlockRef,
@@ -92,7 +92,7 @@ pub(crate) struct Large {
     slabs: Vec<LargeSlab>,
     slab_bytes: usize,
     /// Blocks name their piece by its index.
-    pieces: Vec<Piece>,
+    pieces: Vec<LargePiece>,
     /// Indices of `pieces` that can be used again.
     vacant: Vec<u32>,
     spare: Vec<FreeBlock>,
@@ -174,7 +174,7 @@ impl Large {
     ) -> Option<u32> {
         let mut best: Option<(usize, usize, u32)> = None;
         for index in self.free.from(wanted).take(look_count) {
-            let Piece { size_bytes, free, .. } = *self.piece(index);
+            let LargePiece { size_bytes, free, .. } = *self.piece(index);
             let bin = self.free.bin(size_bytes);
             if best.is_some_and(|(found, ..)| found < bin) {
                 break;
@@ -194,12 +194,12 @@ impl Large {
     }
 
     #[inline]
-    fn piece(&self, index: u32) -> &Piece {
+    fn piece(&self, index: u32) -> &LargePiece {
         &self.pieces[index as usize]
     }
 
     #[inline]
-    fn piece_mut(&mut self, index: u32) -> &mut Piece {
+    fn piece_mut(&mut self, index: u32) -> &mut LargePiece {
         &mut self.pieces[index as usize]
     }
 
@@ -215,7 +215,7 @@ impl Large {
     fn cut(&mut self, index: u32, wanted: usize) -> FreeBlock {
         let piece = self.piece_mut(index);
         let mut block = piece.free.take().expect("a piece in a bin is free");
-        let Piece { offset_bytes, size_bytes, next, .. } = *piece;
+        let LargePiece { offset_bytes, size_bytes, next, .. } = *piece;
         self.free.remove(index, size_bytes);
         let Grain { round_bytes, .. } = self.grain;
         if self.grain.fits_whole(size_bytes, wanted) {
@@ -258,13 +258,14 @@ impl Large {
         // SAFETY: a block is destroyed, or becomes a spare one, after it has left its piece.
         let reference = unsafe { block.reference() };
         let offset_bytes = address.offset_bytes;
-        let piece = Piece { offset_bytes, size_bytes, reference, free: None, previous: NONE, next: NONE };
+        let piece =
+            LargePiece { offset_bytes, size_bytes, reference, free: None, previous: NONE, next: NONE };
         self.set_piece(index, piece);
         self.put_in_bin(index, block);
         index
     }
 
-    fn set_piece(&mut self, index: u32, piece: Piece) {
+    fn set_piece(&mut self, index: u32, piece: LargePiece) {
         match self.pieces.get_mut(index as usize) {
             Some(place) => *place = piece,
             None => self.pieces.push(piece),
@@ -285,7 +286,7 @@ impl Large {
     }
 
     /// Takes all slabs out with their pieces, for another list. Every piece is free.
-    pub(crate) fn take_slabs(&mut self) -> Vec<(Slab, Vec<Piece>)> {
+    pub(crate) fn take_slabs(&mut self) -> Vec<(Slab, Vec<LargePiece>)> {
         let slabs = self.slabs().map(|(slab, pieces)| (slab, pieces.copied().collect())).collect();
         self.destroy_spare();
         *self = Large::empty(self.grain, self.slab_bytes_max, self.pending_ratio);
@@ -293,14 +294,14 @@ impl Large {
     }
 
     /// Takes slabs in whose pieces are all free.
-    pub(crate) fn put_slabs(&mut self, slabs: Vec<(Slab, Vec<Piece>)>) {
+    pub(crate) fn put_slabs(&mut self, slabs: Vec<(Slab, Vec<LargePiece>)>) {
         for (slab, pieces) in slabs {
             let (mut first, mut previous) = (NONE, NONE);
             for piece in pieces {
                 let index = self.vacant.pop().unwrap_or(self.pieces.len() as u32);
                 let mut block = piece.free.expect("every piece is free");
                 block.set_source(Source { class: LARGE, index, pool: 0 });
-                self.set_piece(index, Piece { previous, next: NONE, ..piece });
+                self.set_piece(index, LargePiece { previous, next: NONE, ..piece });
                 self.put_in_bin(index, block);
                 match previous {
                     NONE => first = index,
@@ -313,7 +314,7 @@ impl Large {
     }
 
     /// The slabs and their pieces, to be looked at.
-    pub(crate) fn slabs(&self) -> impl Iterator<Item = (Slab, impl Iterator<Item = &Piece>)> {
+    pub(crate) fn slabs(&self) -> impl Iterator<Item = (Slab, impl Iterator<Item = &LargePiece>)> {
         let at = |index: u32| (index != NONE).then(|| self.piece(index));
         self.slabs
             .iter()
@@ -362,7 +363,7 @@ impl Large {
 
     /// Takes a free piece out of its bin and the list.
     fn remove_piece(&mut self, index: u32) {
-        let Piece { size_bytes, free, .. } = *self.piece(index);
+        let LargePiece { size_bytes, free, .. } = *self.piece(index);
         self.free.remove(index, size_bytes);
         self.vacant.push(index);
         self.spare.extend(free);
@@ -394,7 +395,7 @@ impl Large {
         self.merge_all(&is_complete);
         let slabs = std::mem::take(&mut self.slabs);
         let (unused, used): (Vec<_>, Vec<_>) = slabs.into_iter().partition(|LargeSlab { slab, first }| {
-            let Piece { size_bytes, free, .. } = *self.piece(*first);
+            let LargePiece { size_bytes, free, .. } = *self.piece(*first);
             size_bytes == slab.size_bytes
                 && free.is_some_and(|mut block| block.uses(usize::MAX, &is_complete) == Uses::Over)
         });

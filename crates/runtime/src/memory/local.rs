@@ -5,7 +5,7 @@
 //! alive at once. No driver is called at thread exit. Code that runs after the thread-locals are gone works without.
 
 use super::{
-    magazine::{Local, Shelves},
+    magazine::{Local, ThreadCache},
     store::Memory,
 };
 use crate::ground::{Core, Floor, fork};
@@ -17,7 +17,7 @@ impl Local {
     ///
     /// Who has called code of the user since it got the `Local` gets it anew: the thread may have let go of it.
     #[inline]
-    pub(crate) fn own_magazine<R>(&self, work: impl FnOnce(&mut Shelves) -> R) -> R {
+    pub(crate) fn own_magazine<R>(&self, work: impl FnOnce(&mut ThreadCache) -> R) -> R {
         debug_assert!(is_mine(self), "another thread may have it by now");
         // SAFETY: this is called by the thread that the `Local` belongs to at the time.
         unsafe { self.magazine.own(work) }

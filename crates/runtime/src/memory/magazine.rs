@@ -48,7 +48,7 @@ pub(crate) fn keep_count_max(class: usize) -> usize {
 }
 
 #[derive(Default)]
-pub(crate) struct Shelf {
+pub(crate) struct CachedClass {
     ready: Vec<FreeBlock>,
     pending: VecDeque<FreeBlock>,
 }
@@ -62,7 +62,7 @@ pub(crate) struct Counts {
 }
 
 /// A thread's store, which others may visit.
-pub(crate) type Magazine = Biased<Shelves>;
+pub(crate) type Magazine = Biased<ThreadCache>;
 
 /// What a thread has of a device's memory. Its magazine is its own, and others visit it. What each allocation needs lies on the
 /// first line, and no line is another thread's as well.
@@ -82,7 +82,7 @@ unsafe impl Send for Local {}
 
 impl Local {
     pub(crate) fn new(device: &'static Core) -> Local {
-        Local { device, slot: Cell::new(None), magazine: Magazine::new(Shelves::new()) }
+        Local { device, slot: Cell::new(None), magazine: Magazine::new(ThreadCache::new()) }
     }
 
     /// The slot of the stream that the thread's work goes to; of the default one before the thread is bound. This and what
@@ -105,21 +105,21 @@ impl Local {
 
 /// What a magazine holds; in front what each allocation and free counts.
 #[repr(C)]
-pub(crate) struct Shelves {
+pub(crate) struct ThreadCache {
     pub(crate) counts: Counts,
     /// Large blocks with their sizes, the one that came last at the end.
     large: Vec<(usize, FreeBlock)>,
     large_bytes: usize,
-    classes: [Shelf; CLASS_COUNT],
+    classes: [CachedClass; CLASS_COUNT],
 }
 
-impl Shelves {
-    pub(crate) fn new() -> Shelves {
-        Shelves {
+impl ThreadCache {
+    pub(crate) fn new() -> ThreadCache {
+        ThreadCache {
             counts: Counts::default(),
             large: Vec::new(),
             large_bytes: 0,
-            classes: std::array::from_fn(|_| Shelf::default()),
+            classes: std::array::from_fn(|_| CachedClass::default()),
         }
     }
 
@@ -132,10 +132,10 @@ impl Shelves {
         anyway: bool,
         is_complete: impl Fn(Tick) -> bool,
     ) -> Option<FreeBlock> {
-        let shelf = &mut self.classes[class];
-        if let Some(block) = shelf.ready.pop() {
+        let kept = &mut self.classes[class];
+        if let Some(block) = kept.ready.pop() {
             if fault!(block_in_two_hands) {
-                shelf.ready.push(block);
+                kept.ready.push(block);
             }
             return Some(block);
         }
@@ -151,18 +151,18 @@ impl Shelves {
         anyway: bool,
         is_complete: impl Fn(Tick) -> bool,
     ) -> Option<FreeBlock> {
-        let shelf = &mut self.classes[class];
-        for _ in 0..shelf.pending.len().min(LOOK_COUNT) {
-            let mut block = shelf.pending.pop_front().expect("counted");
+        let kept = &mut self.classes[class];
+        for _ in 0..kept.pending.len().min(LOOK_COUNT) {
+            let mut block = kept.pending.pop_front().expect("counted");
             match block.uses(slot, &is_complete) {
-                Uses::Over | Uses::Ordered => shelf.ready.push(block),
-                Uses::Pending => shelf.pending.push_back(block),
+                Uses::Over | Uses::Ordered => kept.ready.push(block),
+                Uses::Pending => kept.pending.push_back(block),
             }
         }
-        shelf.ready.pop().or_else(|| {
+        kept.ready.pop().or_else(|| {
             // Full of what is in flight: a wait is better than growth without end.
-            let full = shelf.pending.len() >= keep_count_max(class) && !fault!(growth_without_end);
-            let mut block = if full || anyway { shelf.pending.pop_front() } else { None }?;
+            let full = kept.pending.len() >= keep_count_max(class) && !fault!(growth_without_end);
+            let mut block = if full || anyway { kept.pending.pop_front() } else { None }?;
             if fault!(forget_marks) {
                 block.forget_uses();
             }
@@ -202,15 +202,15 @@ impl Shelves {
     #[inline]
     pub(crate) fn put_unused(&mut self, block: FreeBlock) -> bool {
         let class = block.get().source.class as usize;
-        let Some(shelf) = self.classes.get_mut(class) else { return false };
-        let has_room = block.is_unused() && shelf.ready.len() < keep_count_max(class);
+        let Some(kept) = self.classes.get_mut(class) else { return false };
+        let has_room = block.is_unused() && kept.ready.len() < keep_count_max(class);
         if has_room {
-            shelf.ready.push(block);
+            kept.ready.push(block);
         }
         has_room
     }
 
-    /// Puts a block back. From a full shelf the older half goes to `overflow`, so that a thread that only frees goes to the
+    /// Puts a block back. Of a full class the older half goes to `overflow`, so that a thread that only frees goes to the
     /// central lists rarely, and what was used last stays.
     #[inline(never)]
     pub(crate) fn put(
@@ -225,7 +225,7 @@ impl Shelves {
             return self.put_large(block, overflow);
         }
         let class = class as usize;
-        let Shelf { ready, pending } = &mut self.classes[class];
+        let CachedClass { ready, pending } = &mut self.classes[class];
         let (half, full) = (keep_count_max(class) / 2, keep_count_max(class));
         let uses = block.uses(slot, is_complete);
         if fault!(forget_ordered) && uses == Uses::Ordered {
@@ -246,8 +246,8 @@ impl Shelves {
 
     /// Shows all blocks, which stay.
     pub(crate) fn visit(&mut self, mut look: impl FnMut(&mut FreeBlock)) {
-        for shelf in &mut self.classes {
-            shelf.ready.iter_mut().chain(&mut shelf.pending).for_each(&mut look);
+        for kept in &mut self.classes {
+            kept.ready.iter_mut().chain(&mut kept.pending).for_each(&mut look);
         }
         self.large.iter_mut().for_each(|(_, block)| look(block));
     }
@@ -261,9 +261,9 @@ impl Shelves {
     /// Takes everything.
     pub(crate) fn drain(&mut self, into: &mut Vec<FreeBlock>) {
         self.drain_large(into);
-        for shelf in &mut self.classes {
-            into.append(&mut shelf.ready);
-            into.extend(shelf.pending.drain(..));
+        for kept in &mut self.classes {
+            into.append(&mut kept.ready);
+            into.extend(kept.pending.drain(..));
         }
     }
 }

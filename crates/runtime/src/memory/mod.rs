@@ -35,5 +35,5 @@ pub use limits::Watermarks;
 pub(crate) use local::{get as local, release as release_local};
 pub(crate) use magazine::{BLOCK_COUNT_MAX, CLASS_BYTES_MAX, LARGE_BYTES_MAX, LARGE_COUNT_MAX};
 #[cfg(all(test, loom))]
-pub(crate) use magazine::{Counts, Magazine, Shelves};
+pub(crate) use magazine::{Counts, Magazine, ThreadCache};
 pub(crate) use store::{Above, Memory};

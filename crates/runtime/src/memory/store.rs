@@ -7,7 +7,7 @@ use super::{
     classes::{CLASS_COUNT, LARGE},
     hooks::Hooks,
     large::{Grain, Large},
-    magazine::{Counts, Local, Magazine, Shelves},
+    magazine::{Counts, Local, Magazine, ThreadCache},
     peak::PeakGauge,
     private::{PoolInner, Pools},
     transit::Transit,
@@ -231,9 +231,9 @@ impl Memory {
         // Whoever looks through all magazines does so under this lock: it finds the blocks here or in the central lists, never on
         // their way. So a device closes behind a scope of threads, whose ends come after the scope.
         let all = self.locals.lock();
-        let empty = |shelves: &mut Shelves| {
-            shelves.drain(&mut blocks);
-            self.collect(&mut shelves.counts);
+        let empty = |cache: &mut ThreadCache| {
+            cache.drain(&mut blocks);
+            self.collect(&mut cache.counts);
         };
         // SAFETY: it is this thread's until `idle_locals` has it.
         unsafe { local.magazine.own(empty) };
@@ -247,13 +247,13 @@ impl Memory {
 
     /// Takes the stores of all threads to the central lists.
     pub(crate) fn drain_magazines(&self) {
-        self.drain(Shelves::drain);
+        self.drain(ThreadCache::drain);
     }
 
     /// Looks into the stores of all threads; whoever does so waits for the lock that is returned.
     pub(crate) fn visit_magazines(
         &self,
-        work: impl FnMut(&mut Shelves),
+        work: impl FnMut(&mut ThreadCache),
     ) -> MutexGuard<'_, Vec<&'static Local>> {
         let locals = self.locals.lock();
         Magazine::visit_all(locals.iter().map(|local| &local.magazine), work);
@@ -261,9 +261,9 @@ impl Memory {
     }
 
     /// Takes some of the store of each thread to the central lists.
-    pub(crate) fn drain(&self, take: impl Fn(&mut Shelves, &mut Vec<FreeBlock>)) {
+    pub(crate) fn drain(&self, take: impl Fn(&mut ThreadCache, &mut Vec<FreeBlock>)) {
         let mut blocks = Vec::new();
-        let locals = self.visit_magazines(|shelves| take(shelves, &mut blocks));
+        let locals = self.visit_magazines(|cache| take(cache, &mut blocks));
         let locals = if fault!(blocks_on_their_way) {
             drop(locals);
             thread::yield_now();

@@ -26,7 +26,7 @@ use std::{collections::VecDeque, ops::Deref, ptr};
 
 /// Behind the lock that is held while a stream is made, chosen, dedicated or given back.
 #[derive(Debug, Default)]
-pub(crate) struct Pool {
+pub(crate) struct StreamPool {
     /// Holds that there have been; the last one's name.
     pub(crate) holds: u64,
     /// Threads that wait for a stream of their own.
@@ -39,7 +39,7 @@ pub(crate) struct Streams {
     slots: [AtomicPtr<StreamInner>; SLOT_COUNT],
     /// Streams of each pool that are used.
     pub(crate) pool_count: usize,
-    pub(crate) pool: Mutex<Pool>,
+    pub(crate) pool: Mutex<StreamPool>,
     /// Signalled under the lock of `pool` when a stream may have become free.
     pub(crate) freed: Condvar,
     pub(crate) next_normal: AtomicU32,
@@ -78,7 +78,7 @@ impl Streams {
             core,
             slots: std::array::from_fn(|_| AtomicPtr::new(ptr::null_mut())),
             pool_count: if fault!(streams_unlimited) { POOL_COUNT } else { pool_count },
-            pool: Mutex::new(Rank::Pool, Pool::default()),
+            pool: Mutex::new(Rank::Pool, StreamPool::default()),
             freed: Condvar::new(),
             next_normal: AtomicU32::new(0),
             next_high: AtomicU32::new(0),
@@ -125,7 +125,7 @@ impl Streams {
     pub(crate) fn stream_in_pool(
         &'static self,
         slot: usize,
-        _pool: &MutexGuard<'_, Pool>,
+        _pool: &MutexGuard<'_, StreamPool>,
     ) -> Result<&'static StreamInner> {
         match self.made(slot) {
             Some(stream) => Ok(stream),

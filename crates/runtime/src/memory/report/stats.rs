@@ -172,7 +172,7 @@ impl Memory {
             // SAFETY: it is compared only.
             pending.insert(unsafe { block.reference() }, self.is_pending(block));
         };
-        self.visit_magazines(|shelves| shelves.visit(|block| note(&mut pending, block)));
+        self.visit_magazines(|cache| cache.visit(|block| note(&mut pending, block)));
         let mut slabs = Vec::new();
         for (class, list) in self.central.iter().enumerate() {
             let mut list = list.lock();
@@ -238,7 +238,7 @@ impl Memory {
     /// The counts alone. Collects those of all threads; in a forked child they are as the parent last did.
     pub(crate) fn memory_counts(&self) -> MemoryStats {
         if !fork::is_child(self) {
-            self.visit_magazines(|shelves| self.collect(&mut shelves.counts));
+            self.visit_magazines(|cache| self.collect(&mut cache.counts));
         }
         let (allocated_bytes, allocated_peak_bytes) = self.allocated.now_and_peak();
         let (reserved_bytes, reserved_peak_bytes) = self.reserved.now_and_peak();

@@ -685,7 +685,11 @@ fn two_drain() -> Verdict {
         let look = || {
             start.wait();
             memory_of(&device).drain_magazines();
-            memory_of(&device).central.iter().map(|shelf| shelf.lock().blocks.len()).sum::<usize>()
+            memory_of(&device)
+                .central
+                .iter()
+                .map(|class_cache| class_cache.lock().blocks.len())
+                .sum::<usize>()
         };
         let found = std::thread::scope(|scope| {
             let threads = [scope.spawn(look), scope.spawn(look)];

@@ -15,7 +15,7 @@ use super::{
     streams_of,
 };
 use crate::{
-    memory::{Counts, Magazine, Shelves},
+    memory::{Counts, Magazine, ThreadCache},
     stream::sharing::{least_shared, let_go},
     *,
 };
@@ -218,7 +218,7 @@ fn learns_after_the_tick(fault: Option<Fault>, preemptions: usize) {
 /// A thread's magazine, emptied by another thread while its owner allocates and frees: no block in two hands.
 fn magazine_is_stolen_from(fault: Option<Fault>, preemptions: usize) {
     explore("a magazine is stolen from", fault, preemptions, |model| {
-        let magazine = loom::sync::Arc::new(Magazine::new(Shelves::new()));
+        let magazine = loom::sync::Arc::new(Magazine::new(ThreadCache::new()));
         let is_complete = {
             let device = model.device;
             move |tick| streams_of(&device).is_complete(tick)
@@ -229,19 +229,18 @@ fn magazine_is_stolen_from(fault: Option<Fault>, preemptions: usize) {
         memory_of(&model.device).take_all(&mut blocks);
         assert!(!blocks.is_empty());
         let mut rest = Vec::new();
-        magazine.visit(|shelves| {
-            blocks.drain(..).for_each(|block| shelves.put(block, 0, is_complete, &mut rest))
-        });
+        magazine
+            .visit(|cache| blocks.drain(..).for_each(|block| cache.put(block, 0, is_complete, &mut rest)));
         let thief = {
             let magazine = magazine.clone();
             model.spawn(move |model| {
                 let mut taken = Vec::new();
-                magazine.visit(|shelves| shelves.drain(&mut taken));
+                magazine.visit(|cache| cache.drain(&mut taken));
                 taken.into_iter().for_each(|block| model.op(2, &[], &[&Buffer::give(block, 64)]));
             })
         };
         // SAFETY: only this thread calls it.
-        let taken = unsafe { magazine.own(|shelves| shelves.take(0, 0, true, is_complete)) };
+        let taken = unsafe { magazine.own(|cache| cache.take(0, 0, true, is_complete)) };
         if let Some(block) = taken {
             model.op(0, &[], &[&Buffer::give(block, 64)]);
         }
