@@ -301,6 +301,12 @@ impl Device for Sim {
         unsafe { self.inner.elapsed_ms(start, end) }
     }
 
+    /// A piece of a launch needs no more scratch memory than the whole does, and pieces of one launch don't meet.
+    unsafe fn prepare(&self, launch: &Launch<'_>) -> Result<usize, DeviceError> {
+        // SAFETY: the contract is the same.
+        unsafe { self.inner.prepare(launch) }
+    }
+
     unsafe fn submit(
         &self,
         queue: QueueId,

@@ -16,6 +16,7 @@
 //! | address | pointer | device pointer | buffer and offset | pointer of the wrapped device |
 //! | a stream of other code | there is none | a stream | a command queue | a list that tests append to |
 //! | a stamp | a word | an event with a time | a sample of a counter | the wrapped device's |
+//! | scratch memory of a kernel | what [`Device::prepare`] asks for, where fixed blocks of the thread's own won't do | all that `prepare` asks for | the same | what the wrapped device asks for |
 //! | a graph | its nodes, one after the other | an executable graph, made when it is first prepared | an encoder for all nodes | the pieces of its nodes |
 
 mod graph;
@@ -107,6 +108,11 @@ pub enum Operand {
 }
 
 impl Operand {
+    /// Scratch memory as [`Device::prepare`] asks for it: the last operand, contiguous, of u8. Its content is undefined.
+    pub fn scratch(address: Address, size_bytes: usize) -> Operand {
+        let layout = Layout::contiguous([size_bytes].into_iter().collect());
+        Operand::Out(View { address, dtype: DType::U8, layout })
+    }
     /// The view, whatever is done with it.
     pub fn view(&self) -> &View {
         match self {
@@ -180,6 +186,15 @@ impl Launch<'_> {
             Launch::Graph { .. } => "graph",
             Launch::Stamp(_) => "stamp",
             Launch::Nothing => "nothing",
+        }
+    }
+
+    /// May a device want scratch memory for it? Then [`Device::prepare`] is asked. Pointwise kernels and copies do without.
+    #[inline]
+    pub fn may_want_scratch(&self) -> bool {
+        match self {
+            Launch::Kernel { kernel, .. } => !matches!(kernel, Kernel::Pointwise { .. }),
+            _ => false,
         }
     }
 
@@ -333,7 +348,8 @@ pub struct Info {
     pub poison: bool,
     /// May a forked child go on with it?
     pub survives_fork: bool,
-    /// Does it want [`Device::prepare`] before each launch?
+    /// Does it want [`Device::prepare`] before each launch, not only before those that may want scratch memory? Then to prepare is
+    /// dear: it compiles, loads, pins.
     pub prepares: bool,
     /// What it, and the runtime with it, keeps to.
     pub bounds: Bounds,
@@ -450,9 +466,14 @@ pub trait Device: Send + Sync {
     }
 
     /// Does for a launch what may block: compiles and loads its kernel, finds staging for a copy and fills it. Called with
-    /// no lock held, where [`Info::prepares`]; the next `submit` of a kernel or a copy by this thread is of the launch that it
-    /// has prepared last, if there is one. The bytes of scratch memory that the launch needs: if more than 0, then at `submit`
-    /// its last operand is `Out`, contiguous, of u8, with so many elements. (A graph needs none: its nodes have theirs.)
+    /// no lock held, before each launch where [`Info::prepares`], elsewhere before those that
+    /// [may want scratch memory](Launch::may_want_scratch); where `prepares`, the next `submit` of a kernel or a copy by this
+    /// thread is of the launch that it has prepared last, if there is one.
+    ///
+    /// Returns the bytes of scratch memory that the launch needs: if more than 0, then at `submit` its last operand is
+    /// [`Operand::scratch`] of so many. (A graph needs none: its nodes have theirs.) So scratch memory comes from whoever hands
+    /// out the device's memory, counts there, and is refused before anything is written. A kernel that grows its scratch
+    /// with its operands asks for it here; what a device takes by itself is bounded, whatever the operands are.
     ///
     /// # Safety
     /// - The launch is one that may be submitted; its memory needn't be ready yet, but the source of an upload can be read.

@@ -235,11 +235,11 @@ pub(crate) fn record(
     if fork::is_child(device) {
         return Err(Error::Forked { device: device.name().into() });
     }
-    let scratch_bytes = if device.prepares {
-        let operands: SmallVec<[_; 8]> = operands.iter().map(|operand| view(op, device, operand)).collect();
+    let views: SmallVec<[_; 8]> = operands.iter().map(|operand| view(op, device, operand)).collect();
+    let launch = Launch::Kernel { kernel, operands: &views };
+    let scratch_bytes = if device.wants_prepared(&launch) {
         // SAFETY: the launch could be submitted; its memory is that of buffers, which live.
-        unsafe { device.hal.prepare(&Launch::Kernel { kernel, operands: &operands }) }
-            .map_err(|error| device.error(error))?
+        unsafe { device.hal.prepare(&launch) }.map_err(|error| device.error(error))?
     } else {
         0
     };

@@ -302,6 +302,23 @@ fn touch<'a>(kernel: &Kernel, operand: &Operand<'a>) -> Touch<'a> {
     Touch { block, access: operand.access, whole }
 }
 
+/// The operands of a kernel, and its scratch memory.
+pub(crate) fn with_scratch(
+    operands: &[hal::Operand],
+    address: hal::Address,
+    size_bytes: usize,
+) -> SmallVec<[hal::Operand; 8]> {
+    operands.iter().copied().chain([hal::Operand::scratch(address, size_bytes)]).collect()
+}
+
+impl DeviceInner {
+    /// Has the device to prepare the launch, or say how much scratch memory it needs?
+    #[inline]
+    pub(crate) fn wants_prepared(&self, launch: &Launch<'_>) -> bool {
+        self.prepares || launch.may_want_scratch()
+    }
+}
+
 impl Stream {
     /// Submits, after the device has prepared what it may have to.
     #[inline]
@@ -311,7 +328,7 @@ impl Stream {
         launch: &Launch<'_>,
         touches: &mut [Touch<'_>],
     ) -> Result<u64> {
-        if self.0.device.prepares {
+        if self.0.device.wants_prepared(launch) {
             self.prepared(op, launch, touches)
         } else {
             self.submit(op, launch, touches, &[])
@@ -340,13 +357,7 @@ impl Stream {
             debug_assert_eq!(again_bytes, scratch_bytes, "{op}: it needs as much whenever it is asked");
         }
         let block = scratch.block();
-        let view = hal::View {
-            address: block.address,
-            dtype: raddle_base::DType::U8,
-            layout: raddle_base::Layout::contiguous([scratch_bytes].into_iter().collect()),
-        };
-        let operands: SmallVec<[hal::Operand; 8]> =
-            operands.iter().copied().chain([hal::Operand::Out(view)]).collect();
+        let operands = with_scratch(operands, block.address, scratch_bytes);
         let scratch = Touch { block, access: Access::Write, whole: true };
         let mut touches: SmallVec<[Touch<'_>; 8]> = touches.iter().copied().chain([scratch]).collect();
         self.enqueue_in_room(op, &Launch::Kernel { kernel, operands: &operands }, &mut touches, &[])
@@ -465,6 +476,11 @@ impl Device {
     }
 
     /// Copies host bytes into a buffer, in stream order. The bytes have been read when this returns.
+    ///
+    /// Up to 64 MiB are copied aside if the device isn't there yet, and this doesn't block but for room on the stream. Of more no copy
+    /// is kept, since that would be memory past every limit: then it blocks until the device has come to it and has read the
+    /// bytes, and others that submit to the same stream wait meanwhile. Who minds gives such uploads a stream of their own,
+    /// or makes several of one.
     ///
     /// Errors: [`Error::BufferRange`], [`Error::BufferDevice`], and those of the device. Then nothing was copied.
     pub fn upload(&self, to: &Buffer, offset_bytes: usize, bytes: &[u8]) -> Result<()> {

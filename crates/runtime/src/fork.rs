@@ -12,7 +12,7 @@ use crate::{
     Access, Buffer, Error, Result,
     alloc::LARGE,
     block::{Block, FreeBlock, Source},
-    device::DeviceInner,
+    device::{DeviceInner, with_scratch},
     marks::Marks,
     stream::StreamInner,
     submit::Touch,
@@ -117,10 +117,26 @@ pub(crate) fn submit(
     }
     // SAFETY: after `after_fork` the device runs everything on the spot, one launch at a time (the turn), so everything
     // is ordered; the caller has checked the operands, and their blocks are never given back in a child.
-    let result = unsafe {
-        _ = device.hal.submit(QueueId(0), 0, &[], launch).map_err(|error| device.error(error))?;
-        device.hal.run(QueueId(0), 0, launch)
+    let run = |launch: &Launch<'_>| unsafe {
+        device.hal.submit(QueueId(0), 0, &[], launch).map(|_| device.hal.run(QueueId(0), 0, launch))
     };
+    // SAFETY: it is run next.
+    let scratch_bytes =
+        if device.wants_prepared(launch) { unsafe { device.hal.prepare(launch) } } else { Ok(0) };
+    let result = match (scratch_bytes, *launch) {
+        (Ok(size_bytes @ 1..), Launch::Kernel { kernel, operands }) => {
+            device.hal.allocate_slab(size_bytes).and_then(|slab| {
+                let address = Address { handle: slab.handle, offset_bytes: 0 };
+                let operands = with_scratch(operands, address, size_bytes);
+                let result = run(&Launch::Kernel { kernel, operands: &operands });
+                // SAFETY: it is this launch's, which is over.
+                unsafe { device.hal.release_slab(slab) };
+                result
+            })
+        }
+        (scratch_bytes, _) => scratch_bytes.and_then(|_| run(launch)),
+    };
+    let result = result.map_err(|error| device.error(error))?;
     result.map_err(|error| Error::Kernel { op, error, stream: 0, sequence: 0 })?;
     // What it depended on in the parent is gone.
     let whole = touches.iter().filter(|touch| touch.access == Access::Write && touch.whole);

@@ -1,15 +1,18 @@
 //! Softmax along an axis, its logarithm, and their derivatives.
 //!
 //! Each line is shifted by its largest element, so nothing overflows; a line of −∞ only gives NaN, as in PyTorch. A line
-//! is read from memory once and stays in the cache for the other steps; sums are those of [`super::fold`], so the bits
-//! don't depend on strides.
+//! is read from memory once and stays in the cache for the other steps; one that is too long for scratch is passed over for
+//! each step. Sums are those of [`super::fold`] either way, so the bits don't depend on strides.
 
-use super::axis::{Grid, Line, for_each_line, for_each_range, multiversion, others};
+use super::axis::{
+    Grid, Line, Piece, fits, for_each_line, for_each_piece, for_each_range, multiversion, others,
+};
 use super::element::{Real, by_real};
-use super::fold::{Fold, Largest, Sum, fold_slice};
+use super::fold::{Cascade, Fold, Largest, Sum, fold_slice};
 use super::{math, view};
 use crate::threads::Threads;
 use raddle_hal::{Kernel, KernelError, Operand};
+use std::ops::Range;
 
 /// Exponentials and logarithms of what kernels compute in.
 pub trait Transcendental: Real {
@@ -124,8 +127,13 @@ where
     let layouts = [input, output].map(view::layout);
     let grid = Grid::of(layouts, others(layouts[0].rank(), axis));
     let [from, to] = [input, output].map(|operand| Line::new(operand, [axis]));
+    let is_whole = fits::<A>(&[&from, &to]);
     // An exponential costs about as much as streaming eight elements.
     for_each_range(threads, grid.count(), from.count.saturating_mul(4), |positions| {
+        if !is_whole {
+            // SAFETY: the contract of this function.
+            return unsafe { softmax_of_pieces(&grid, positions, [&from, &to], log) };
+        }
         let body = |_: &[usize; 2], [x]: [&[A]; 1], [y]: [&mut [A]; 1]| {
             let shift = fold_slice::<A, Largest>(x, A::ZERO);
             exp_shifted(y, x, shift);
@@ -140,6 +148,51 @@ where
     });
 }
 
+/// Softmax of lines that don't fit scratch: three passes, in which exponentials are computed twice.
+///
+/// # Safety
+/// - As of [`for_each_piece`].
+unsafe fn softmax_of_pieces<A: Transcendental>(
+    grid: &Grid<2>,
+    positions: Range<usize>,
+    [from, to]: [&Line; 2],
+    log: bool,
+) where
+    Sum: Fold<A>,
+    Largest: Fold<A>,
+{
+    struct State<A> {
+        largest: Cascade<A>,
+        shift: A,
+        sums: Cascade<A>,
+        sum: A,
+    }
+    let start = || State {
+        largest: Cascade::new::<Largest>(),
+        shift: A::ZERO,
+        sums: Cascade::new::<Sum>(),
+        sum: A::ZERO,
+    };
+    let body = |state: &mut State<A>, piece: Piece<2>, [x]: [&[A]; 1], [y]: [&mut [A]; 1]| match piece.pass {
+        0 => {
+            state.largest.push::<Largest>(fold_slice::<A, Largest>(x, A::ZERO));
+            state.shift = state.largest.finish::<Largest>();
+        }
+        1 => {
+            exp_shifted(y, x, state.shift);
+            state.sums.push::<Sum>(fold_slice::<A, Sum>(y, A::ZERO));
+            state.sum = state.sums.finish::<Sum>();
+        }
+        _ if log => subtract(y, x, state.shift, state.sum.ln()),
+        _ => {
+            exp_shifted(y, x, state.shift);
+            scale(y, A::ONE / state.sum);
+        }
+    };
+    // SAFETY: the contract of this function.
+    unsafe { for_each_piece(grid, positions, [from], [to], 3, start, body) };
+}
+
 /// # Safety
 /// - As of [`super::execute`].
 unsafe fn softmax_backward<A: Transcendental>(axis: usize, log: bool, operands: &[Operand], threads: Threads)
@@ -150,7 +203,29 @@ where
     let layouts = [y, dy, dx].map(view::layout);
     let grid = Grid::of(layouts, others(layouts[0].rank(), axis));
     let [y, dy, dx] = [y, dy, dx].map(|operand| Line::new(operand, [axis]));
+    let is_whole = fits::<A>(&[&y, &dy, &dx]);
     for_each_range(threads, grid.count(), y.count.saturating_mul(2), |positions| {
+        if !is_whole {
+            let start = || (Cascade::new::<Sum>(), A::ZERO);
+            let body =
+                |state: &mut (Cascade<A>, A), piece: Piece<3>, [y, dy]: [&[A]; 2], [dx]: [&mut [A]; 1]| {
+                    let (sums, sum) = state;
+                    if piece.pass == 0 {
+                        if !log {
+                            multiply(dx, y, dy);
+                        }
+                        let products = if log { dy } else { dx };
+                        sums.push::<Sum>(fold_slice::<A, Sum>(products, A::ZERO));
+                        *sum = sums.finish::<Sum>();
+                    } else if log {
+                        pull_back_log(dx, y, dy, *sum);
+                    } else {
+                        pull_back(dx, y, dy, *sum);
+                    }
+                };
+            // SAFETY: the contract of this function; the grid's operands are the inputs and the output.
+            return unsafe { for_each_piece(&grid, positions, [&y, &dy], [&dx], 2, start, body) };
+        }
         let body = |_: &[usize; 3], [y, dy]: [&[A]; 2], [dx]: [&mut [A]; 1]| {
             if log {
                 let sum = fold_slice::<A, Sum>(dy, A::ZERO);

@@ -4,7 +4,7 @@
 mod index;
 
 use super::execute;
-use super::testing::{Rng, Tensor, normalised, same};
+use super::testing::{Rng, Scratch, Tensor, normalised, same};
 use crate::threads::Threads;
 use raddle_base::{DType, Dims, Layout, Scalar};
 use raddle_hal::{Kernel, KernelError, Operand};
@@ -61,8 +61,11 @@ fn run(
         }
         let mut operands: Vec<Operand> = outs.iter_mut().map(Tensor::output).collect();
         operands.extend(ins.iter().map(|input| input.input()));
+        let mut scratch = Scratch::new(kernel, &operands, threads);
+        operands.extend(scratch.operand());
         // SAFETY: the operands are alive, of the kernel's shapes, and this test's own.
         let result = unsafe { execute(kernel, &operands, Threads(threads)) };
+        scratch.check();
         assert!(outs.iter().all(Tensor::guards_hold), "{kernel:?} wrote outside, {operands:?}");
         (result, outs.iter().map(Tensor::read).collect::<Vec<_>>(), operands)
     };
@@ -627,9 +630,39 @@ fn an_addend_may_be_the_output() {
         let mut own = Tensor::random(&mut rng, dtype, shape, false);
         let values = c.read();
         own.write(|index| values[index]);
-        let operands = [own.output(), a.input(), b.input(), own.input()];
+        let mut operands = vec![own.output(), a.input(), b.input(), own.input()];
+        let mut scratch = Scratch::new(&kernel, &operands, 2);
+        operands.extend(scratch.operand());
         // SAFETY: as above; the addend is the output's own view.
         unsafe { execute(&kernel, &operands, Threads(2)).unwrap() };
         assert!(own.read().iter().zip(&expected[0]).all(|(a, b)| same(*a, *b)));
+    }
+}
+
+/// Lines of several pieces, which are passed over where they aren't used where they lie.
+#[test]
+fn long_lines_have_the_bits_of_whole_ones() {
+    let mut rng = Rng(15);
+    for dtype in FLOATS {
+        for (shape, axis) in [(dims(&[2, 40_000]), 1), (dims(&[40_000, 3]), 0)] {
+            let [x, y, dy] = [(); 3].map(|()| numbers(&mut rng, dtype, shape));
+            let own = [(dtype, shape)];
+            let one: Dims = (0..2).map(|other| if other == axis { 1 } else { shape[other] }).collect();
+            let found = [(dtype, one), (DType::I64, one)];
+            let sorted = [(dtype, shape), (DType::I64, shape)];
+            let few: Dims = (0..2).map(|other| if other == axis { 50 } else { shape[other] }).collect();
+            let few = [(dtype, few), (DType::I64, few)];
+            let mut run = |kernel: Kernel, outputs: &[(DType, Dims)], inputs: &[&Tensor]| {
+                run(&mut rng, &kernel, outputs, zero, inputs).unwrap();
+            };
+            run(Kernel::CumSum { axis }, &own, &[&x]);
+            for (flag, largest) in [(false, true), (true, false)] {
+                run(Kernel::ArgReduce { largest, axis }, &found, &[&x]);
+                run(Kernel::Softmax { axis, log: flag }, &own, &[&x]);
+                run(Kernel::SoftmaxBackward { axis, log: flag }, &own, &[&y, &dy]);
+                run(Kernel::Sort { axis, descending: flag }, &sorted, &[&x]);
+                run(Kernel::TopK { axis, k: 50, largest }, &few, &[&x]);
+            }
+        }
     }
 }
