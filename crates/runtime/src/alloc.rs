@@ -10,6 +10,8 @@
 //! awaited, magazines of all threads emptied, pieces merged, unused slabs released, and the search made once more; at last
 //! hooks of the user are asked whether they have freed something.
 //!
+//! Nothing of this is for blocks of no bytes: there is always room for those ([`EMPTY`]).
+//!
 //! Histories, resources and private pools ([`watch`](crate::watch)) cost nothing until there is one: a load that is false.
 
 use crate::{
@@ -42,6 +44,8 @@ const UNIT_BYTES: usize = 256;
 pub(crate) const CLASS_COUNT: usize = 36;
 /// The class of blocks past those.
 pub(crate) const LARGE: u8 = u8::MAX;
+/// Of blocks of no bytes, which are in no list: they come and go by themselves, and take nothing of the device.
+pub(crate) const EMPTY: u8 = LARGE - 1;
 /// Slabs of small blocks hold a quarter of what the class has already, at most so many or, if that is more, so many bytes.
 const SLAB_BLOCK_COUNT_MAX: usize = if cfg!(loom) { 1 } else { 16 }; // guess
 const SLAB_BYTES_MIN: usize = if cfg!(loom) { UNIT_BYTES } else { 1 << 16 }; // guess
@@ -105,7 +109,8 @@ pub(crate) struct Allocator {
     pub(crate) limit_bytes: AtomicUsize,
     /// Held bytes past which what is unused is given back before more is asked for.
     pub(crate) low_bytes: AtomicUsize,
-    /// In slabs of the device, and in those that it is just being asked for, which count against the limit.
+    /// In slabs of the device, and in those that it is just being asked for, which count against the limit: who finds none left for
+    /// that waits for what becomes of them.
     claimed_bytes: AtomicUsize,
     /// In slabs of the device.
     pub(crate) reserved: Level,
@@ -116,6 +121,18 @@ pub(crate) struct Allocator {
     pub(crate) slab_allocations: AtomicU64,
     pub(crate) out_of_memory: AtomicU64,
     pub(crate) out_of_memory_retries: AtomicU64,
+}
+
+/// Bytes that the device is being asked for. They are claimed no more when it is dropped.
+struct Claim<'a> {
+    of: &'a AtomicUsize,
+    size_bytes: usize,
+}
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        self.of.fetch_sub(self.size_bytes, Relaxed);
+    }
 }
 
 impl Allocator {
@@ -176,31 +193,30 @@ impl Allocator {
         }
         let limit = if fault!(limit_ignored) { usize::MAX } else { self.limit_bytes.load(Relaxed) };
         let fits = |claimed: usize| Some(sum(claimed)).filter(|&sum| sum <= limit);
-        if self.claimed_bytes.fetch_update(Relaxed, Relaxed, fits).is_err() {
-            return Err(DeviceError::OutOfMemory { size_bytes });
+        while self.claimed_bytes.fetch_update(Relaxed, Relaxed, fits).is_err() {
+            // What the device is just being asked for by others may be refused, and then there is room.
+            if sum(self.reserved.now()) > limit || fault!(asked_is_taken) {
+                return Err(DeviceError::OutOfMemory { size_bytes });
+            }
+            thread::yield_now();
         }
+        // Others may wait for what becomes of it: it is given back also where the device panics.
+        let claim = Claim { of: &self.claimed_bytes, size_bytes };
         if fault!(asked_is_reserved) {
             self.reserved.add(size_bytes as i64);
         }
         let slab = device.hal.allocate_slab(size_bytes);
-        match &slab {
-            Ok(_) => {
-                if !fault!(asked_is_reserved) {
-                    self.reserved.add(size_bytes as i64);
-                }
-                self.slab_allocations.fetch_add(1, Relaxed);
-                if let Some(now) = trace::start() {
-                    trace::reserved(device.source, size_bytes as i64, now);
-                }
-            }
-            Err(_) => {
-                self.claimed_bytes.fetch_sub(size_bytes, Relaxed);
-                if fault!(asked_is_reserved) {
-                    self.reserved.add(-(size_bytes as i64));
-                }
-            }
+        if fault!(asked_is_reserved) {
+            self.reserved.add(-(size_bytes as i64));
         }
-        slab
+        let slab = slab?;
+        self.reserved.add(size_bytes as i64);
+        std::mem::forget(claim);
+        self.slab_allocations.fetch_add(1, Relaxed);
+        if let Some(now) = trace::start() {
+            trace::reserved(device.source, size_bytes as i64, now);
+        }
+        Ok(slab)
     }
 
     /// Gives a slab back.
@@ -231,6 +247,9 @@ impl DeviceInner {
     /// Memory with undefined content.
     #[inline]
     pub(crate) fn allocate(&'static self, size_bytes: usize) -> Result<Buffer> {
+        if size_bytes == 0 && !fault!(empty_takes_memory) {
+            return Ok(self.empty());
+        }
         let block = if self.allocator.watch.is_on() {
             self.watched_block(size_bytes)?
         } else {
@@ -247,6 +266,14 @@ impl DeviceInner {
             local::poison(self, &buffer, 0xA5);
         }
         Ok(buffer)
+    }
+
+    /// A buffer of no bytes. Its address is no slab's; it isn't 0, which isn't allowed for an empty slice either.
+    #[cold]
+    pub(crate) fn empty(&'static self) -> Buffer {
+        let address = Address { handle: UNIT_BYTES as u64, offset_bytes: 0 };
+        let source = Source { class: EMPTY, index: 0, pool: None };
+        FreeBlock::new(Block::new(self, address, 0, source, Marks::new())).give(0)
     }
 
     /// A block of the device's own memory.
@@ -579,6 +606,10 @@ impl DeviceInner {
 #[inline]
 pub(crate) fn free(mut block: FreeBlock) {
     let device = block.get().device;
+    if block.get().source.class == EMPTY {
+        // SAFETY: the last handle is gone, no list has it, and work in flight touches no byte of it.
+        return unsafe { block.destroy() };
+    }
     if crate::fork::is_child(device) {
         return crate::fork::free(block);
     }

@@ -434,7 +434,8 @@ impl Device {
         self.0.hal.info()
     }
 
-    /// Memory with undefined content; zero bytes are fine. Takes no lock that other threads want, as long as what this
+    /// Memory with undefined content. Zero bytes take nothing of the device and can always be had, also past every limit; neither
+    /// resources nor histories see them. Takes no lock that other threads want, as long as what this
     /// thread has freed will do. Blocks only when the device has no more: then it waits for what is in flight before it
     /// says so.
     #[inline]

@@ -160,7 +160,10 @@ pub(crate) fn stream(device: &'static DeviceInner, slot: usize) -> Result<&'stat
 pub(crate) fn allocate(device: &'static DeviceInner, size_bytes: usize) -> Result<Buffer> {
     let _turn = Turn::take();
     check(device)?;
-    let slab = device.hal.allocate_slab(size_bytes.max(1)).map_err(|error| device.error(error))?;
+    if size_bytes == 0 {
+        return Ok(device.empty());
+    }
+    let slab = device.hal.allocate_slab(size_bytes).map_err(|error| device.error(error))?;
     let address = Address { handle: slab.handle, offset_bytes: 0 };
     let source = Source { class: LARGE, index: OWN_SLAB, pool: None };
     let block = Block::new(device, address, slab.size_bytes, source, Marks::new());

@@ -135,6 +135,10 @@ faults! {
     peak_overwritten breaks "T9";
     /// What a device is asked for counts as reserved before it has given it.
     asked_is_reserved breaks "T9";
+    /// What a device is just being asked for is refused to others, also if they could have it once the device has refused.
+    asked_is_taken breaks "T10";
+    /// A buffer of no bytes takes a block of the device.
+    empty_takes_memory breaks "T10";
     /// The limit of a device's memory isn't looked at.
     limit_ignored breaks "T9";
     /// A hook for memory that is short is called while a list of the allocator is locked.

@@ -935,6 +935,14 @@ rows! {
     "raddle_runtime::capture::uncaptured"
     [sim("raddle_runtime::tests::corners::a_capture_may_end_where_nothing_is_captured")]
     [ended_capture_goes_on]
+"T10.33" "A buffer of no bytes takes nothing of the device, and can be had where it has nothing."
+    "raddle_runtime::alloc::DeviceInner::empty"
+    [test("raddle_runtime::memory_tests::bounds::buffers_of_no_bytes_can_always_be_had")]
+    [empty_takes_memory]
+"T10.34" "What the device is only being asked for by others is no reason to refuse memory."
+    "raddle_runtime::alloc::Allocator::slab"
+    [test("raddle_runtime::memory_tests::bounds::what_the_device_refuses_others_is_there")]
+    [asked_is_taken]
 }
 
 #[cfg(test)]

@@ -68,3 +68,60 @@ fn fault_asked_is_reserved() {
     let _planted = planted(Fault::asked_is_reserved);
     refused_memory_is_not_counted().unwrap_err();
 }
+
+/// The device has no memory, and the limit is full.
+fn empty_buffers_are_there() -> Verdict {
+    let (device, oracle) = oracle::open(8);
+    oracle.set_slab_bytes_left(0);
+    device.set_memory_limit(0);
+    let stream = Stream::from_pool(&device, Priority::Normal).unwrap();
+    let counts = || {
+        let stats = device.memory_stats();
+        (stats.allocations, stats.frees, stats.allocated_bytes, stats.reserved_bytes)
+    };
+    let before = counts();
+    let buffers: Vec<Buffer> = (0..3).map_while(|_| device.allocate(0).ok()).collect();
+    check(buffers.len() == 3, "there is no room for nothing")?;
+    check(buffers[0].id() != buffers[1].id() && !buffers[0].is(&buffers[1]), "they are one")?;
+    op(stream, &[&buffers[0]], &[&buffers[1]]).unwrap();
+    drop(buffers); // in flight
+    oracle.complete_all();
+    check(counts() == before, "they are counted")
+}
+
+#[test]
+fn buffers_of_no_bytes_can_always_be_had() {
+    let _turn = turn();
+    empty_buffers_are_there().unwrap();
+}
+
+#[test]
+fn fault_empty_takes_memory() {
+    let _planted = planted(Fault::empty_takes_memory);
+    empty_buffers_are_there().unwrap_err();
+}
+
+/// While the device refuses one thread all that the limit leaves, another asks for less, which there is. On its own thread it
+/// waits for that; with the fault it doesn't, and can ask here.
+fn less_is_there(thread: bool) -> Verdict {
+    let (device, oracle) = oracle::open(8);
+    device.set_memory_limit(10 << 20);
+    oracle.set_slab_bytes_left(2 << 20);
+    let (tell, told) = std::sync::mpsc::channel();
+    let ask = move || _ = tell.send(device.allocate(1 << 20).is_ok());
+    oracle.look_when_refused(move || if thread { _ = std::thread::spawn(ask) } else { ask() });
+    device.allocate(10 << 20).unwrap_err();
+    check(told.recv() == Ok(true), "it is refused what there is")
+}
+
+#[test]
+fn what_the_device_refuses_others_is_there() {
+    let _turn = turn();
+    less_is_there(true).unwrap();
+}
+
+#[test]
+fn fault_asked_is_taken() {
+    let _planted = planted(Fault::asked_is_taken);
+    less_is_there(false).unwrap_err();
+}
