@@ -1,15 +1,16 @@
-"""Tiny models of random weights with what `transformers` and `sentencepiece` make of texts with them: what
-`crates/nn/tests/it/tiny.rs` compares with.
+"""Tiny models of random weights with what `transformers`, `sentence-transformers` and `sentencepiece` make of texts with
+them: what `crates/nn/tests/it/tiny.rs` compares with.
 
-    python3 benches/peers/tiny.py --into data/tiny
+    python3 benches/peers/tiny.py --into data/tiny [--only NAME]
 
-Needs torch, transformers, sentencepiece, protobuf and safetensors (the versions of `data/README.md`).
+Needs torch, transformers, sentence-transformers, sentencepiece, protobuf and safetensors (the versions of `data/README.md`).
 """
 
 import argparse
 import io
 import json
 import pathlib
+import shutil
 import tempfile
 import unicodedata
 
@@ -129,14 +130,170 @@ def xlm_roberta(folder, scratch):
     save(folder, config, model, tokenizer, TEXTS[:-1], [[1, 2], [2, 0]])
 
 
+BERT = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+
+
+def bert_tokenizer():
+    words = ["a", "thread", "stream", "##s", "wait", "for", "the", "device", "tick", "of", "and", "is", ".", ",", "two"]
+    words += ["more", "long", "another", "##e", "##i", "e", "1", ";"]
+    return transformers.BertTokenizer(vocab={word: index for index, word in enumerate(BERT + words)})
+
+
+def electra(folder):
+    tokenizer = bert_tokenizer()
+    config = transformers.ElectraConfig(
+        vocab_size=len(tokenizer), embedding_size=12, hidden_size=16, num_hidden_layers=2, num_attention_heads=2,
+        intermediate_size=24, max_position_embeddings=48, layer_norm_eps=1e-6, hidden_act="gelu_new", num_labels=1,
+    )
+    model = transformers.ElectraForSequenceClassification(config).eval()
+    spread(model)
+    names = ["model_type", "vocab_size", "embedding_size", "hidden_size", "num_hidden_layers", "num_attention_heads"]
+    names += ["intermediate_size", "max_position_embeddings", "layer_norm_eps", "hidden_act", "type_vocab_size"]
+    config = {"architectures": ["ElectraForSequenceClassification"], **{name: getattr(config, name) for name in names}}
+    save(folder, config, model, tokenizer.backend_tokenizer, TEXTS[:-1], [[1, 2], [2, 0]])
+
+
+def modules(folder, scratch):
+    """A folder of sentence-transformers with all modules that a text's vector may go through, and a prompt that isn't pooled."""
+    import sentence_transformers
+    from sentence_transformers.sentence_transformer import modules as kinds
+
+    tokenizer = bert_tokenizer()
+    config = transformers.BertConfig(
+        vocab_size=len(tokenizer), hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=24,
+        max_position_embeddings=40, hidden_act="silu",
+    )
+    model = transformers.BertModel(config).eval()
+    spread(model)
+    model.save_pretrained(scratch)
+    tokenizer.save_pretrained(scratch)
+    steps = [
+        kinds.Transformer(str(scratch), max_seq_length=20),
+        kinds.Pooling(16, ["cls", "max", "mean", "weightedmean", "lasttoken"], include_prompt=False),
+        kinds.Dropout(0.5),
+        kinds.LayerNorm(80),
+        kinds.Dense(80, 12, activation_function=torch.nn.Mish(), use_residual=True),
+        kinds.Dense(12, 12, bias=False, activation_function=torch.nn.SiLU(), use_residual=True),
+        kinds.Normalize(),
+    ]
+    for step in steps[1:]:
+        spread(step)
+    prompts = {"query": "the stream is: ", "empty": ""}
+    whole = sentence_transformers.SentenceTransformer(modules=steps, device="cpu", prompts=prompts)
+    whole.save(str(folder), create_model_card=False)
+    # As older versions of it lay folders out.
+    inside = folder / "0_Transformer"
+    inside.mkdir(exist_ok=True)
+    for file in ["config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "sentence_bert_config.json"]:
+        shutil.move(folder / file, inside / file)
+    listed = json.loads((folder / "modules.json").read_text())
+    listed[0]["path"] = "0_Transformer"
+    (folder / "modules.json").write_text(json.dumps(listed, indent=1) + "\n")
+    for file in ["README.md", "special_tokens_map.json", "vocab.txt"]:
+        (folder / file).unlink(missing_ok=True)
+    texts = ["", *TEXTS[1:4], TEXTS[-1]]
+    loaded = sentence_transformers.SentenceTransformer(str(folder), device="cpu")
+    vectors = {
+        name: torch.tensor(loaded.encode(texts, batch_size=1, prompt_name=name)) for name in ["empty", "query"]
+    }
+    safetensors.torch.save_file(vectors, folder / "golden.safetensors")
+    (folder / "golden.json").write_text(json.dumps({"texts": texts}) + "\n")
+
+
+def agreement(file, scratch):
+    """Tokens by `tokenizer.json` with a `tokenizer_config.json` that says something else."""
+    text = "Hello Ünï uni 日本 hello [SEP] x"
+    words = ["hello", "Hello", "uni", "ünï", "Ünï", "Uni", "日", "本", "日本", "x", "[", "]", "sep", "SEP"]
+    vocabulary = {word: index for index, word in enumerate(BERT + words)}
+
+    def bert(lower, accents, chinese):
+        tokenizer = tokenizers.Tokenizer(tokenizers.models.WordPiece(vocabulary, unk_token="[UNK]"))
+        tokenizer.normalizer = tokenizers.normalizers.BertNormalizer(True, chinese, accents, lower)
+        tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
+        tokenizer.decoder = tokenizers.decoders.WordPiece()
+        tokenizer.post_processor = tokenizers.processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+        tokenizer.add_special_tokens(BERT)
+        return tokenizer
+
+    def roberta(space):
+        pieces = ["<s>", "<pad>", "</s>", "<unk>", "a", "Ġ", "Ġa", "b", "Ġb", "<mask>"]
+        pairs = [("Ġ", "a"), ("Ġ", "b")]
+        model = tokenizers.models.BPE({piece: index for index, piece in enumerate(pieces)}, pairs)
+        tokenizer = tokenizers.Tokenizer(model)
+        tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=space)
+        tokenizer.decoder = tokenizers.decoders.ByteLevel()
+        tokenizer.post_processor = tokenizers.processors.RobertaProcessing(("</s>", 2), ("<s>", 0))
+        tokenizer.add_special_tokens(["<s>", "<pad>", "</s>", "<unk>", "<mask>"])
+        return tokenizer
+
+    def directed(tokenizer, direction):
+        tokenizer.enable_truncation(3, direction=direction)
+        return tokenizer
+
+    berts = ["BertTokenizer", "BertTokenizerFast", "DistilBertTokenizer", "MPNetTokenizer", "ElectraTokenizer"]
+    special = {"cls_token": "[CLS]", "sep_token": "[SEP]", "unk_token": "[UNK]", "pad_token": "[PAD]", "mask_token": "[MASK]"}
+    cases = []
+    for lower, accents, chinese in [(True, None, True), (False, None, True), (False, True, False), (True, False, False)]:
+        for config in [
+            None,
+            {},
+            {"do_lower_case": False},
+            {"do_lower_case": True},
+            {"strip_accents": True, "do_lower_case": False},
+            {"strip_accents": False},
+            {"tokenize_chinese_chars": False},
+            {"do_lower_case": False, "strip_accents": None, "tokenize_chinese_chars": True},
+            {"split_special_tokens": True},
+        ]:
+            cases.append((bert(lower, accents, chinese), config, text))
+    for name in berts:
+        cases.append((bert(False, None, True), {"tokenizer_class": name, **special}, text))
+    cases.append((bert(False, False, False), {"tokenizer_class": "PreTrainedTokenizerFast", "do_lower_case": True}, text))
+    for space in [False, True]:
+        for config in [{}, {"add_prefix_space": True}, {"add_prefix_space": False}]:
+            cases.append((roberta(space), {"tokenizer_class": "RobertaTokenizer", **config}, "a b a"))
+    for config in [{}, {"truncation_side": "left"}, {"truncation_side": "right"}]:
+        for direction in ["left", "right"]:
+            cases.append((directed(bert(True, None, True), direction), config, text))
+    files, told = [], []
+    for tokenizer, config, text in cases:
+        shutil.rmtree(scratch, ignore_errors=True)
+        scratch.mkdir()
+        tokenizer.save(str(scratch / "tokenizer.json"), pretty=False)
+        (scratch / "config.json").write_text('{"model_type": "bert"}')
+        if config is not None:
+            (scratch / "tokenizer_config.json").write_text(json.dumps(config))
+        loaded = transformers.AutoTokenizer.from_pretrained(str(scratch))
+        ids = loaded(text, truncation=True, max_length=7)["input_ids"]
+        whole = loaded(text)["input_ids"]
+        written = (scratch / "tokenizer.json").read_text()
+        if written not in files:
+            files.append(written)
+        case = {"tokenizer": files.index(written), "config": config, "text": text, "ids": whole, "cut": ids}
+        told.append(json.dumps(case, ensure_ascii=False))
+    lists = [f'"{name}": [\n' + ",\n".join(lines) + "\n]" for name, lines in [("tokenizers", files), ("cases", told)]]
+    file.write_text("{" + ", ".join(lists) + "}\n")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--into", type=pathlib.Path, required=True)
-    into = parser.parse_args().into
+    parser.add_argument("--only")
+    arguments = parser.parse_args()
+    into = arguments.into
     into.mkdir(parents=True, exist_ok=True)
-    mpnet(into / "mpnet")
     with tempfile.TemporaryDirectory() as scratch:
-        xlm_roberta(into / "xlm-roberta", pathlib.Path(scratch))
+        scratch = pathlib.Path(scratch)
+        made = {
+            "mpnet": lambda: mpnet(into / "mpnet"),
+            "xlm-roberta": lambda: xlm_roberta(into / "xlm-roberta", scratch),
+            "electra": lambda: electra(into / "electra"),
+            "modules": lambda: modules(into / "modules", scratch / "model"),
+            "agreement": lambda: agreement(into / "agreement.json", scratch / "tokenizer"),
+        }
+        for name, make in made.items():
+            if arguments.only in (None, name):
+                make()
 
 
 if __name__ == "__main__":

@@ -134,7 +134,7 @@ impl Array {
     }
 
     /// Where an index stands in `data`. Axes of size 1 take any index, and missing axes in front too: broadcasting.
-    fn position(&self, index: &[usize]) -> usize {
+    pub fn position(&self, index: &[usize]) -> usize {
         let index = &index[index.len() - self.rank()..];
         let digit = |axis: usize| if self.shape[axis] == 1 { 0 } else { index[axis] };
         (0..self.rank()).fold(0, |position, axis| position * self.shape[axis] + digit(axis))

@@ -2,7 +2,10 @@
 //!
 //! Views are made by strides computed here, so that a mistake in the views under test can't hide another one.
 
-use crate::array::{Array, bytes_of};
+use crate::{
+    array::{Array, bytes_of},
+    random::Random,
+};
 use raddle::{DType, Dims, Layout, Scalar, Tensor, runtime::Device};
 
 /// Kinds of layouts.
@@ -89,12 +92,46 @@ pub fn layout(shape: &[usize], placement: Placement) -> (Layout, usize) {
     (layout, layout.end().max(front) + back)
 }
 
+/// A layout that is drawn: the axes in any order in memory, gaps between their lines, elements apart, a start anywhere. An axis of
+/// an input may be repeated by a stride of 0. Also how many elements its storage has.
+pub fn drawn(shape: &[usize], is_input: bool, random: &mut Random) -> (Layout, usize) {
+    let mut axes: Vec<usize> = (0..shape.len()).rev().collect();
+    if random.one_of(3) {
+        (1..axes.len()).for_each(|at| axes.swap(at, random.below(at + 1)));
+    }
+    let mut strides = vec![1; shape.len()];
+    let mut next = *random.pick(&[1, 1, 1, 1, 2, 3]);
+    let has_gaps = random.one_of(3);
+    let repeats = is_input && random.one_of(4);
+    for axis in axes {
+        if repeats && random.one_of(2) {
+            strides[axis] = 0;
+            continue;
+        }
+        strides[axis] = next;
+        next *= shape[axis].max(1);
+        if has_gaps {
+            next += random.below(9);
+        }
+    }
+    // Every start that matters to an access of 16 bytes.
+    let front = if random.one_of(2) { 0 } else { random.below(17) };
+    let dims = |values: &[usize]| Dims::new(values).expect("the test stays within the largest rank");
+    let layout = Layout::new(dims(shape), dims(&strides), front);
+    (layout, layout.end().max(front) + BACK)
+}
+
 /// What guards hold: no number that an op is likely to write.
 fn guard(dtype: DType) -> Scalar {
     match dtype {
         DType::Bool => Scalar::Bool(true),
         _ => Scalar::Int(117),
     }
+}
+
+/// What an output holds before it is written: no number that an op is likely to write.
+pub fn unwritten(dtype: DType, shape: &[usize]) -> Array {
+    Array::from_fn(dtype, shape, |_| Scalar::Int(101))
 }
 
 /// An operand on a device, with its storage.
@@ -108,7 +145,11 @@ pub struct Placed {
 impl Placed {
     /// Puts an array on a device. For [`Placement::Expanded`] it must be constant along the axis that is repeated.
     pub fn new(array: &Array, placement: Placement, device: &Device) -> Placed {
-        let (layout, count) = layout(&array.shape, placement);
+        Placed::at(array, layout(&array.shape, placement), device)
+    }
+
+    /// Puts an array where a layout says, in storage of so many elements.
+    pub fn at(array: &Array, (layout, count): (Layout, usize), device: &Device) -> Placed {
         let size_bytes = array.dtype.size_bytes();
         let mut before = bytes_of(array.dtype, guard(array.dtype)).repeat(count);
         for (offset, &value) in layout.offsets().zip(&array.data) {
@@ -123,7 +164,7 @@ impl Placed {
 
     /// An output: elements that are neither guards nor any result.
     pub fn output(dtype: DType, shape: &[usize], placement: Placement, device: &Device) -> Placed {
-        Placed::new(&Array::from_fn(dtype, shape, |_| Scalar::Int(101)), placement, device)
+        Placed::new(&unwritten(dtype, shape), placement, device)
     }
 
     /// Panics if an element outside of the view has changed.
@@ -157,16 +198,20 @@ impl Placed {
 
 /// The array as it is when it is constant along the axis that [`Placement::Expanded`] repeats; as it is for all others.
 pub fn fitted(array: &Array, placement: Placement) -> Array {
-    let repeated = array.shape.iter().position(|&size| size > 1);
-    match (placement, repeated) {
-        (Placement::Expanded, Some(axis)) => {
-            let mut source = vec![0; array.rank()];
-            Array::from_fn(array.dtype, &array.shape, |index| {
-                source.copy_from_slice(index);
-                source[axis] = 0;
-                array.at(&source)
-            })
-        }
-        _ => array.clone(),
+    fitted_to(array, &layout(&array.shape, placement).0)
+}
+
+/// The array as it is when it is constant along all axes of stride 0.
+pub fn fitted_to(array: &Array, layout: &Layout) -> Array {
+    if !layout.strides().contains(&0) {
+        return array.clone();
     }
+    Array::from_fn(array.dtype, &array.shape, |index| {
+        let source: Vec<usize> = index
+            .iter()
+            .zip(layout.strides().iter())
+            .map(|(&at, &stride)| if stride == 0 { 0 } else { at })
+            .collect();
+        array.at(&source)
+    })
 }

@@ -41,6 +41,9 @@ pub enum Backend {
 }
 
 impl Backend {
+    /// All of them.
+    pub const ALL: [Backend; 3] = [Backend::Cpu, Backend::Cuda, Backend::Sim];
+
     /// As tests are named.
     pub fn name(self) -> &'static str {
         match self {
@@ -78,6 +81,8 @@ impl Backend {
 pub struct Case {
     /// `suite::behaviour`.
     pub name: String,
+    /// Where it is run.
+    pub backends: &'static [Backend],
     /// Panics if it doesn't hold.
     pub body: Box<dyn Fn(&Device) + Send + Sync>,
 }
@@ -85,7 +90,7 @@ pub struct Case {
 impl Case {
     /// A case of a suite.
     pub fn new(suite: &str, name: &str, body: impl Fn(&Device) + Send + Sync + 'static) -> Case {
-        Case { name: format!("{suite}::{name}"), body: Box::new(body) }
+        Case { name: format!("{suite}::{name}"), backends: &Backend::ALL, body: Box::new(body) }
     }
 }
 
@@ -121,6 +126,7 @@ pub fn main(backend: Backend) -> ExitCode {
             }),
         }
     };
-    let trials = suites::all().into_iter().map(trial).collect();
+    let is_here = |case: &Case| case.backends.contains(&backend);
+    let trials = suites::all().into_iter().filter(is_here).map(trial).collect();
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }

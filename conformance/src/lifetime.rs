@@ -6,10 +6,10 @@
 //! operand doesn't. [`explore`] visits every state that can be reached and returns the shortest way to one in which an
 //! operand is read after its death.
 //!
-//! The model tells the story; that the runtime has only the owning way is by construction: every op of every family
-//! (normalization, linear algebra, upsampling, triangles, indexing, AMP, bitwise, `unfold`, `im2col`, `col2im`) reaches a
-//! queue by one path, `submit`, which stamps the marks of all operands before it returns, and a block is reused behind its
-//! marks only. The models of the runtime and the programs of `tests/lifetime.rs` check that on the code.
+//! This is a model: no change of the runtime can make it fail. It is `spec/Lifetime.tla` as well, with the ids TL.001 to TL.004.
+//! The shipped code has the owning way only: each op reaches a queue by `submit`, which stamps the marks of all operands before it
+//! returns, and a block is reused behind its marks only. The models of the runtime and the programs of `tests/lifetime.rs` check
+//! that, and the fault `borrowed_operand` plants the borrowing way in the shipped code.
 
 use std::{
     collections::{HashMap, VecDeque},

@@ -54,6 +54,14 @@ fn a_borrowed_operand_dies_in_five_steps() {
 }
 
 #[test]
+fn a_borrowed_single_operand_dies() {
+    let explored = explore(Op { operands: &[("X", false)], ..SINGLE });
+    let story = explored.story.expect("X is borrowed");
+    println!("{} states\n{story}", explored.states);
+    assert_eq!(story.0.last().unwrap(), "encode reads X, which is dead");
+}
+
+#[test]
 fn a_borrowed_operand_of_backward_dies() {
     for (borrowed, (name, _)) in BACKWARD.operands.iter().enumerate() {
         let mut operands = BACKWARD.operands.to_vec();

@@ -8,6 +8,7 @@ set -u
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 out=${OUT:-$PWD/out}
 device=${RADDLE_DEVICE:-cuda:0}
+export RADDLE_RANDOM_COUNT=${RANDOM_COUNT:-2000}
 minutes=${SOAK_MINUTES:-8}
 limit=${STEP_SECONDS:-1800}
 python=${PYTHON:-python3}
@@ -31,6 +32,7 @@ Usage: run.sh [PART...]
 Default: all of them, in this order. Logs, reports and gpu.json go to $OUT, or ./out.
 
 RADDLE_DEVICE   the device (default cuda:0)
+RANDOM_COUNT    random calls of each op, in tests (default 2000)
 SOAK_MINUTES    how long a soak takes (default 8)
 STEP_SECONDS    the most that one step may take (default 1800)
 FILTER          only tests whose name contains it, in tests and races

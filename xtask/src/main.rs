@@ -6,6 +6,7 @@
 //! | `check` | `check`: everything cheap that CI runs |
 //! | `tidy`, `layers` | two steps of `check`, as pure functions over text |
 //! | `models` | `loom` |
+//! | `spec` | `spec` |
 //! | `tsan` | `tsan` |
 //! | `soak` | `soak` |
 //! | `faults` | `faults demo` |
@@ -27,6 +28,7 @@ mod layers;
 mod models;
 mod soak;
 mod source;
+mod spec;
 mod tidy;
 mod tsan;
 mod verify;
@@ -41,6 +43,7 @@ Usage: cargo xtask COMMAND [OPTIONS]
   check           tidy, layers, fmt, clippy, docs, tests; stops at the first failure
   verify          every property of the catalogue, and every planted fault
   loom            the models of what threads share, every interleaving within bounds
+  spec            the TLA+ specifications, and that their faulty variants have counterexamples
   tsan            the race suite and a short demo under ThreadSanitizer
   soak            random programs, or many threads on a device, until the time is up
   faults demo     the demo with a planted fault: wrong answers are expected
@@ -133,10 +136,11 @@ fn run(mut words: Vec<String>) -> Outcome {
     }
     let name = words.remove(0);
     type Command = (&'static str, &'static str, fn(Options) -> Outcome);
-    let commands: [Command; 9] = [
+    let commands: [Command; 10] = [
         ("check", check::HELP, check::run),
         ("verify", verify::HELP, verify::run),
         ("loom", models::HELP, models::run),
+        ("spec", spec::HELP, spec::run),
         ("tsan", tsan::HELP, tsan::run),
         ("soak", soak::HELP, soak::run),
         ("faults", faults::HELP, faults::run),

@@ -3,6 +3,8 @@
 //! - `queue` orders the work: an op runs on the thread that submits it when its queue is idle and its waits are
 //!   over (no hop, no lock, no allocation); otherwise the queue keeps a copy, and workers, as many as cores, run it in
 //!   order.
+//! - A *gate* is a queue of its own whose only op is claimed when it is made and finished when it is opened: what is held waits
+//!   for that as for any other op, and holds no worker.
 //! - `threads` gives large kernels several threads, and steps aside when other queues are busy.
 //! - `memory` hands out slabs and moves bytes; `kernels` computes; `clock` notes times.
 //!
@@ -19,7 +21,7 @@ mod threads;
 
 use queue::Queues;
 use raddle_hal::{
-    Bounds, CacheStats, Device, DeviceError, Fixed, Info, KernelError, Launch, OWN, Priority,
+    Bounds, CacheStats, Device, DeviceError, Fixed, Gate, Info, KernelError, Launch, OWN, Priority,
     QUEUE_COUNT_MAX, QueueId, Slab, Stamp, Submitted, Wait,
     trace::{self, Source, Work},
 };
@@ -83,6 +85,9 @@ pub const FIXED: &[Fixed] = &[
     },
 ];
 
+/// Gates that there can be at once, behind the queues of the caller (guess: tests hold a few).
+const GATE_COUNT_MAX: usize = 64;
+
 /// The CPU, a [`Device`] named `cpu`.
 pub struct Cpu {
     shared: Arc<Shared>,
@@ -105,6 +110,20 @@ struct Shared {
     /// Errors of queued launches, oldest first, until somebody asks.
     errors: Mutex<VecDeque<(Wait, KernelError)>>,
     allocated_bytes: AtomicUsize,
+    gates: Mutex<Gates>,
+}
+
+/// Each is the op that is next on its queue.
+#[derive(Default)]
+struct Gates {
+    /// How many queues have been used.
+    made_count: usize,
+    free: Vec<Wait>,
+}
+
+/// The op that stands for a gate.
+fn op_of(gate: Gate) -> Wait {
+    Wait { queue: QueueId(gate.0 as u8), sequence: gate.0 >> 8 }
 }
 
 impl Default for Cpu {
@@ -143,11 +162,12 @@ impl Cpu {
         let shared = Shared {
             info,
             thread_count,
-            queues: Queues::new(QUEUE_COUNT_MAX),
+            queues: Queues::new(QUEUE_COUNT_MAX + GATE_COUNT_MAX),
             mode: AtomicU8::new(WORKS),
             suspects: Mutex::new(Rank::Leaf, Vec::new()),
             errors: Mutex::new(Rank::Leaf, VecDeque::new()),
             allocated_bytes: AtomicUsize::new(0),
+            gates: Mutex::new(Rank::Leaf, Gates::default()),
         };
         Cpu { shared: Arc::new(shared), workers: OnceLock::new() }
     }
@@ -167,7 +187,8 @@ impl Cpu {
         if self.has_workers() {
             // SAFETY: by contract the source of an upload is readable now.
             if let Some(task) = unsafe { Task::new(launch) } {
-                self.shared.queues.push(queue, waits, task);
+                let gate = if let Launch::Gate(gate) = *launch { Some(op_of(gate)) } else { None };
+                self.shared.queues.push(queue, waits.iter().copied().chain(gate), task);
                 return Submitted::Queued;
             }
         }
@@ -229,7 +250,7 @@ impl Shared {
             Launch::Kernel { operands, .. } => operands.iter().map(|operand| operand.shape().product()).sum(),
             Launch::Upload { from: host, .. } | Launch::Download { to: host, .. } => host.size_bytes,
             Launch::FillBytes { size_bytes, .. } => *size_bytes,
-            Launch::Stamp(_) | Launch::Nothing => 0,
+            Launch::Stamp(_) | Launch::Spin(_) | Launch::Gate(_) | Launch::Nothing => 0,
             Launch::Graph { .. } => 0, // the nodes of a graph are asked for one by one
         };
         if size < PARALLEL_ELEMENTS_MIN {
@@ -334,6 +355,38 @@ impl Device for Cpu {
         Ok(unsafe { clock::elapsed_ms(start, end) })
     }
 
+    fn make_gate(&self) -> Result<Gate, DeviceError> {
+        // Without a worker who submits has to wait, and nobody would open it.
+        if !self.has_workers() {
+            return Err(DeviceError::Unsupported { what: "thread that could go on with what is held" });
+        }
+        let mut gates = self.shared.gates.lock();
+        let op = match gates.free.pop() {
+            Some(op) => op,
+            None if gates.made_count == GATE_COUNT_MAX => {
+                return Err(DeviceError::Unsupported { what: "gate left, of 64" });
+            }
+            None => {
+                gates.made_count += 1;
+                Wait { queue: QueueId((QUEUE_COUNT_MAX + gates.made_count - 1) as u8), sequence: 1 }
+            }
+        };
+        drop(gates);
+        let is_claimed = self.shared.queues.claim(op.queue, op.sequence, &[]);
+        assert!(is_claimed, "cpu: a gate that is free has been opened");
+        Ok(Gate(op.sequence << 8 | u64::from(op.queue.0)))
+    }
+
+    unsafe fn open_gate(&self, gate: Gate) {
+        let Wait { queue, sequence } = op_of(gate);
+        self.shared.queues.finish(queue, sequence);
+    }
+
+    unsafe fn release_gate(&self, gate: Gate) {
+        let Wait { queue, sequence } = op_of(gate);
+        self.shared.gates.lock().free.push(Wait { queue, sequence: sequence + 1 });
+    }
+
     unsafe fn prepare(&self, launch: &Launch<'_>) -> Result<usize, DeviceError> {
         Ok(match launch {
             Launch::Kernel { kernel, operands } => {
@@ -353,7 +406,8 @@ impl Device for Cpu {
     ) -> Result<Submitted, DeviceError> {
         let mode = self.shared.mode.load(Relaxed);
         if mode == WORKS {
-            if self.shared.queues.claim(queue, sequence, waits) {
+            let takes_its_time = matches!(launch, Launch::Spin(_) | Launch::Gate(_));
+            if !takes_its_time && self.shared.queues.claim(queue, sequence, waits) {
                 return Ok(Submitted::Inline);
             }
             // SAFETY: by the contract.

@@ -59,7 +59,7 @@ impl Model {
     fn submit(&self, queue: QueueId, sequence: u64, waits: &[Wait]) -> bool {
         let claimed = self.queues.claim(queue, sequence, waits);
         if !claimed {
-            self.queues.push(queue, waits, waits.to_vec());
+            self.queues.push(queue, waits.iter().copied(), waits.to_vec());
         }
         claimed
     }
@@ -144,7 +144,7 @@ fn push_meets_an_empty_list() {
     let model = Model::new();
     assert!(model.submit(Q0, 1, &[]));
     let worker = worker(&model);
-    model.queues.push(Q1, &[], Vec::new());
+    model.queues.push(Q1, [], Vec::new());
     // Another thread, so that this one's switches don't count among the preemptions.
     let submitter = {
         let model = model.clone();

@@ -197,9 +197,9 @@ impl<T> Queues<T> {
     }
 
     /// Keeps a task that can't be claimed.
-    pub fn push(&self, id: QueueId, waits: &[Wait], body: T) {
+    pub fn push(&self, id: QueueId, waits: impl IntoIterator<Item = Wait>, body: T) {
         let queue = self.queue(id);
-        let task = Task { waits: waits.iter().filter(|wait| !self.is_over(wait)).copied().collect(), body };
+        let task = Task { waits: waits.into_iter().filter(|wait| !self.is_over(wait)).collect(), body };
         let mut lists = queue.lists.lock();
         lists.tasks.push_back(task);
         // Acquire: if the right comes to us, so does what the last holder wrote. Release: the next holder is behind us.

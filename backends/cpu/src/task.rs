@@ -3,7 +3,7 @@
 use crate::{clock, kernels, memory, threads::Threads};
 use raddle_hal::{Address, Draw, Graph, HostBytes, Kernel, KernelError, Launch, Operand};
 use raddle_sync::fault;
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 /// A larger upload isn't copied: it would double what the process holds, past every limit (guess: as CUDA's staging).
 pub const COPIED_BYTES_MAX: usize = if cfg!(test) { 4 << 10 } else { 64 << 20 };
@@ -56,6 +56,8 @@ impl Task {
                 Task::Plain(Launch::FillBytes { to, size_bytes, value })
             }
             Launch::Stamp(stamp) => Task::Plain(Launch::Stamp(stamp)),
+            Launch::Spin(ns) => Task::Plain(Launch::Spin(ns)),
+            Launch::Gate(gate) => Task::Plain(Launch::Gate(gate)),
             Launch::Nothing => Task::Plain(Launch::Nothing),
         })
     }
@@ -125,7 +127,9 @@ unsafe fn perform_one(launch: &Launch<'_>, threads: Threads) -> Result<(), Kerne
         Launch::Graph { .. } => unreachable!("cpu: no graph is a node of another"),
         // SAFETY: as above: a stamp in flight is live.
         Launch::Stamp(stamp) => unsafe { clock::note(stamp) },
-        Launch::Nothing => {}
+        // Work that takes its time; the core may do something else meanwhile.
+        Launch::Spin(ns) => std::thread::sleep(Duration::from_nanos(ns)),
+        Launch::Gate(_) | Launch::Nothing => {}
     }
     Ok(())
 }

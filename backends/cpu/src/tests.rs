@@ -349,9 +349,9 @@ fn whoever_waits_takes_a_ready_queue_over() {
     queues.open(Q1, true);
     assert!(queues.claim(Q0, 1, &[]));
     assert_eq!(queues.running_count(), 1);
-    queues.push(Q0, &[], 'a');
-    queues.push(Q1, &[wait(Q0, 2)], 'b');
-    queues.push(Q1, &[], 'c');
+    queues.push(Q0, [], 'a');
+    queues.push(Q1, [wait(Q0, 2)], 'b');
+    queues.push(Q1, [], 'c');
     assert_eq!(queues.running_count(), 1, "what waits doesn't run");
     queues.finish(Q0, 1);
     let order = Mutex::new(Vec::new());
@@ -371,9 +371,9 @@ fn a_long_queue_lets_others_have_their_turn() {
     queues.open(other, false);
     assert!(queues.claim(busy, 1, &[]) && queues.claim(other, 1, &[]));
     for _ in 0..1000 {
-        queues.push(busy, &[], ());
+        queues.push(busy, [], ());
     }
-    queues.push(other, &[], ());
+    queues.push(other, [], ());
     queues.finish(busy, 1);
     queues.finish(other, 1);
     let order = Mutex::new(Vec::new());
@@ -426,7 +426,7 @@ fn stress_of_claims_tasks_waits_and_sleepers() {
                         let own = *sequence + 1;
                         let claimed = queues.claim(queue, own, &waits);
                         if !claimed {
-                            queues.push(queue, &waits, waits.clone());
+                            queues.push(queue, waits.iter().copied(), waits.clone());
                         }
                         *sequence = own;
                         drop(sequence);

@@ -6,8 +6,8 @@ use super::{
     exit::Inside,
 };
 use raddle_hal::{
-    CacheStats, Device, DeviceError, Info, KernelError, Launch, Priority, QueueId, Slab, Stamp, Submitted,
-    Wait,
+    CacheStats, Device, DeviceError, Gate, Info, KernelError, Launch, Priority, QueueId, Slab, Stamp,
+    Submitted, Wait,
 };
 use raddle_sync::atomic::Ordering::*;
 
@@ -88,6 +88,20 @@ impl Device for Cuda {
         let [start, end] = [start, end].map(|stamp| unsafe { Event::from_handle(stamp.0) });
         let elapsed = self.0.context.enter().and_then(|driver| driver.event_elapsed_ms(start, end));
         elapsed.map(f64::from).map_err(|error| self.0.told(error))
+    }
+
+    fn make_gate(&self) -> Result<Gate, DeviceError> {
+        let _inside = Inside::new();
+        self.0.make_gate().map_err(|error| self.0.told(error))
+    }
+
+    unsafe fn open_gate(&self, gate: Gate) {
+        let _inside = Inside::new();
+        self.0.gates.open(gate);
+    }
+
+    unsafe fn release_gate(&self, gate: Gate) {
+        self.0.gates.release(gate);
     }
 
     unsafe fn prepare(&self, launch: &Launch<'_>) -> Result<usize, DeviceError> {

@@ -150,7 +150,7 @@ pub struct Card {
     pub capability: u32,
     /// All of its memory.
     pub memory_bytes: usize,
-    /// Can a stream write a number into memory?
+    /// Can a stream write a number into memory, and wait for one there?
     pub writes_values: bool,
     /// The most shared memory of a block.
     shared_bytes_max: i32,
@@ -477,6 +477,22 @@ impl Driver<'_> {
         // SAFETY: by the contract.
         let code = unsafe { sys::cuStreamWriteValue64_v2(stream.0, address, value, 0) };
         self.check("cuStreamWriteValue64", code)
+    }
+
+    /// Lets a stream wait until a number is at least so large.
+    ///
+    /// # Safety
+    /// - As of [`Driver::stream_write_value`].
+    pub unsafe fn stream_wait_value(
+        self,
+        stream: Stream,
+        address: u64,
+        value: u64,
+    ) -> Result<(), DeviceError> {
+        let flags = sys::CUstreamWaitValue_flags::CU_STREAM_WAIT_VALUE_GEQ as c_uint;
+        // SAFETY: by the contract.
+        let code = unsafe { sys::cuStreamWaitValue64_v2(stream.0, address, value, flags) };
+        self.check("cuStreamWaitValue64", code)
     }
 
     /// An event without a time. `blocks`: whoever waits for it sleeps.

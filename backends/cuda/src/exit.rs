@@ -17,7 +17,7 @@
 //! that threads don't meet: it is raised, then the flag is read; the handler sets the flag, then reads the counters; all by
 //! sequentially consistent operations, so one of the two sees the other.
 
-use crate::{process, timing};
+use crate::{gates, process, timing};
 use raddle_hal::{DeviceError, trace};
 use raddle_sync::{
     Padded, fault,
@@ -159,6 +159,7 @@ fn end() -> bool {
     if ENDS.swap(true, SeqCst) || PROCESS.load(Relaxed) != std::process::id() {
         return true;
     }
+    gates::open_all(); // whoever waits behind one comes out
     let own = count();
     let all = COUNTS.lock().unwrap_or_else(PoisonError::into_inner).0.clone();
     let start = Instant::now();

@@ -4,7 +4,7 @@ use super::{
     Shared, address,
     driver::{self, Driver, Event},
     errors::{self, RECORD_BYTES},
-    exit, nvtx,
+    exit, gates, nvtx,
     plan::{self, Place, Step},
     prepared::{self, Call, Steps},
     queue::Queue,
@@ -66,7 +66,8 @@ impl Shared {
             }
             Launch::Download { to, .. } => self.stage(driver, to.size_bytes, Need::May)?,
             Launch::Graph { graph, draws } => self.prepare_graph(driver, graph, draws)?,
-            Launch::FillBytes { .. } | Launch::Stamp(_) | Launch::Nothing => return Ok(0),
+            Launch::Spin(_) => return self.load_spin().map(|_| 0),
+            Launch::FillBytes { .. } | Launch::Stamp(_) | Launch::Gate(_) | Launch::Nothing => return Ok(0),
         };
         prepared::with(|here| {
             if let Some(here) = here {
@@ -137,6 +138,10 @@ impl Shared {
                 }
                 Launch::Graph { graph, .. } => self.launch_graph(driver, queue, sequence, graph, block())?,
                 Launch::Stamp(stamp) => driver.event_record(Event::from_handle(stamp.0), queue.stream())?,
+                Launch::Spin(ns) => self.spin(id, ns)?,
+                Launch::Gate(gate) => {
+                    driver.stream_wait_value(queue.stream(), self.gates.word(gate), gates::OPEN)?
+                }
                 Launch::FillBytes { size_bytes: 0, .. } | Launch::Nothing => {}
                 Launch::FillBytes { to, size_bytes, value } => {
                     driver.memset(address(&to), value, size_bytes, queue.stream())?;

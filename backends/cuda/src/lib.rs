@@ -30,6 +30,7 @@ mod driver;
 mod errors;
 mod events;
 mod exit;
+mod gates;
 mod graph;
 pub mod kernels;
 mod launch;
@@ -164,6 +165,7 @@ struct Shared {
     /// Streams that capture, while they don't. As many as threads that have captured at once.
     capture_streams: Mutex<Vec<driver::Stream>>,
     queues: Box<[OnceLock<Queue>]>,
+    gates: gates::Gates,
     /// Of the marks: where the host and where the device finds it; 0 if streams can't write numbers.
     words: [u64; 2],
     allocated_bytes: AtomicUsize,
@@ -246,6 +248,7 @@ impl Cuda {
             executables: Retired::default(),
             capture_streams: Mutex::new(Rank::Leaf, Vec::new()),
             queues: (0..QUEUE_COUNT_MAX).map(|_| OnceLock::new()).collect(),
+            gates: gates::Gates::new(),
             words,
             allocated_bytes: AtomicUsize::new(0),
             stress: stress::Stress::default(),

@@ -22,6 +22,9 @@ pub const REMEDY: &str =
     "pip install 'nvidia-cublas>=13,<14', and add the folder of libcublasLt.so.13 to LD_LIBRARY_PATH";
 /// Addresses that are aligned to more don't matter.
 const ALIGNMENT_BYTES_MAX: u64 = 256;
+/// Where a bias may lie: at multiples of it. There is no preference that says how one is aligned: algorithms take several of its
+/// elements at once, up to 16 bytes, whatever the address (in f16 "misaligned address" at an odd element, which ends the context).
+pub const BIAS_ALIGNMENT_BYTES: usize = 16;
 
 /// Is the library there?
 pub fn is_present() -> bool {
@@ -296,8 +299,8 @@ impl Handle {
         layouts.add(shape, shape.dtype, b, [shape.k, shape.n])?;
         layouts.add(shape, shape.result, c, [shape.m, shape.n])?;
         layouts.add(shape, shape.result, d, [shape.m, shape.n])?;
-        // Where the bias lies doesn't matter for the choice, that there is one does.
-        let description = Description::new(shape, self.tf32, ALIGNMENT_BYTES_MAX)?;
+        // Where the bias lies doesn't matter for the choice beyond how it is aligned; that there is one does.
+        let description = Description::new(shape, self.tf32, BIAS_ALIGNMENT_BYTES as u64)?;
         let preference = Preference::new(shape)?;
         let [a, b, c, d] = [0, 1, 2, 3].map(|index| layouts.0[index]);
         // SAFETY: the handle and all descriptions are alive.

@@ -150,7 +150,7 @@ pub struct MatMulStep {
     pub alpha: f64,
     /// Factor of the addend.
     pub beta: f64,
-    /// `n` contiguous elements that are added to each row; only with `beta` 0.
+    /// `n` contiguous elements that are added to each row, at a multiple of `BIAS_ALIGNMENT_BYTES`; only with `beta` 0.
     pub bias: Option<Place>,
     /// `relu` after the bias; only with `beta` 0.
     pub relu: bool,

@@ -320,8 +320,10 @@ impl Shared {
         waits: &[Wait],
         launch: &Launch<'_>,
     ) -> Option<Started> {
-        let takes_none =
-            matches!(launch, Launch::Nothing | Launch::Stamp(_) | Launch::FillBytes { size_bytes: 0, .. });
+        let takes_none = matches!(
+            launch,
+            Launch::Nothing | Launch::Gate(_) | Launch::Stamp(_) | Launch::FillBytes { size_bytes: 0, .. }
+        );
         if takes_none {
             return None;
         }

@@ -450,17 +450,59 @@ fn a_trace_counts_what_it_does_not_time() {
     unsafe { gpu.cuda.release_slab(slab) };
 }
 
-/// In a process of its own: it ends with its code, though a thread waits for a kernel that takes much longer.
+/// A queue stands still behind a closed gate, and others go on: also with kernels that are loaded and memory that is pinned
+/// meanwhile. Places are used again.
+fn a_gate_holds_its_queue_alone() {
+    let gpu = plain();
+    let slabs = [(); 2].map(|()| gpu.cuda.allocate_slab(1 << 20).unwrap());
+    for size_bytes in [16, 4096, 1 << 20] {
+        let gates = [(); 2].map(|()| gpu.cuda.make_gate().unwrap());
+        gpu.submit(Q[1], &[], &Launch::Gate(gates[0]));
+        gpu.submit(Q[2], &[], &Launch::Gate(gates[1]));
+        let held = gpu.submit(Q[1], &[], &fill(slabs[0], 1));
+        let waits = [Wait { queue: Q[1], sequence: held }];
+        let behind = gpu.submit(Q[2], &waits, &fill(slabs[0], 2));
+        gpu.submit(Q[0], &[], &fill(slabs[1], 3));
+        let mut back = vec![0; size_bytes];
+        let beside = gpu.download(Q[0], &[], slabs[1], &mut back);
+        gpu.cuda.synchronize(Q[0], beside).unwrap();
+        assert!(back.iter().all(|byte| *byte == 3));
+        assert!(gpu.cuda.completed(Q[1]) < held && gpu.cuda.completed(Q[2]) < behind);
+        // SAFETY: they are of this device, closed, and lie in front of what is complete when they are given back.
+        unsafe {
+            gpu.cuda.open_gate(gates[0]);
+            gpu.cuda.synchronize(Q[1], held).unwrap();
+            assert!(gpu.cuda.completed(Q[2]) < behind);
+            gpu.cuda.open_gate(gates[1]);
+            gpu.cuda.synchronize(Q[2], behind).unwrap();
+            gates.into_iter().for_each(|gate| gpu.cuda.release_gate(gate));
+        }
+    }
+    let start = Instant::now();
+    let spun = gpu.submit(Q[1], &[], &Launch::Spin(LONG_NS));
+    gpu.cuda.synchronize(Q[1], spun).unwrap();
+    assert!(start.elapsed() >= Duration::from_nanos(LONG_NS) * 9 / 10, "{:?}", start.elapsed());
+    // SAFETY: everything is complete.
+    slabs.into_iter().for_each(|slab| unsafe { gpu.cuda.release_slab(slab) });
+}
+
+/// In processes of their own, which end with their code: though a thread waits for a kernel that takes much longer, and for
+/// what somebody holds.
 fn a_process_ends_beside_a_kernel_that_does_not() {
+    ends_soon("kernel");
+    ends_soon("gate");
+}
+
+fn ends_soon(beside: &str) {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    let mut child = command.env(ENDLESS, "1").spawn().unwrap();
+    let mut child = command.env(ENDLESS, beside).spawn().unwrap();
     let start = Instant::now();
     let status = loop {
         match child.try_wait().unwrap() {
             Some(status) => break status,
             None if start.elapsed() > ENDLESS_MAX / 2 => {
                 child.kill().unwrap();
-                panic!("it waits for the kernel");
+                panic!("it waits for the {beside}");
             }
             None => std::thread::sleep(Duration::from_millis(10)),
         }
@@ -474,7 +516,12 @@ const ENDLESS_MAX: Duration = Duration::from_secs(120);
 fn endless() -> ! {
     let gpu = plain();
     let slab = gpu.cuda.allocate_slab(4096).unwrap();
-    gpu.control.spin(Q[0], ENDLESS_MAX.as_nanos() as u64).unwrap();
+    if std::env::var(ENDLESS).is_ok_and(|beside| beside == "gate") {
+        let gate = gpu.cuda.make_gate().unwrap();
+        gpu.submit(Q[0], &[], &Launch::Gate(gate));
+    } else {
+        gpu.control.spin(Q[0], ENDLESS_MAX.as_nanos() as u64).unwrap();
+    }
     let sequence = gpu.submit(Q[0], &[], &fill(slab, 1));
     let (tells, told) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
@@ -557,6 +604,7 @@ fn main() -> ExitCode {
         test("priorities_reach_the_driver", priorities_reach_the_driver),
         test("a_trace_tells_what_ran_when", a_trace_tells_what_ran_when),
         test("a_trace_counts_what_it_does_not_time", a_trace_counts_what_it_does_not_time),
+        test("a_gate_holds_its_queue_alone", a_gate_holds_its_queue_alone),
         test("a_process_ends_beside_a_kernel_that_does_not", a_process_ends_beside_a_kernel_that_does_not),
         test("a_trap_loses_the_device_and_nothing_hangs", a_trap_loses_the_device_and_nothing_hangs),
     ];

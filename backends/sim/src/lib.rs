@@ -7,6 +7,8 @@
 //! swapped, and torn. It obeys those waits and the order of each queue, and knows nothing of the runtime above: a wait that
 //! the runtime wrongly elides can't hide from it.
 //!
+//! **Time** is counted in turns: a [`Launch::Spin`] lets one pass for each microsecond.
+//!
 //! **Other code** ([`Others`]) has streams of its own here, which the runtime may wrap, and work on them of which it isn't told;
 //! and it can hold a queue, so that nothing of it starts.
 //!
@@ -35,8 +37,8 @@ pub use addresses::{AddressSpace, Completion};
 pub use others::Others;
 
 use raddle_hal::{
-    CacheStats, Device, DeviceError, Info, KernelError, Launch, Priority, QueueId, Slab, Stamp, Submitted,
-    Wait,
+    CacheStats, Device, DeviceError, Gate, Info, KernelError, Launch, Priority, QueueId, Slab, Stamp,
+    Submitted, Wait,
     trace::{self, Source, Work},
 };
 use raddle_sync::{Arc, Condvar, Mutex, Rank};
@@ -299,6 +301,16 @@ impl Device for Sim {
     unsafe fn elapsed_ms(&self, start: Stamp, end: Stamp) -> Result<f64, DeviceError> {
         // SAFETY: as above.
         unsafe { self.inner.elapsed_ms(start, end) }
+    }
+
+    fn make_gate(&self) -> Result<Gate, DeviceError> {
+        Ok(self.shared.state.lock().make_gate())
+    }
+
+    /// A gate has no place that could be given back.
+    unsafe fn open_gate(&self, gate: Gate) {
+        self.shared.state.lock().open_gate(gate);
+        self.shared.turn_over.notify_all();
     }
 
     /// A piece of a launch needs no more scratch memory than the whole does, and pieces of one launch don't meet.

@@ -6,7 +6,7 @@ use crate::{
     piece::{self, Piece, cut},
     random::Random,
 };
-use raddle_hal::{DeviceError, KernelError, Launch, QUEUE_COUNT_MAX, QueueId, Wait};
+use raddle_hal::{DeviceError, Gate, KernelError, Launch, QUEUE_COUNT_MAX, QueueId, Wait};
 use raddle_sync::fault;
 // std's, as in `piece`.
 use std::{
@@ -22,6 +22,9 @@ const HISTORY_COUNT_MAX: usize = 256;
 const ERROR_COUNT_MAX: usize = 4096;
 /// For so many turns one queue is passed over (guess: longer than most programs of tests take to reuse a buffer).
 const STARVING_TURNS_MAX: u64 = 64;
+/// What a turn stands for where somebody names a time: a run follows from its seed, and not from a clock (guess: the shortest
+/// time that a test asks for is some turns).
+const TURN_NS: u64 = 1000;
 /// A slow launch lets at most so many turns pass (guess).
 const SLOW_TURNS_MAX: u64 = 16;
 
@@ -55,6 +58,8 @@ struct Entry {
     pieces: VecDeque<Piece>,
     piece_count: usize,
     idle_turns: u64,
+    /// It starts when this is open.
+    gate: Option<Gate>,
 }
 
 #[derive(Default)]
@@ -113,6 +118,8 @@ pub struct State {
     errors: VecDeque<(Wait, KernelError)>,
     lost: Option<DeviceError>,
     history: VecDeque<Step>,
+    closed_gates: Vec<Gate>,
+    gate_count: u64,
 }
 
 impl State {
@@ -133,6 +140,8 @@ impl State {
             errors: VecDeque::new(),
             lost: None,
             history: VecDeque::new(),
+            closed_gates: Vec::new(),
+            gate_count: 0,
         }
     }
 
@@ -198,7 +207,17 @@ impl State {
 
     /// Is something held, so that what is stuck may get loose?
     pub fn is_any_held(&self) -> bool {
-        self.queues.iter().any(|queue| queue.is_held)
+        self.queues.iter().any(|queue| queue.is_held) || !self.closed_gates.is_empty()
+    }
+
+    pub fn make_gate(&mut self) -> Gate {
+        self.gate_count += 1;
+        self.closed_gates.push(Gate(self.gate_count));
+        Gate(self.gate_count)
+    }
+
+    pub fn open_gate(&mut self, gate: Gate) {
+        self.closed_gates.retain(|closed| *closed != gate);
     }
 
     /// The number by which other code knows a queue.
@@ -261,8 +280,13 @@ impl State {
         let pieces = unsafe { cut(launch, cuts, &mut self.random) };
         let is_slow = self.random.chance(self.options.slow_probability);
         let idle_turns = if is_slow { 1 + self.random.below(SLOW_TURNS_MAX) } else { 0 };
+        let (idle_turns, gate) = match *launch {
+            Launch::Spin(ns) => (ns / TURN_NS, None),
+            Launch::Gate(gate) => (idle_turns, Some(gate)),
+            _ => (idle_turns, None),
+        };
         let (waits, piece_count, name) = (waits.into(), pieces.len(), launch.name());
-        let entry = Entry { launch: launched, waits, name, pieces, piece_count, idle_turns };
+        let entry = Entry { launch: launched, waits, name, pieces, piece_count, idle_turns, gate };
         self.queue_mut(line).entries.push_back(entry);
     }
 
@@ -310,7 +334,10 @@ impl State {
             let is_flushed = |launch: Wait| launch.sequence <= self.queue(launch.queue).flushed;
             !self.options.needs_flush || head.launch.is_none_or(is_flushed)
         };
-        !queue.is_held && queue.entries.front().is_some_and(is_committed) && self.blocked_on(line).is_none()
+        let is_open = |head: &Entry| head.gate.is_none_or(|gate| !self.closed_gates.contains(&gate));
+        !queue.is_held
+            && queue.entries.front().is_some_and(|head| is_committed(head) && is_open(head))
+            && self.blocked_on(line).is_none()
     }
 
     /// What may run next.

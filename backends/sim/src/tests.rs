@@ -90,7 +90,7 @@ impl Device for Mover {
             }
             Launch::Kernel { kernel: Kernel::Gather { .. }, .. } => return Err(GATHER_ERROR),
             Launch::Kernel { .. } | Launch::Graph { .. } => panic!("planted"),
-            Launch::Stamp(_) | Launch::Nothing => {}
+            Launch::Stamp(_) | Launch::Spin(_) | Launch::Gate(_) | Launch::Nothing => {}
         }
         Ok(())
     }

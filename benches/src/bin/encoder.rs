@@ -180,7 +180,7 @@ fn together(
 /// The thread's own sentences: other tokens for each.
 fn sentence(tokens: usize, seed: u32) -> Tokens {
     let id = |index: u32| 4 + (seed.wrapping_mul(31) + index.wrapping_mul(7)) % 900;
-    Tokens { ids: (0..tokens as u32).map(id).collect(), types: vec![0; tokens] }
+    Tokens { ids: (0..tokens as u32).map(id).collect(), types: vec![0; tokens], prompt: 0 }
 }
 
 /// Each thread makes a batch of `count` sentences, reads the vectors, and begins again.

@@ -2,13 +2,20 @@
 
 use super::{Outcome, keep_busy};
 use crate::child::{self, Ended};
-use raddle::{DType, Device, Event, Graph, Priority, Stream, Tensor, grad::Autograd};
+use raddle::{
+    DType, Device, Event, Graph, Limits, Priority, Stream, Tensor,
+    grad::Autograd,
+    runtime::{self, Allocation, DeviceMemory, MemoryResource},
+};
 use raddle_runtime::process;
 use serde_json::Value;
 use std::{
     cell::RefCell,
     process::Command,
-    sync::{LazyLock, OnceLock},
+    sync::{
+        Arc, LazyLock, OnceLock,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     thread,
 };
 
@@ -54,6 +61,85 @@ pub fn main_panics(device: &str) -> Outcome {
     let _held =
         (Tensor::ones([100], DType::F32, &device)?, Stream::from_pool(&device, Priority::High)?.enter());
     panic!("on purpose");
+}
+
+/// Exits where the library has called code of the user's; the first thread that gets to such a place does.
+fn exit_in(place: &str) -> ! {
+    static EXITS: AtomicBool = AtomicBool::new(false);
+    while EXITS.swap(true, Relaxed) {
+        thread::park();
+    }
+    println!("{place} exits");
+    std::process::exit(7)
+}
+
+pub fn a_callback_exits(device: &str) -> Outcome {
+    let device = Device::new(device)?;
+    leave_work(&device)?;
+    Stream::from_pool(&device, Priority::High)?.on_complete(|_| exit_in("a callback"))?;
+    loop {
+        super::do_something(&device, 5)?;
+    }
+}
+
+pub fn a_hook_exits(device: &str) -> Outcome {
+    let limits = Limits { memory_bytes: Some(256 << 20), ..Limits::default() };
+    let device = Device::with_limits(device, &limits)?;
+    keep_busy(&device, 3);
+    let _hook = device.on_out_of_memory(|_| exit_in("a hook"));
+    let mut all = Vec::new();
+    loop {
+        all.push(Tensor::zeros([1 << 20], DType::F32, &device)?);
+    }
+}
+
+/// In front of a device's memory.
+struct Exits(DeviceMemory);
+
+impl MemoryResource for Exits {
+    fn allocate(&self, _size_bytes: usize) -> runtime::Result<Allocation> {
+        exit_in("a resource")
+    }
+    fn free(&self, allocation: Allocation) {
+        drop(allocation);
+    }
+    fn device(&self) -> runtime::Device {
+        self.0.0
+    }
+}
+
+pub fn a_resource_exits(device: &str) -> Outcome {
+    let device = Device::new(device)?;
+    leave_work(&device)?;
+    device.set_memory_resource(Some(Arc::new(Exits(DeviceMemory(*device)))))?;
+    loop {
+        super::do_something(&device, 5)?;
+    }
+}
+
+/// While a graph is captured, and its own kernels are noted.
+pub fn a_capture_exits(device: &str) -> Outcome {
+    let device = Device::new(device)?;
+    leave_work(&device)?;
+    let x = Tensor::ones([100], DType::F32, &device)?;
+    device.capture::<Tensor, raddle::Error>(|| {
+        x.add(1.0)?;
+        exit_in("a capture")
+    })?;
+    Ok(())
+}
+
+/// One thread of a pool of the program's, whose other threads use the device.
+pub fn a_thread_of_a_pool_exits(device: &str) -> Outcome {
+    let device = Device::new(device)?;
+    leave_work(&device)?;
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(4).build()?;
+    let work = |thread: usize| {
+        while super::do_something(&device, thread).is_ok() && thread > 0 {}
+        exit_in("a thread of a pool")
+    };
+    pool.scope(|scope| (0..4).for_each(|thread| scope.spawn(move |_| work(thread))));
+    Ok(())
 }
 
 // ------------------------------------------------------------ traces

@@ -75,6 +75,11 @@ const TABLE: &[Life] = lives! {
     ends::main_returns on ALL, exits 0, says "main returns\n", faults [], late [exit_insists_on_idle];
     ends::another_thread_exits on ALL, exits 7, says "another thread exits\n", faults [];
     ends::main_panics on ALL, exits 101, says "", faults [];
+    ends::a_callback_exits on ALL, exits 7, says "a callback exits\n", faults [];
+    ends::a_hook_exits on ALL, exits 7, says "a hook exits\n", faults [];
+    ends::a_resource_exits on ALL, exits 7, says "a resource exits\n", faults [];
+    ends::a_capture_exits on ALL, exits 7, says "a capture exits\n", faults [];
+    ends::a_thread_of_a_pool_exits on ALL, exits 7, says "a thread of a pool exits\n", faults [];
     ends::locals_of_a_thread on ALL, exits 0, says ends::LOCALS, faults [use_after_exit];
     ends::locals_of_main on ALL, exits 0, says ends::LOCALS, faults [use_after_exit];
     ends::locals_of_a_foreign_thread on ALL, exits 0, says ends::LOCALS, faults [use_after_exit];

@@ -173,8 +173,8 @@ fn power(base: i128, exponent: i128) -> i128 {
 
 fn of_floats(op: Pointwise, x: &[f64], p: &[f64]) -> f64 {
     use Pointwise::*;
-    let smaller = |a: f64, b: f64| if a.is_nan() || b.is_nan() { f64::NAN } else { a.min(b) };
-    let larger = |a: f64, b: f64| if a.is_nan() || b.is_nan() { f64::NAN } else { a.max(b) };
+    let larger = super::structured::larger;
+    let smaller = |a: f64, b: f64| -larger(-a, -b);
     match op {
         add => x[0] + x[1],
         sub => x[0] - x[1],

@@ -70,6 +70,29 @@ pub fn order(a: Scalar, b: Scalar) -> Ordering {
     }
 }
 
+/// The larger; NaN if one is. -0 is below 0 (IEEE 754-2019, `maximum`).
+pub fn larger(a: f64, b: f64) -> f64 {
+    if a.is_nan() || b.is_nan() {
+        f64::NAN
+    } else if a == 0.0 && b == 0.0 {
+        if a.is_sign_positive() { a } else { b }
+    } else {
+        a.max(b)
+    }
+}
+
+/// The largest (smallest); of floats as [`larger`] has it.
+pub fn extreme(values: &[Scalar], largest: bool) -> Scalar {
+    let sign = if largest { 1.0 } else { -1.0 };
+    let found = values[arg(values, largest)];
+    match found {
+        Scalar::Float(_) => Scalar::Float(
+            sign * values.iter().map(|value| sign * value.to_f64()).fold(f64::NEG_INFINITY, larger),
+        ),
+        _ => found,
+    }
+}
+
 /// Where the largest (smallest) stands: the first NaN, else the first of equals.
 pub fn arg(values: &[Scalar], largest: bool) -> usize {
     let is_nan = |value: &Scalar| value.to_f64().is_nan();
@@ -120,13 +143,22 @@ pub fn reduce_floats(op: &str, values: &[f64], correction: f64) -> (f64, f64) {
     }
 }
 
-/// `[m, k] × [k, n]` for the two matrices that stand at an index of the batch; each element with the sum of sizes.
+/// What is multiplied for an element of `[m, k] × [k, n]`, of the two matrices that stand at an index of the batch.
+fn factors(a: &Array, b: &Array, batch: &[usize], i: usize, j: usize) -> Vec<[Scalar; 2]> {
+    let (k, n) = (a.shape[a.rank() - 1], b.shape[b.rank() - 1]);
+    let start = |array: &Array, matrix: [usize; 2]| array.position(&[batch, &matrix].concat());
+    let (row, column) = (start(a, [i, 0]), start(b, [0, j]));
+    (0..k).map(|l| [a.data[row + l], b.data[column + l * n]]).collect()
+}
+
+/// An element of a product of floats, with the sum of sizes.
 pub fn product(a: &Array, b: &Array, batch: &[usize], i: usize, j: usize) -> (f64, f64) {
-    let k = a.shape[a.rank() - 1];
-    let at = |array: &Array, row: usize, column: usize| {
-        let index: Vec<usize> = batch.iter().copied().chain([row, column]).collect();
-        array.f64(&index)
-    };
-    let terms: Vec<f64> = (0..k).map(|l| at(a, i, l) * at(b, l, j)).collect();
+    let terms: Vec<f64> = factors(a, b, batch, i, j).iter().map(|[a, b]| a.to_f64() * b.to_f64()).collect();
     (sum(terms.iter().copied()), terms.iter().map(|term| term.abs()).sum())
+}
+
+/// An element of a product of integers, modulo 2^64.
+pub fn product_of_integers(a: &Array, b: &Array, batch: &[usize], i: usize, j: usize) -> i64 {
+    let term = |[a, b]: &[Scalar; 2]| a.to_i64().wrapping_mul(b.to_i64());
+    factors(a, b, batch, i, j).iter().map(term).fold(0, i64::wrapping_add)
 }

@@ -8,10 +8,12 @@
 //!   of another, on the same memory; on the simulator a seed replays exactly.
 //! - `in_threads`: threads for real. Between two hand-overs a family belongs to one thread, which may change it, or to
 //!   nobody, and then all may read it; so the result is defined, and everything else is left to chance.
+//! - `gradients`: threads that change one tensor in parts of their own, and the gradients of that.
 //!
 //! [`run`] opens the devices as a seed has it; [`on_device`] plays on one that is there, a GPU say.
 
 mod family;
+mod gradients;
 mod step;
 
 use crate::random::Random;
@@ -74,6 +76,14 @@ pub enum Kind {
     ShortTurns,
     /// `in_threads` on the simulator, few ops of few threads.
     ShortThreads,
+    /// `gradients` of one thread that plays all, on the simulator.
+    GradientTurns,
+    /// `gradients` of threads on the simulator.
+    GradientSimThreads,
+    /// `gradients` of threads on the CPU.
+    GradientCpuThreads,
+    /// `gradients` of threads on a device that is there.
+    GradientDevice,
 }
 
 impl Kind {
@@ -121,7 +131,9 @@ pub fn run(seed: u64) -> std::result::Result<(), Wrong> {
     if seed % 4 == 2 {
         run_kind(seed, Kind::CpuThreads)?;
     }
-    Ok(())
+    run_kind(seed, Kind::GradientTurns)?;
+    run_kind(seed, Kind::GradientSimThreads)?;
+    run_kind(seed, Kind::GradientCpuThreads)
 }
 
 /// Runs the short program of a seed, one of four on real threads.
@@ -140,13 +152,15 @@ pub fn run_observed(seed: u64, kind: Kind, observe: impl FnOnce(&Device)) -> std
     let mut random = Random::new(seed ^ (kind as u64 + 1) << 60);
     let fails = |error: Error| wrong(format!("the device can't be opened: {error}"));
     let device = match kind {
-        Kind::CpuThreads => Device::cpu().map_err(fails)?,
+        Kind::CpuThreads | Kind::GradientCpuThreads => Device::cpu().map_err(fails)?,
         _ => Device::sim(options(seed, kind, &mut random)).map_err(fails)?,
     };
     let result = match kind {
         Kind::Turns => in_turns(&device, &mut random, LONG),
         Kind::ShortTurns => in_turns(&device, &mut random, SHORT),
         Kind::ShortThreads => in_threads(&device, &mut random, SHORT),
+        Kind::GradientTurns => gradients::run(&device, &mut random, false),
+        Kind::GradientSimThreads | Kind::GradientCpuThreads => gradients::run(&device, &mut random, true),
         _ => in_threads(&device, &mut random, LONG),
     };
     match result {
@@ -156,7 +170,7 @@ pub fn run_observed(seed: u64, kind: Kind, observe: impl FnOnce(&Device)) -> std
         Err(Stop::Wrong(what)) => return Err(wrong(what)),
     };
     observe(&device);
-    if kind == Kind::CpuThreads {
+    if matches!(kind, Kind::CpuThreads | Kind::GradientCpuThreads) {
         return Ok(());
     }
     match device.close() {
@@ -176,6 +190,10 @@ pub fn on_device(device: &Device, seed: u64, thread_count_max: usize) -> std::re
         Kind::DeviceTurns => in_turns(device, &mut random, LONG),
         _ => in_threads(device, &mut random, Bounds { thread_count_max, op_count_max, ..LONG }),
     };
+    let result = result.and_then(|()| {
+        let mut random = Random::new(seed ^ (Kind::GradientDevice as u64 + 1) << 60);
+        gradients::run(device, &mut random, thread_count_max > 1)
+    });
     device.set_memory_limit(usize::MAX);
     let what = match result {
         Ok(()) => return Ok(()),
@@ -188,6 +206,9 @@ pub fn on_device(device: &Device, seed: u64, thread_count_max: usize) -> std::re
 /// Faults on demand, in some of the programs each.
 fn options(seed: u64, kind: Kind, random: &mut Random) -> SimOptions {
     let plain = SimOptions { seed, ..SimOptions::default() };
+    if matches!(kind, Kind::GradientTurns | Kind::GradientSimThreads) {
+        return plain; // a graph that lost an op half-way has no defined gradient
+    }
     SimOptions {
         cut_probability: *random.pick(&[0.0, 0.5, 0.9]),
         slow_probability: *random.pick(&[0.0, 0.1, 0.3]),

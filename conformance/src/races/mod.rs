@@ -7,6 +7,7 @@
 //!   of its own, which must fail: `sim::allocator_race::fault_free_without_fence`. A suite that has never been seen to fail on a
 //!   device proves nothing about it.
 
+mod gradients;
 mod scenes;
 mod streams;
 mod threads;

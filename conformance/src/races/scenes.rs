@@ -1,6 +1,6 @@
 //! The scenes. Results are exact: whatever a race would spoil is compared to the bit.
 
-use super::{Ground, streams::*, threads::*};
+use super::{Ground, gradients::*, streams::*, threads::*};
 use crate::programs;
 use raddle::{Arg, DType, Device, Event, Generator, Priority, Result, Stream, Tensor, runtime};
 use raddle_sync::faults::Fault;
@@ -82,6 +82,9 @@ pub const TABLE: &[Scene] = scenes! {
     sizes_at_boundaries on ALL, faults [], on cuda [];
     kernels_are_made_at_once on ALL, faults [], on cuda [];
     models_are_trained_by_8_threads on ALL, faults [], on cuda [];
+    a_view_is_looked_at_while_its_base_changes on ALL, faults [view_keeps_its_place], on cuda [];
+    rows_are_filled_by_4_threads on ALL, faults [told_after_release], on cuda [];
+    a_saved_tensor_is_overwritten on ALL, faults [checked_before_it_reads], on cuda [];
     gradients_of_8_threads_add_up on ALL, faults [], on cuda [];
     a_tensor_goes_through_16_threads on ALL, faults [no_wait_after_write], on cuda [no_wait_after_write];
     a_long_chain_is_read_elsewhere on ALL, faults [], on cuda [];

@@ -1,6 +1,6 @@
 //! Attention, by its definition in `f64`.
 
-use super::harness::{Answer, FLOATS, Op};
+use super::harness::{Answer, Drawing, FLOATS, Op, Run, everywhere};
 use crate::{
     Case,
     array::{Array, broadcast, indices},
@@ -92,7 +92,11 @@ fn answer(inputs: &[Array], causal: bool, scale: Option<f64>) -> Answer {
 
 /// On inputs of every layout, fresh and into outputs of every layout.
 fn run(what: &str, inputs: &[Array], causal: bool, scale: Option<f64>, device: &Device) {
-    Op {
+    attention_of(what, inputs, causal, scale, &everywhere(device));
+}
+
+fn attention_of(what: &str, inputs: &[Array], causal: bool, scale: Option<f64>, run: Run) {
+    let op = Op {
         what: &format!("attention {what} of {}", inputs[0].dtype),
         oracle: &|x| vec![answer(x, causal, scale)],
         fresh: &|x| {
@@ -103,8 +107,39 @@ fn run(what: &str, inputs: &[Array], causal: bool, scale: Option<f64>, device: &
             let mask = x.get(3).copied();
             x[0].scaled_dot_product_attention_out(x[1], x[2], mask, causal, scale, out[0])
         }),
+    };
+    run(&op, inputs);
+}
+
+/// A call of the random suite; false if the op isn't of this file.
+pub fn draw(name: &str, dtype: DType, drawing: &Drawing) -> bool {
+    if name != "scaled_dot_product_attention" {
+        return false;
     }
-    .run(inputs, device);
+    let random = &mut *drawing.values.borrow_mut();
+    let rank = drawing.below(4);
+    let batch: Vec<usize> = drawing.shape(rank).iter().map(|size| size % 5).collect();
+    // Each may lack axes, or have one of size 1.
+    let part = |matrix: [usize; 2]| {
+        let kept: Vec<usize> = batch.iter().map(|&size| if drawing.one_of(5) { 1 } else { size }).collect();
+        [&kept[drawing.below(kept.len() + 1)..], &matrix].concat()
+    };
+    let size = || drawing.size_at_least_1().min(70);
+    let ([n, m], [d, dv]) = ([size(), size()], [size(), size()]);
+    let mut inputs = [[batch.as_slice(), &[n, d]].concat(), part([m, d]), part([m, dv])]
+        .iter()
+        .map(|shape| drawn(dtype, shape, random))
+        .collect::<Vec<_>>();
+    if drawing.one_of(2) {
+        let shape = part([n, m]);
+        inputs.push(match drawing.one_of(2) {
+            true => Array::from_fn(DType::Bool, &shape, |_| Scalar::Bool(random.uniform(0.0, 1.0) > 0.3)),
+            false => drawn(dtype, &shape, random),
+        });
+    }
+    let scale = drawing.pick(&[None, Some(0.7)]);
+    attention_of("drawn", &inputs, drawing.one_of(3), scale, &|op, inputs| drawing.run(op, inputs));
+    true
 }
 
 fn attention(device: &Device) {

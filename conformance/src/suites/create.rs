@@ -1,10 +1,10 @@
 //! New tensors, copies, casts, triangles; what an output may not be.
 
-use super::harness::{Answer, Op};
+use super::harness::{Answer, Drawing, Op, Run, everywhere};
 use crate::{
     Case,
     array::{Array, bytes_of, indices, round, scalars_of},
-    layouts::{Placed, Placement},
+    layouts::{Placed, Placement, fitted_to},
     random::Random,
     report::{Expected, check, exactly},
 };
@@ -16,6 +16,87 @@ pub fn cases() -> Vec<Case> {
         "create": constants, ranges, identity, triangles, triangles_in_place, casts, copies, host_and_back, overlap_is_refused,
         devices_are_not_mixed, too_large, out_of_memory
     )
+}
+
+/// A call of the random suite; false if the op isn't of this file.
+pub fn draw(name: &str, dtype: DType, drawing: &Drawing) -> bool {
+    let random = &mut *drawing.values.borrow_mut();
+    let device = drawing.device;
+    let rank = if name.starts_with("tri") { 2 + drawing.below(5) } else { drawing.below(6) };
+    let shape = drawing.shape(rank);
+    let is = |found: Tensor, expected: Vec<Expected>, shape: &[usize]| {
+        check(&format!("{name} of {dtype}"), shape, &expected, &Array::read(&found));
+    };
+    match name {
+        "empty" => {
+            let found = Tensor::empty(&shape, dtype, device).unwrap();
+            assert_eq!((found.shape().to_vec(), found.dtype()), (shape, dtype));
+        }
+        "zeros" | "ones" | "full" => {
+            let value = match name {
+                "zeros" => Scalar::Int(0),
+                "ones" => Scalar::Int(1),
+                // One that every dtype holds.
+                _ => Scalar::Int(random.below(2) as i64),
+            };
+            let found = match name {
+                "zeros" => Tensor::zeros(&shape, dtype, device),
+                "ones" => Tensor::ones(&shape, dtype, device),
+                _ => Tensor::full(&shape, value, dtype, device),
+            };
+            is(found.unwrap(), exactly(&Array::from_fn(dtype, &shape, |_| value)), &shape);
+        }
+        "arange" => {
+            let (start, step, count) =
+                (random.below(20) as i64, 1 + random.below(3) as i64, drawing.size() as i64);
+            let start = if dtype == DType::U8 { start.min(9) } else { start - 10 };
+            let count = if dtype == DType::U8 { count.min(80) } else { count };
+            let found = Tensor::arange(start, start + step * count, step, dtype, device).unwrap();
+            let expected = Array::from_fn(dtype, &[count as usize], |at| start + step * at[0] as i64);
+            is(found, exactly(&expected), &[count as usize]);
+        }
+        "linspace" => {
+            let (start, end, count) = (random.uniform(-5.0, 5.0), random.uniform(-5.0, 5.0), drawing.size());
+            let found = Tensor::linspace(start, end, count, dtype, device).unwrap();
+            let value = |at: usize| {
+                let part = at as f64 / (count - 1).max(1) as f64;
+                let value = start + (end - start) * part;
+                let size = start.abs().max(end.abs());
+                Expected::Near { value, tolerance: 2.0 * crate::report::ulp_size(dtype, size) }
+            };
+            is(found, (0..count).map(value).collect(), &[count]);
+        }
+        "eye" => {
+            let (n, m) = (drawing.size(), drawing.size());
+            let expected = Array::from_fn(dtype, &[n, m], |index| i64::from(index[0] == index[1]));
+            is(Tensor::eye(n, m, dtype, device).unwrap(), exactly(&expected), &[n, m]);
+        }
+        "tril" | "triu" => {
+            triangles_of(dtype, &shape, drawing.below(21) as i64 - 10, random, &|op, x| drawing.run(op, x));
+        }
+        "contiguous" | "to" => {
+            let (layout, count) = drawing.layout(&shape, true);
+            let x = Array::from_fn(dtype, &shape, |_| match dtype.is_float() {
+                true => Scalar::Float(random.float(-300.0, 300.0)),
+                false => Scalar::Int(random.below(600) as i64 - 300),
+            });
+            let x = fitted_to(&x, &layout);
+            let placed = Placed::at(&x, (layout, count), device);
+            let to = drawing.pick(DType::ALL);
+            let (found, expected) = match name {
+                "to" => {
+                    let expected = x.data.iter().map(|&value| cast(value, dtype, to)).collect();
+                    (placed.view.to(to).unwrap(), expected)
+                }
+                _ => (placed.view.contiguous().unwrap(), exactly(&x)),
+            };
+            assert!(name == "to" || found.is_contiguous());
+            is(found, expected, &shape);
+            placed.check_untouched(name);
+        }
+        _ => return false,
+    }
+    true
 }
 
 fn constants(device: &Device) {
@@ -126,22 +207,26 @@ fn triangles(device: &Device) {
     for &dtype in DType::ALL {
         for shape in [&[3, 3][..], &[2, 5], &[2, 4, 3], &[0, 3, 3], &[2, 3, 0], &[1, 1, 2, 1, 3, 3]] {
             for diagonal in [0, 1, -1, -9, 9, i64::MAX, i64::MIN] {
-                let x = Array::from_fn(dtype, shape, |_| 1 + random.below(9) as i64);
-                Op {
-                    what: &format!("tril and triu {diagonal} of {dtype}"),
-                    oracle: &|x| {
-                        [false, true].map(|upper| Answer::exactly(&triangle(&x[0], upper, diagonal))).into()
-                    },
-                    fresh: &|x| Ok(vec![x[0].tril(diagonal)?, x[0].triu(diagonal)?]),
-                    into: Some(&|x, out| {
-                        x[0].tril_out(diagonal, out[0])?;
-                        x[0].triu_out(diagonal, out[1])
-                    }),
-                }
-                .run(&[x], device);
+                triangles_of(dtype, shape, diagonal, &mut random, &everywhere(device));
             }
         }
     }
+}
+
+fn triangles_of(dtype: DType, shape: &[usize], diagonal: i64, random: &mut Random, run: Run) {
+    let x = Array::from_fn(dtype, shape, |_| 1 + random.below(9) as i64);
+    run(
+        &Op {
+            what: &format!("tril and triu {diagonal} of {dtype}"),
+            oracle: &|x| [false, true].map(|upper| Answer::exactly(&triangle(&x[0], upper, diagonal))).into(),
+            fresh: &|x| Ok(vec![x[0].tril(diagonal)?, x[0].triu(diagonal)?]),
+            into: Some(&|x, out| {
+                x[0].tril_out(diagonal, out[0])?;
+                x[0].triu_out(diagonal, out[1])
+            }),
+        },
+        &[x],
+    );
 }
 
 fn triangles_in_place(device: &Device) {

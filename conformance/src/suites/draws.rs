@@ -1,12 +1,13 @@
 //! Random numbers: their distributions, and that they depend on the generator alone.
 
+use super::harness::Drawing;
 use crate::{
     Case,
     array::Array,
-    layouts::{Placed, Placement},
+    layouts::{self, Placed, Placement, unwritten},
     report::check_same,
 };
-use raddle::{DType, Device, Generator, Result, Tensor};
+use raddle::{DType, Device, Generator, Layout, Result, Tensor};
 use std::collections::HashSet;
 
 /// All cases.
@@ -30,6 +31,44 @@ fn draw(kind: &str, x: &Tensor, generator: &Generator) -> Result<()> {
 }
 
 const KINDS: [&str; 5] = ["normal", "uniform", "exponential", "bernoulli", "random"];
+
+/// A call of the random suite; false if the op isn't of this file. What is drawn is what the CPU draws into plain memory, wherever it
+/// goes.
+pub fn draw_anywhere(name: &str, dtype: DType, drawing: &Drawing) -> bool {
+    let shape = drawing.shape(drawing.below(5));
+    let layout = drawing.layout(&shape, false);
+    let seed = drawing.values.borrow_mut().bits();
+    let p = drawing.pick(&[0.0, 0.3, 1.0]);
+    let count = drawing.size();
+    let cpu = drawing.exact.unwrap_or(drawing.device);
+    // The logarithm and the cosine of f64 are the library's.
+    let is_exact = drawing.reference.is_some()
+        || dtype != DType::F64
+        || !["normal", "randn", "exponential"].contains(&name)
+        || cpu.name() == drawing.device.name();
+    let generator = || Generator::new(seed);
+    let of = |device: &Device, layout: (Layout, usize)| -> Option<Array> {
+        let own = Placed::at(&unwritten(dtype, &shape), layout, device);
+        let made = match name {
+            "rand" => Tensor::rand(&shape, dtype, device, &generator()),
+            "randn" => Tensor::randn(&shape, dtype, device, &generator()),
+            "randint" => Tensor::randint(0, 100, &shape, dtype, device, &generator()),
+            "randperm" => Tensor::randperm(count, device, &generator()),
+            "dropout" => own.view.dropout(p, &generator()),
+            kind if KINDS.contains(&kind) => draw(kind, &own.view, &generator()).map(|()| own.view.clone()),
+            _ => return None,
+        };
+        let made = Array::read(&made.unwrap_or_else(|error| panic!("{name} of {dtype}: {error}")));
+        own.check_guards(&format!("{name} of {dtype}"));
+        Some(made)
+    };
+    let Some(found) = of(drawing.device, layout) else { return false };
+    if is_exact {
+        let expected = of(cpu, layouts::layout(&shape, Placement::Whole)).expect("it is known");
+        check_same(&format!("{name} of {dtype}, {:?}", layout.0), &expected, &found);
+    }
+    true
+}
 
 /// Mean, variance and the third central moment of many, within five standard errors.
 fn moments(device: &Device) {

@@ -1,12 +1,342 @@
 //! Gradients of the structured ops and of the views, in f64, against central differences of the op itself: of operands that lie
 //! row-major, transposed or stepped. (Those of the op table's rows stand in `pointwise`, against differences of the oracle.)
 
-use crate::{Case, random::Random};
+use crate::{Case, array::Array, random::Random};
 use raddle::{DType, Device, Result, Tensor, grad::Autograd};
 
 /// All cases.
 pub fn cases() -> Vec<Case> {
-    crate::cases!("gradients": reductions, reductions_of_narrow_floats, attention_of_16_bits, products_of_extremes, sums_of_16_bits, orders, products, normalisations, indexing, joins, views)
+    crate::cases!("gradients": reductions, reductions_of_narrow_floats, attention_of_16_bits, products_of_extremes, sums_of_16_bits, orders, products, normalisations, indexing, joins, views, ties, numbers_without_axes, without_elements, factors_of_zero, not_a_number, unseen, sums_that_are_normalised, gelu_of_what_overflows, confident_rows)
+}
+
+/// A tensor whose gradient is kept.
+fn leaf(values: &[f64], shape: &[usize], dtype: DType, device: &Device) -> Tensor {
+    let leaf = Tensor::from_slice(values, shape, device).unwrap().to(dtype).unwrap().detach();
+    leaf.requires_grad_(true).unwrap();
+    leaf
+}
+
+/// The gradients of Σ f.
+fn gradients(leaves: &[Tensor], f: impl Fn(&[Tensor]) -> Result<Tensor>) -> Vec<Vec<f64>> {
+    leaves.iter().for_each(Autograd::zero_grad);
+    let y = f(leaves).unwrap();
+    y.backward_with(&y.detach().ones_like().unwrap()).unwrap();
+    let read = |leaf: &Tensor| leaf.grad().unwrap().to(DType::F64).unwrap().to_vec::<f64>().unwrap();
+    leaves.iter().map(read).collect()
+}
+
+/// The same to the bit, any NaN for a NaN.
+fn check_bits(what: &str, found: &[Vec<f64>], expected: &[&[f64]]) {
+    let same = |a: f64, b: f64| a == b || (a.is_nan() && b.is_nan());
+    let all = |a: &[f64], b: &[f64]| a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(*a, *b));
+    let good = found.len() == expected.len() && found.iter().zip(expected).all(|(a, b)| all(a, b));
+    assert!(good, "{what}: expected {expected:?}, found {found:?}");
+}
+
+/// What chooses among elements moves with them, and grows with them: so the gradients add up to 1, and weighted by the elements to
+/// the result, at every tie. (By powers of two all of it is exact.)
+fn ties(device: &Device) {
+    type Choice<'a> = (&'a str, &'a dyn Fn(&[Tensor]) -> Result<Tensor>);
+    let choices: [Choice<'_>; 12] = [
+        ("amax", &|x| x[0].amax(.., false)),
+        ("amin", &|x| x[0].amin(0, false)),
+        ("max", &|x| Ok(x[0].max(0, false)?.0)),
+        ("min", &|x| Ok(x[0].min(0, true)?.0)),
+        ("sort", &|x| x[0].sort(0, false)?.0.narrow(0, 1, 1)),
+        ("sort descending", &|x| x[0].sort(0, true)?.0.narrow(0, 2, 1)),
+        ("topk", &|x| x[0].topk(2, 0, true)?.0.narrow(0, 1, 1)),
+        ("maximum", &|x| x[0].select(0, 0)?.maximum(&x[0].select(0, 1)?)),
+        ("minimum", &|x| x[0].select(0, 0)?.minimum(&x[0].select(0, 1)?)),
+        ("clamp", &|x| x[0].select(0, 0)?.clamp(&x[0].select(0, 1)?, &x[0].select(0, 2)?)),
+        ("clamp_min", &|x| x[0].select(0, 0)?.clamp_min(&x[0].select(0, 3)?)),
+        ("clamp_max", &|x| x[0].select(0, 0)?.clamp_max(&x[0].select(0, 3)?)),
+    ];
+    for number in 0..81 {
+        let values = [0, 1, 2, 3].map(|at| [1.0, 2.0, 4.0][number / 3usize.pow(at) % 3]);
+        // Ties of three are none of powers of two.
+        if (0..3).any(|value| values.iter().filter(|&&x| x == [1.0, 2.0, 4.0][value]).count() == 3) {
+            continue;
+        }
+        for (name, choose) in &choices {
+            let x = leaf(&values, &[4], DType::F32, device);
+            let found = &gradients(std::slice::from_ref(&x), choose)[0];
+            let value = choose(&[x.detach()]).unwrap().to_vec::<f32>().unwrap()[0];
+            assert_eq!(found.iter().sum::<f64>(), 1.0, "{name} of {values:?}: {found:?}");
+            let weighted: f64 = found.iter().zip(values).map(|(gradient, x)| gradient * x).sum();
+            assert_eq!(weighted, f64::from(value), "{name} of {values:?}: {found:?}");
+        }
+    }
+    let (x, bound) =
+        (leaf(&[0.0, 1.0, 2.0], &[3], DType::F64, device), leaf(&[1.0], &[], DType::F64, device));
+    let found = gradients(&[x, bound], |x| x[0].clamp(&x[1], &x[1]));
+    check_bits("clamp between one bound", &found, &[&[0.0, 1.0, 0.0], &[2.0]]);
+}
+
+/// A tensor without axes has the gradient of one with one element.
+fn numbers_without_axes(device: &Device) {
+    type Reduce<'a> = (&'a str, &'a dyn Fn(&Tensor) -> Result<Tensor>);
+    let reductions: [Reduce<'_>; 11] = [
+        ("sum", &|x| x.sum(.., false)),
+        ("mean", &|x| x.mean(.., true)),
+        ("prod", &|x| x.prod(.., false)),
+        ("amax", &|x| x.amax(.., false)),
+        ("amin", &|x| x.amin(.., false)),
+        ("var", &|x| x.var(.., 1.0, false)),
+        ("var 0", &|x| x.var(.., 0.0, false)),
+        ("std", &|x| x.std(.., 1.0, false)),
+        ("std 0", &|x| x.std(.., 0.0, true)),
+        ("norm", &|x| x.norm(.., false)),
+        ("norm_p", &|x| x.norm_p(3.0, .., false)),
+    ];
+    for dtype in [DType::BF16, DType::F32, DType::F64] {
+        for value in [0.0, -0.0, 5.0, -2.0, f64::INFINITY, f64::NAN] {
+            for (name, reduce) in &reductions {
+                let [found, expected] = [&[][..], &[1]].map(|shape| {
+                    let x = leaf(&[value], shape, dtype, device);
+                    gradients(&[x], |x| reduce(&x[0])).remove(0)
+                });
+                check_bits(&format!("{name} of {value} in {dtype}"), &[found], &[&expected]);
+            }
+        }
+    }
+    let zero = [leaf(&[0.0], &[], DType::F64, device)];
+    check_bits("std of 0", &gradients(&zero, |x| x[0].std(.., 1.0, false)), &[&[f64::NAN]]);
+}
+
+/// Every op that takes part in a result gives each of its inputs a gradient: zeros of its shape where that has no element, or where
+/// none of its elements is in the result.
+fn without_elements(device: &Device) {
+    let indices = |count: usize| Tensor::zeros([count], DType::I64, device).unwrap();
+    let check = |name: &str, shapes: &[&[usize]], f: &dyn Fn(&[Tensor]) -> Result<Tensor>| {
+        let leaves: Vec<Tensor> = shapes
+            .iter()
+            .map(|shape| leaf(&vec![1.0; shape.iter().product()], shape, DType::F32, device))
+            .collect();
+        let y = f(&leaves).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert!(y.requires_grad(), "{name}");
+        y.backward_with(&y.detach().ones_like().unwrap()).unwrap_or_else(|error| panic!("{name}: {error}"));
+        for (number, leaf) in leaves.iter().enumerate() {
+            let Some(grad) = leaf.grad() else { panic!("{name}: input {number} has no gradient") };
+            assert_eq!(grad.shape(), leaf.shape(), "{name}: input {number}");
+            assert!(grad.to_vec::<f32>().unwrap().iter().all(|x| x.is_finite()), "{name}: input {number}");
+        }
+    };
+    check("cat of [0] and a vector", &[&[0], &[2]], &|x| Tensor::cat(&[&x[0], &x[1]], 0));
+    check("cat of a matrix and [0]", &[&[2, 3], &[0]], &|x| Tensor::cat(&[&x[0], &x[1]], 1));
+    check("cat of [0] alone", &[&[0]], &|x| Tensor::cat(&[&x[0], &x[0]], 0));
+    check("cat of [2, 0] and a matrix", &[&[2, 0], &[2, 3]], &|x| Tensor::cat(&[&x[0], &x[1]], 1));
+    check("stack", &[&[0], &[0]], &|x| Tensor::stack(&[&x[0], &x[1]], 0));
+    check("add", &[&[0], &[1]], &|x| x[0].add(&x[1]));
+    check("where", &[&[0], &[1]], &|x| Tensor::zeros([0], DType::Bool, device)?.where_(&x[0], &x[1]));
+    check("maximum", &[&[2, 0], &[2, 1]], &|x| x[0].maximum(&x[1]));
+    check("matmul, inner axis", &[&[2, 0], &[0, 3]], &|x| x[0].matmul(&x[1]));
+    check("matmul, rows", &[&[0, 2], &[2, 3]], &|x| x[0].matmul(&x[1]));
+    check("matmul of batches", &[&[0, 2, 3], &[3, 2]], &|x| x[0].matmul(&x[1]));
+    check("addmm", &[&[3], &[2, 0], &[0, 3]], &|x| x[0].addmm(&x[1], &x[2], 1.0, 1.0));
+    check("linear", &[&[2, 0], &[3, 0], &[3]], &|x| x[0].linear(&x[1], Some(&x[2])));
+    check("linear, rows", &[&[0, 4], &[3, 4], &[3]], &|x| x[0].linear(&x[1], Some(&x[2])));
+    check("layer_norm, rows", &[&[0, 3], &[3], &[3]], &|x| {
+        x[0].layer_norm(1, Some(&x[1]), Some(&x[2]), 1e-5)
+    });
+    check("layer_norm_add, rows", &[&[0, 3], &[0, 3], &[3]], &|x| {
+        x[0].layer_norm_add(&x[1], 1, Some(&x[2]), None, 1e-5)
+    });
+    check("layer_norm, axis", &[&[2, 0], &[0]], &|x| x[0].layer_norm(1, Some(&x[1]), None, 1e-5));
+    check("softmax", &[&[0]], &|x| x[0].softmax(0));
+    check("log_softmax", &[&[2, 0]], &|x| x[0].log_softmax(1));
+    check("attention, keys", &[&[2, 3], &[0, 3], &[0, 4]], &|x| {
+        x[0].scaled_dot_product_attention(&x[1], &x[2], None, false, None)
+    });
+    check("attention, queries", &[&[0, 3], &[2, 3], &[2, 4]], &|x| {
+        x[0].scaled_dot_product_attention(&x[1], &x[2], None, true, None)
+    });
+    check("sum", &[&[0]], &|x| x[0].sum(.., false));
+    check("sum, kept axis", &[&[0, 2]], &|x| x[0].sum(1, false));
+    check("mean", &[&[0]], &|x| x[0].mean(.., false));
+    check("prod", &[&[0]], &|x| x[0].prod(.., false));
+    check("var", &[&[0]], &|x| x[0].var(.., 1.0, false));
+    check("std", &[&[2, 0]], &|x| x[0].std(1, 1.0, false));
+    check("norm", &[&[0]], &|x| x[0].norm(.., false));
+    check("norm_p", &[&[0]], &|x| x[0].norm_p(3.0, .., false));
+    check("amax, kept axis", &[&[0, 2]], &|x| x[0].amax(1, false));
+    check("max, kept axis", &[&[0, 2]], &|x| Ok(x[0].max(1, false)?.0));
+    check("cumsum", &[&[0]], &|x| x[0].cumsum(0));
+    check("sort", &[&[0]], &|x| Ok(x[0].sort(0, false)?.0));
+    check("topk of none", &[&[3]], &|x| Ok(x[0].topk(0, 0, true)?.0));
+    check("gather of none", &[&[3]], &|x| x[0].gather(0, &indices(0)));
+    check("index_select of none", &[&[3]], &|x| x[0].index_select(0, &indices(0)));
+    check("embedding of none", &[&[3, 2]], &|x| x[0].embedding(&indices(0)));
+    check("index_add of none", &[&[3], &[0]], &|x| x[0].index_add(0, &indices(0), &x[1], 1.0));
+    check("scatter of none", &[&[3], &[2]], &|x| x[0].scatter(0, &indices(0), &x[1]));
+    check("scatter_add of none", &[&[3], &[0]], &|x| x[0].scatter_add(0, &indices(0), &x[1]));
+    check("masked_select of none", &[&[3]], &|x| {
+        x[0].masked_select(&Tensor::zeros([3], DType::Bool, device)?)
+    });
+    check("tril", &[&[0, 3]], &|x| x[0].tril(0));
+    check("expand", &[&[3]], &|x| x[0].expand([0, 3]));
+    check("narrow", &[&[3]], &|x| x[0].narrow(0, 1, 0));
+    check("slice", &[&[3]], &|x| x[0].slice(0, 2, 2, 1));
+    check("unfold", &[&[2]], &|x| x[0].narrow(0, 0, 0)?.reshape([0, 1])?.unfold(1, 1, 1));
+    check("as_strided", &[&[3]], &|x| x[0].as_strided([0], [1], 0));
+    check("diagonal", &[&[0, 3]], &|x| x[0].diagonal(0, 0, 1));
+    check("reshape", &[&[0, 3]], &|x| x[0].reshape([7, 0]));
+    check("copy", &[&[0, 3]], &|x| x[0].copy());
+    check("to", &[&[0]], &|x| x[0].to(DType::F64));
+    check("dropout", &[&[0]], &|x| x[0].dropout(0.5, None));
+}
+
+/// What has a factor of 0 doesn't count, in the value or in gradients.
+fn factors_of_zero(device: &Device) {
+    for dtype in [DType::F16, DType::BF16, DType::F32, DType::F64] {
+        for junk in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+            for [m, k, n] in [[2, 3, 2], [1, 3, 4], [4, 3, 1], [1, 33, 1], [33, 3, 1], [3, 1, 3]] {
+                let of = |value: f64, shape: &[usize]| {
+                    leaf(&vec![value; shape.iter().product()], shape, dtype, device)
+                };
+                let what = format!("{dtype}, [{m}, {k}] × [{k}, {n}] and {junk}");
+                let ones = [of(2.0, &[n]), of(junk, &[m, k]), of(1.0, &[k, n])];
+                let y = ones[0].addmm(&ones[1], &ones[2], 1.0, 0.0).unwrap();
+                assert!(Array::read(&y).data.iter().all(|y| y.to_f64() == 2.0), "{what}: {y}");
+                let found = gradients(&ones, |x| x[0].addmm(&x[1], &x[2], 1.0, 0.0));
+                check_bits(&what, &found, &[&vec![m as f64; n], &vec![0.0; m * k], &vec![0.0; k * n]]);
+                let ones = [of(junk, &[m, n]), of(1.0, &[m, k]), of(1.0, &[k, n])];
+                let y = ones[0].addmm(&ones[1], &ones[2], 0.0, 1.0).unwrap();
+                assert!(Array::read(&y).data.iter().all(|y| y.to_f64() == k as f64), "{what}: {y}");
+                y.backward_with(&Tensor::full([m, n], junk, dtype, device).unwrap()).unwrap();
+                let found = Array::read(&ones[0].grad().unwrap());
+                assert!(found.data.iter().all(|x| x.to_f64() == 0.0), "{what}: {found:?}");
+            }
+        }
+    }
+}
+
+/// A norm that is NaN has no gradient that looks like one.
+fn not_a_number(device: &Device) {
+    const NAN: f64 = f64::NAN;
+    for dtype in [DType::BF16, DType::F32, DType::F64] {
+        let x = [leaf(&[NAN, 1.0, 0.0], &[3], dtype, device)];
+        for p in [0.5, 1.5, 2.0, 3.0] {
+            let found = gradients(&x, |x| x[0].norm_p(p, .., false));
+            check_bits(&format!("{p}-norm in {dtype}"), &found, &[&[NAN, NAN, NAN]]);
+        }
+        // Of these two each element's gradient is a sign, as PyTorch's.
+        check_bits("1-norm", &gradients(&x, |x| x[0].norm_p(1.0, .., false)), &[&[0.0, 1.0, 0.0]]);
+        let largest = gradients(&x, |x| x[0].norm_p(f64::INFINITY, .., false));
+        check_bits("∞-norm", &largest, &[&[0.0, 0.0, 0.0]]);
+    }
+}
+
+/// What isn't finite in keys that a query doesn't see has no part in its gradient, nor a query that sees none in those of keys.
+fn unseen(device: &Device) {
+    let of = |values: &[f64], shape: &[usize]| leaf(values, shape, DType::F32, device);
+    let mask = |values: &[bool], shape: &[usize]| Tensor::from_slice(values, shape, device).unwrap();
+    for junk in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+        let attend = |junk: f64, mask: &Tensor, causal: bool| {
+            let query = of(&[1.0, 0.5, 0.25, 2.0], &[2, 2]);
+            let key = of(&[1.0, 0.0, 0.5, -1.0, junk, 1.0], &[3, 2]);
+            let value = of(&[1.0, 3.0, 2.0], &[3, 1]);
+            gradients(&[query, key, value], |x| {
+                x[0].scaled_dot_product_attention(&x[1], &x[2], Some(mask), causal, None)
+            })
+        };
+        let seen = mask(&[true, true, false], &[1, 3]);
+        let expected = attend(7.0, &seen, false);
+        assert_eq!(attend(junk, &seen, false), expected, "a key that is {junk}");
+        let all = mask(&[true; 3], &[1, 3]);
+        assert_eq!(attend(junk, &all, true), attend(7.0, &all, true), "a later key that is {junk}");
+        // The second query sees it: the first one's gradient is its own affair.
+        let some = mask(&[true, true, false, true, true, true], &[2, 3]);
+        let found = attend(f64::NAN, &some, false);
+        let by_first = attend(7.0, &some, false)[0][..2].to_vec();
+        assert_eq!(found[0][..2], by_first);
+        assert!(found[0][2..].iter().all(|x| x.is_nan()), "{found:?}");
+        // A query of padding, which sees nothing.
+        let none = mask(&[true, true, false, false, false, false], &[2, 3]);
+        let by_query = |junk: f64| {
+            let query = of(&[1.0, 0.5, junk, 2.0], &[2, 2]);
+            let (key, value) = (of(&[1.0, 0.0, 0.5, -1.0, 2.0, 1.0], &[3, 2]), of(&[1.0, 3.0, 2.0], &[3, 1]));
+            gradients(&[query, key, value], |x| {
+                x[0].scaled_dot_product_attention(&x[1], &x[2], Some(&none), false, None)
+            })
+        };
+        assert_eq!(by_query(junk), by_query(7.0), "a query that sees nothing and is {junk}");
+    }
+}
+
+/// Backward takes the sum as the op did, unrounded: against the same in `f64`, of numbers that lie near each other and far from 0.
+fn sums_that_are_normalised(device: &Device) {
+    for dtype in [DType::F16, DType::BF16, DType::F32] {
+        for (count, size) in [(1, 1.0), (2, 8.0), (64, 8.0), (64, 1000.0)] {
+            // Exact in 8 bits; the sums aren't.
+            let x = vec![size; 2 * count];
+            let addend: Vec<f64> = (0..2 * count).map(|i| (i % 7) as f64 / 256.0).collect();
+            let weight: Vec<f64> = (0..count).map(|i| 0.5 + (i % 4) as f64 / 8.0).collect();
+            let of = |dtype: DType| {
+                let leaves = [
+                    leaf(&x, &[2, count], dtype, device),
+                    leaf(&addend, &[2, count], dtype, device),
+                    leaf(&weight, &[count], dtype, device),
+                ];
+                let y = leaves[0].layer_norm_add(&leaves[1], 1, Some(&leaves[2]), None, 1e-5).unwrap();
+                let g: Vec<f64> = (0..2 * count).map(|i| (i % 5) as f64 / 4.0 - 0.5).collect();
+                let g = Tensor::from_slice(&g, [2, count], device).unwrap().to(dtype).unwrap();
+                y.backward_with(&g).unwrap();
+                leaves.map(|leaf| leaf.grad().unwrap().to(DType::F64).unwrap().to_vec::<f64>().unwrap())
+            };
+            let (found, expected) = (of(dtype), of(DType::F64));
+            // f32 has 2^-24 of the sums, beside deviations of 2^-8; the result is rounded to the dtype.
+            let slack = 4.0 * size * 2f64.powi(-24) * 256.0 + if dtype == DType::BF16 { 0.01 } else { 0.002 };
+            for (number, (found, expected)) in found.iter().zip(&expected).enumerate() {
+                let most = expected.iter().fold(1e-3f64, |most, x| most.max(x.abs()));
+                for (found, expected) in found.iter().zip(expected) {
+                    let is_near = (found - expected).abs() <= slack * most;
+                    assert!(is_near, "{dtype}, {count} near {size}, {number}: {expected}, found {found}");
+                }
+            }
+        }
+    }
+}
+
+/// What `linear` sums is infinite in `f16` where it is computed again; gelu's slope there is 0 or 1.
+fn gelu_of_what_overflows(device: &Device) {
+    let leaves = [leaf(&[-300.0], &[1, 1], DType::F16, device), leaf(&[300.0], &[1, 1], DType::F16, device)];
+    let found = gradients(&leaves, |x| x[0].linear_with(&x[1], None, raddle::Activation::Gelu));
+    check_bits("gelu of -90000", &found, &[&[0.0], &[0.0]]);
+    let found = gradients(&leaves, |x| x[0].neg()?.linear_with(&x[1], None, raddle::Activation::Gelu));
+    check_bits("gelu of 90000", &found, &[&[-300.0], &[300.0]]);
+}
+
+/// Where a class has nearly all of the probability, loss and gradient are small, not 0: in `f32` as in `f64`.
+fn confident_rows(device: &Device) {
+    let rows: [&[f64]; 5] = [&[20.0, 0.0], &[0.0, 30.0, -5.0], &[-70.0, 12.5], &[3.0, 3.0, -20.0], &[0.1; 9]];
+    for row in rows {
+        for target in 0..row.len() {
+            let of = |dtype: DType| {
+                let x = [leaf(row, &[1, row.len()], dtype, device)];
+                let loss = |x: &[Tensor]| x[0].log_softmax(1)?.narrow(1, target, 1)?.neg();
+                let value = loss(&x).unwrap().detach().to(DType::F64).unwrap().to_vec::<f64>().unwrap()[0];
+                [vec![value], gradients(&x, loss).remove(0)].concat()
+            };
+            // By the definition: what the others have, beside the target.
+            let most = row.iter().copied().fold(f64::MIN, f64::max);
+            let powers: Vec<f64> = row.iter().map(|x| (x - most).exp()).collect();
+            let total: f64 = powers.iter().sum();
+            let others: f64 = (0..row.len()).filter(|&at| at != target).map(|at| powers[at]).sum();
+            let mut expected = vec![(others / powers[target]).ln_1p()];
+            let part = |at: usize| if at == target { -others / total } else { powers[at] / total };
+            expected.extend((0..row.len()).map(part));
+            for (dtype, digits) in [(DType::F32, 2e-6), (DType::F64, 1e-14)] {
+                for (found, expected) in of(dtype).iter().zip(&expected) {
+                    let least = if dtype == DType::F32 { 1e-37 } else { 0.0 };
+                    let is_near = (found - expected).abs() <= digits * expected.abs() * 8.0 + least;
+                    assert!(
+                        is_near,
+                        "{row:?}, class {target}, {dtype}: expected {expected:e}, found {found:e}"
+                    );
+                }
+            }
+        }
+    }
 }
 
 /// Checks ops on one device, each with operands of its own.

@@ -2,10 +2,12 @@
 
 use crate::{
     array::Array,
-    layouts::{Placed, Placement, fitted},
-    report::{Expected, check},
+    layouts::{self, Placed, Placement, fitted, fitted_to, unwritten},
+    random::Random,
+    report::{Expected, check, check_same},
 };
-use raddle::{DType, Device, Result, Scalar, Tensor};
+use raddle::{DType, Device, Layout, Result, Scalar, Tensor};
+use std::cell::RefCell;
 
 /// One result of an op.
 pub struct Answer {
@@ -46,7 +48,170 @@ pub struct Op<'a> {
     pub into: Option<Into<'a>>,
 }
 
+/// Who runs an op on inputs: [`everywhere`], or a call of the random suite.
+pub type Run<'a> = &'a dyn Fn(&Op<'_>, &[Array]);
+
+/// In every layout.
+pub fn everywhere(device: &Device) -> impl Fn(&Op<'_>, &[Array]) {
+    move |op, inputs| op.run(inputs, device)
+}
+
+/// One call of the random suite: what isn't drawn by the op's own suite.
+pub struct Drawing<'a> {
+    /// What it runs on.
+    pub device: &'a Device,
+    /// Where all results must have the same bits, if anywhere.
+    pub reference: Option<&'a Device>,
+    /// Where results must have the same bits that are rounded once, or computed with integers, if anywhere.
+    pub exact: Option<&'a Device>,
+    /// Sizes, axes, factors: whatever isn't an element.
+    pub random: RefCell<Random>,
+    /// Elements.
+    pub values: RefCell<Random>,
+    /// Layouts.
+    pub layouts: RefCell<Random>,
+    /// The largest size of an axis.
+    pub size_max: usize,
+    /// Is everything contiguous?
+    pub is_plain: bool,
+}
+
+impl Drawing<'_> {
+    /// A number below `bound`.
+    pub fn below(&self, bound: usize) -> usize {
+        self.random.borrow_mut().below(bound)
+    }
+
+    /// One of `count`?
+    pub fn one_of(&self, count: usize) -> bool {
+        self.below(count) == 0
+    }
+
+    /// An element of a list.
+    pub fn pick<T: Copy>(&self, list: &[T]) -> T {
+        list[self.below(list.len())]
+    }
+
+    /// The size of an axis: often one at which kernels change, at times 0 or 1.
+    pub fn size(&self) -> usize {
+        const SIZES: [usize; 20] = [0, 1, 1, 2, 3, 4, 5, 7, 8, 9, 13, 16, 17, 24, 32, 33, 40, 64, 65, 130];
+        self.pick(&SIZES).min(self.size_max)
+    }
+
+    /// A size that isn't 0.
+    pub fn size_at_least_1(&self) -> usize {
+        self.size().max(1)
+    }
+
+    /// A shape of so many axes and not too many elements.
+    pub fn shape(&self, rank: usize) -> Vec<usize> {
+        const COUNT_MAX: usize = 3000;
+        let mut shape: Vec<usize> = (0..rank).map(|_| self.size()).collect();
+        // Those of 0 counted as 1, as strides do.
+        while shape.iter().map(|&size| size.max(1)).product::<usize>() > COUNT_MAX {
+            let largest = (0..rank).max_by_key(|&axis| shape[axis]).expect("it has axes");
+            shape[largest] = shape[largest].div_ceil(3);
+        }
+        shape
+    }
+
+    /// A shape of 1 to 5 axes, few most often, and one of them.
+    pub fn line(&self) -> (Vec<usize>, usize) {
+        let rank = self.pick(&[1, 1, 2, 2, 2, 3, 3, 4, 5]);
+        (self.shape(rank), self.below(rank))
+    }
+
+    /// A layout.
+    pub fn layout(&self, shape: &[usize], is_input: bool) -> (Layout, usize) {
+        match self.is_plain {
+            true => layouts::layout(shape, Placement::Whole),
+            false => layouts::drawn(shape, is_input, &mut self.layouts.borrow_mut()),
+        }
+    }
+
+    /// Runs an op on inputs that lie where it is drawn, fresh and into outputs that lie elsewhere; once, and where the same
+    /// bits are promised there, too.
+    pub fn run(&self, op: &Op<'_>, inputs: &[Array]) {
+        let layouts: Vec<_> = inputs.iter().map(|input| self.layout(&input.shape, true)).collect();
+        let inputs: Vec<Array> =
+            inputs.iter().zip(&layouts).map(|(input, (layout, _))| fitted_to(input, layout)).collect();
+        let answers = (op.oracle)(&inputs);
+        let outputs: Vec<_> = answers.iter().map(|answer| self.layout(&answer.shape, false)).collect();
+        let lie = |layout: &(Layout, usize)| {
+            format!("{:?} by {:?} from {}", layout.0.shape(), layout.0.strides(), layout.0.offset())
+        };
+        let what = format!("{}, inputs {:?}", op.what, layouts.iter().map(lie).collect::<Vec<_>>());
+        let found = op.once(&what, &inputs, &layouts, &answers, &outputs, self.device);
+        if let Some(reference) = self.reference {
+            let expected = op.once(&what, &inputs, &layouts, &answers, &outputs, reference);
+            for (expected, found) in expected.iter().zip(&found) {
+                check_same(&format!("{what}, on {}", reference.name()), expected, found);
+            }
+        }
+    }
+}
+
 impl Op<'_> {
+    /// Runs it where inputs and outputs lie; what it gives, fresh, then what it writes.
+    fn once(
+        &self,
+        what: &str,
+        inputs: &[Array],
+        layouts: &[(Layout, usize)],
+        answers: &[Answer],
+        outputs: &[(Layout, usize)],
+        device: &Device,
+    ) -> Vec<Array> {
+        let placed: Vec<Placed> =
+            inputs.iter().zip(layouts).map(|(input, &layout)| Placed::at(input, layout, device)).collect();
+        let views: Vec<&Tensor> = placed.iter().map(|input| &input.view).collect();
+        // What isn't written shows: results most likely get the memory that these leave.
+        for answer in answers {
+            drop(Placed::output(answer.dtype, &answer.shape, Placement::Whole, device));
+        }
+        let results = (self.fresh)(&views).unwrap_or_else(|error| panic!("{what}: {error}"));
+        assert_eq!(results.len(), answers.len(), "{what}: the number of results");
+        let mut found: Vec<Array> = results.iter().map(Array::read).collect();
+        for (number, (answer, found)) in answers.iter().zip(&found).enumerate() {
+            assert_eq!(found.dtype, answer.dtype, "{what}: dtype of result {number}");
+            check(&format!("{what}, result {number}"), &answer.shape, &answer.expected, found);
+        }
+        if let Some(into) = self.into {
+            let what =
+                format!("{what}, into {:?}", outputs.iter().map(|(layout, _)| layout).collect::<Vec<_>>());
+            let outputs: Vec<Placed> = answers
+                .iter()
+                .zip(outputs)
+                .map(|(answer, &layout)| Placed::at(&unwritten(answer.dtype, &answer.shape), layout, device))
+                .collect();
+            let views_out: Vec<&Tensor> = outputs.iter().map(|output| &output.view).collect();
+            into(&views, &views_out).unwrap_or_else(|error| panic!("{what}: {error}"));
+            for (answer, output) in answers.iter().zip(&outputs) {
+                let written = Array::read(&output.view);
+                check(&what, &answer.shape, &answer.expected, &written);
+                output.check_guards(&what);
+                found.push(written);
+            }
+        }
+        placed.iter().for_each(|input| input.check_untouched(what));
+        found
+    }
+
+    /// Runs it where inputs and outputs lie.
+    pub fn run_at(
+        &self,
+        inputs: &[Array],
+        layouts: &[(Layout, usize)],
+        output: &dyn Fn(&[usize]) -> (Layout, usize),
+        device: &Device,
+    ) {
+        let answers = (self.oracle)(inputs);
+        let outputs: Vec<_> = answers.iter().map(|answer| output(&answer.shape)).collect();
+        let starts: Vec<usize> = layouts.iter().chain(&outputs).map(|(layout, _)| layout.offset()).collect();
+        let what = format!("{}, operands from {starts:?}", self.what);
+        self.once(&what, inputs, layouts, &answers, &outputs, device);
+    }
+
     /// Runs it on these inputs in every layout.
     pub fn run(&self, inputs: &[Array], device: &Device) {
         for (at, placement) in Placement::INPUTS.into_iter().enumerate() {

@@ -8,10 +8,13 @@ mod graphs;
 mod harness;
 mod normalize;
 mod order;
+mod planted;
 mod pointwise;
 mod product;
+mod random;
 mod reduce;
 pub mod reports;
+mod testing;
 mod views;
 
 use crate::Case;
@@ -31,6 +34,9 @@ pub fn all() -> Vec<Case> {
         gradients::cases(),
         graphs::cases(),
         reports::cases(),
+        testing::cases(),
+        random::cases(),
+        planted::cases(),
     ];
     suites.into_iter().flatten().collect()
 }

@@ -1,6 +1,6 @@
 //! Softmax and layer normalisation, forward and backward.
 
-use super::harness::{Answer, FLOATS, Op};
+use super::harness::{Answer, Drawing, FLOATS, Op, Run, everywhere};
 use crate::{
     Case,
     array::{Array, indices},
@@ -11,7 +11,7 @@ use raddle::{DType, Device, Tensor};
 
 /// All cases.
 pub fn cases() -> Vec<Case> {
-    crate::cases!("normalize": softmax, softmax_special, layer_norm, layer_norm_add, layer_norm_backward, many_rows, equal_numbers, empty, errors)
+    crate::cases!("normalize": softmax, softmax_special, layer_norm, layer_norm_add, layer_norm_backward, many_rows, equal_numbers, rows_far_from_0, empty, errors)
 }
 
 /// The line of `x` along an axis through an index.
@@ -25,6 +25,29 @@ fn line(x: &Array, axis: usize, index: &[usize]) -> Vec<f64> {
             x.f64(&index)
         })
         .collect()
+}
+
+/// A call of the random suite; false if the op isn't of this file.
+pub fn draw(name: &str, dtype: DType, drawing: &Drawing) -> bool {
+    let random = &mut *drawing.values.borrow_mut();
+    let run: Run = &|op, inputs| drawing.run(op, inputs);
+    let (mut shape, axis) = drawing.line();
+    match name {
+        "softmax" | "log_softmax" => softmax_of(dtype, &shape, axis, name.starts_with("log"), random, run),
+        "layer_norm" | "layer_norm_add" => {
+            let axes = 1 + drawing.below(shape.len());
+            // Nothing has no mean.
+            let inner = shape.len() - axes;
+            shape[inner..].iter_mut().for_each(|size| *size = (*size).max(1));
+            if name == "layer_norm" {
+                layer_norm_of(dtype, &shape, axes, random, run);
+            } else {
+                layer_norm_add_of(dtype, &shape, axes, random, run);
+            }
+        }
+        _ => return false,
+    }
+    true
 }
 
 const SHAPES: [(&[usize], usize); 9] = [
@@ -43,46 +66,15 @@ fn softmax(device: &Device) {
     let mut random = Random::named("softmax");
     for dtype in FLOATS {
         for (shape, axis) in SHAPES {
-            let inputs = [
-                Array::from_fn(dtype, shape, |_| random.uniform(-6.0, 6.0)),
-                Array::from_fn(dtype, shape, |_| random.uniform(-2.0, 2.0)),
-            ];
+            let gradient = Array::from_fn(dtype, shape, |_| random.uniform(-2.0, 2.0));
             for log in [false, true] {
-                let oracle = |x: &[Array]| {
-                    let expected = indices(shape)
-                        .iter()
-                        .map(|index| {
-                            let (values, own) = (line(&x[0], axis, index), x[0].f64(index));
-                            let most = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-                            let total = sum(values.iter().map(|value| (value - most).exp()));
-                            if log {
-                                let value = own - most - total.ln();
-                                near(dtype, value, value.abs() + (own - most).abs() + 1.0, 8.0)
-                            } else {
-                                let value = (own - most).exp() / total;
-                                near(dtype, value, value, 16.0 + 2.0 * (own - most).abs())
-                            }
-                        })
-                        .collect();
-                    vec![Answer { dtype, shape: shape.to_vec(), expected }]
-                };
-                let axis = axis as isize;
-                Op {
-                    what: &format!("softmax along {axis}, log {log}, of {dtype}"),
-                    oracle: &oracle,
-                    fresh: &|x| Ok(vec![if log { x[0].log_softmax(axis)? } else { x[0].softmax(axis)? }]),
-                    into: Some(&|x, out| {
-                        if log { x[0].log_softmax_out(axis, out[0]) } else { x[0].softmax_out(axis, out[0]) }
-                    }),
-                }
-                .run(&inputs[..1], device);
+                softmax_of(dtype, shape, axis, log, &mut random, &everywhere(device));
                 // Backward, by the definition, from any y: it isn't checked to be a softmax.
                 let oracle = |x: &[Array]| {
                     let expected = indices(shape)
                         .iter()
                         .map(|index| {
-                            let (y, g) =
-                                (line(&x[0], axis as usize, index), line(&x[1], axis as usize, index));
+                            let (y, g) = (line(&x[0], axis, index), line(&x[1], axis, index));
                             let (own, gradient) = (x[0].f64(index), x[1].f64(index));
                             if log {
                                 let total = sum(g.iter().copied());
@@ -103,7 +95,8 @@ fn softmax(device: &Device) {
                         .collect();
                     vec![Answer { dtype, shape: shape.to_vec(), expected }]
                 };
-                let small = [Array::from_fn(dtype, shape, |_| random.uniform(-2.0, 0.0)), inputs[1].clone()];
+                let axis = axis as isize;
+                let small = [Array::from_fn(dtype, shape, |_| random.uniform(-2.0, 0.0)), gradient.clone()];
                 Op {
                     what: &format!("softmax_backward along {axis}, log {log}, of {dtype}"),
                     oracle: &oracle,
@@ -114,6 +107,40 @@ fn softmax(device: &Device) {
             }
         }
     }
+}
+
+fn softmax_of(dtype: DType, shape: &[usize], axis: usize, log: bool, random: &mut Random, run: Run) {
+    let inputs = [Array::from_fn(dtype, shape, |_| random.float(-6.0, 6.0))];
+    let oracle = |x: &[Array]| {
+        let expected = indices(shape)
+            .iter()
+            .map(|index| {
+                let (values, own) = (line(&x[0], axis, index), x[0].f64(index));
+                let most = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+                let total = sum(values.iter().map(|value| (value - most).exp()));
+                if log {
+                    let value = own - most - total.ln();
+                    near(dtype, value, value.abs() + (own - most).abs() + 1.0, 8.0)
+                } else {
+                    let value = (own - most).exp() / total;
+                    near(dtype, value, value, 16.0 + 2.0 * (own - most).abs())
+                }
+            })
+            .collect();
+        vec![Answer { dtype, shape: shape.to_vec(), expected }]
+    };
+    let axis = axis as isize;
+    run(
+        &Op {
+            what: &format!("softmax along {axis}, log {log}, of {dtype}"),
+            oracle: &oracle,
+            fresh: &|x| Ok(vec![if log { x[0].log_softmax(axis)? } else { x[0].softmax(axis)? }]),
+            into: Some(&|x, out| {
+                if log { x[0].log_softmax_out(axis, out[0]) } else { x[0].softmax_out(axis, out[0]) }
+            }),
+        },
+        &inputs,
+    );
 }
 
 fn softmax_special(device: &Device) {
@@ -156,43 +183,50 @@ fn layer_norm(device: &Device) {
     let mut random = Random::named("layer_norm");
     for dtype in FLOATS {
         for (shape, axes) in NORMS {
-            let inner = &shape[shape.len() - axes..];
-            let mut draw = |shape: &[usize]| Array::from_fn(dtype, shape, |_| random.uniform(-2.0, 2.0));
-            let inputs = [draw(shape), draw(inner), draw(inner)];
-            let oracle = |x: &[Array]| {
-                let element = |index: &Vec<usize>, affine: bool| {
-                    let (mean, rstd) = statistics(&x[0], axes, index);
-                    let inner = &index[shape.len() - axes..];
-                    let (weight, bias) = if affine { (x[1].f64(inner), x[2].f64(inner)) } else { (1.0, 0.0) };
-                    let normal = (x[0].f64(index) - mean) * rstd;
-                    // The difference to the mean loses what x and the mean lose.
-                    let size = (normal.abs() + 2.0 * rstd + rstd * rstd) * weight.abs() + bias.abs();
-                    near(dtype, normal * weight + bias, size, 12.0)
-                };
-                let answer = |affine: bool| Answer {
-                    dtype,
-                    shape: shape.to_vec(),
-                    expected: indices(shape).iter().map(|index| element(index, affine)).collect(),
-                };
-                vec![answer(true), answer(false)]
-            };
-            Op {
-                what: &format!("layer_norm over {axes} axes of {dtype}"),
-                oracle: &oracle,
-                fresh: &|x| {
-                    Ok(vec![
-                        x[0].layer_norm(axes, Some(x[1]), Some(x[2]), EPS)?,
-                        x[0].layer_norm(axes, None, None, EPS)?,
-                    ])
-                },
-                into: Some(&|x, out| {
-                    x[0].layer_norm_out(axes, Some(x[1]), Some(x[2]), EPS, out[0])?;
-                    x[0].layer_norm_out(axes, None, None, EPS, out[1])
-                }),
-            }
-            .run(&inputs, device);
+            layer_norm_of(dtype, shape, axes, &mut random, &everywhere(device));
         }
     }
+}
+
+fn layer_norm_of(dtype: DType, shape: &[usize], axes: usize, random: &mut Random, run: Run) {
+    let inner = &shape[shape.len() - axes..];
+    let x = Array::from_fn(dtype, shape, |_| random.float(-2.0, 2.0));
+    let mut draw = |shape: &[usize]| Array::from_fn(dtype, shape, |_| random.uniform(-2.0, 2.0));
+    let inputs = [x, draw(inner), draw(inner)];
+    let oracle = |x: &[Array]| {
+        let element = |index: &Vec<usize>, affine: bool| {
+            let (mean, rstd) = statistics(&x[0], axes, index);
+            let inner = &index[shape.len() - axes..];
+            let (weight, bias) = if affine { (x[1].f64(inner), x[2].f64(inner)) } else { (1.0, 0.0) };
+            let normal = (x[0].f64(index) - mean) * rstd;
+            // The difference to the mean loses what x and the mean lose.
+            let size = (normal.abs() + 2.0 * rstd + rstd * rstd) * weight.abs() + bias.abs();
+            near(dtype, normal * weight + bias, size, 12.0)
+        };
+        let answer = |affine: bool| Answer {
+            dtype,
+            shape: shape.to_vec(),
+            expected: indices(shape).iter().map(|index| element(index, affine)).collect(),
+        };
+        vec![answer(true), answer(false)]
+    };
+    run(
+        &Op {
+            what: &format!("layer_norm over {axes} axes of {dtype}"),
+            oracle: &oracle,
+            fresh: &|x| {
+                Ok(vec![
+                    x[0].layer_norm(axes, Some(x[1]), Some(x[2]), EPS)?,
+                    x[0].layer_norm(axes, None, None, EPS)?,
+                ])
+            },
+            into: Some(&|x, out| {
+                x[0].layer_norm_out(axes, Some(x[1]), Some(x[2]), EPS, out[0])?;
+                x[0].layer_norm_out(axes, None, None, EPS, out[1])
+            }),
+        },
+        &inputs,
+    );
 }
 
 /// Short rows, which stay in registers, and one that doesn't. The sum of 16-bit floats isn't rounded before it is normalised.
@@ -201,44 +235,50 @@ fn layer_norm_add(device: &Device) {
     for dtype in FLOATS {
         let long = (dtype == DType::F32).then_some((&[1, 20_000][..], 1));
         for (shape, axes) in NORMS.into_iter().chain(long) {
-            let inner = &shape[shape.len() - axes..];
-            let mut draw = |shape: &[usize]| Array::from_fn(dtype, shape, |_| random.uniform(-2.0, 2.0));
-            let inputs = [draw(shape), draw(shape), draw(inner), draw(inner)];
-            let oracle = |x: &[Array]| {
-                let sums = Array::from_fn(DType::F64, shape, |index| x[0].f64(index) + x[1].f64(index));
-                let first = shape.len() - axes;
-                let of_rows: Vec<(f64, f64)> =
-                    indices(&shape[..first]).iter().map(|outer| statistics(&sums, axes, outer)).collect();
-                let count = inner.iter().product::<usize>().max(1);
-                let element = |(at, index): (usize, &Vec<usize>), affine: bool| {
-                    let (mean, rstd) = of_rows[at / count];
-                    let inner = &index[first..];
-                    let (weight, bias) = if affine { (x[2].f64(inner), x[3].f64(inner)) } else { (1.0, 0.0) };
-                    let normal = (sums.f64(index) - mean) * rstd;
-                    let size = (normal.abs() + 4.0 * rstd + rstd * rstd) * weight.abs() + bias.abs();
-                    near(dtype, normal * weight + bias, size, 12.0)
-                };
-                let answer = |affine: bool| Answer {
-                    dtype,
-                    shape: shape.to_vec(),
-                    expected: indices(shape).iter().enumerate().map(|at| element(at, affine)).collect(),
-                };
-                vec![answer(true), answer(false)]
-            };
-            Op {
-                what: &format!("layer_norm_add over {axes} axes of {dtype}"),
-                oracle: &oracle,
-                fresh: &|x| {
-                    Ok(vec![
-                        x[0].layer_norm_add(x[1], axes, Some(x[2]), Some(x[3]), EPS)?,
-                        x[0].layer_norm_add(x[1], axes, None, None, EPS)?,
-                    ])
-                },
-                into: None,
-            }
-            .run(&inputs, device);
+            layer_norm_add_of(dtype, shape, axes, &mut random, &everywhere(device));
         }
     }
+}
+
+fn layer_norm_add_of(dtype: DType, shape: &[usize], axes: usize, random: &mut Random, run: Run) {
+    let inner = &shape[shape.len() - axes..];
+    let mut draw = |shape: &[usize]| Array::from_fn(dtype, shape, |_| random.uniform(-2.0, 2.0));
+    let inputs = [draw(shape), draw(shape), draw(inner), draw(inner)];
+    let oracle = |x: &[Array]| {
+        let sums = Array::from_fn(DType::F64, shape, |index| x[0].f64(index) + x[1].f64(index));
+        let first = shape.len() - axes;
+        let of_rows: Vec<(f64, f64)> =
+            indices(&shape[..first]).iter().map(|outer| statistics(&sums, axes, outer)).collect();
+        let count = inner.iter().product::<usize>().max(1);
+        let element = |(at, index): (usize, &Vec<usize>), affine: bool| {
+            let (mean, rstd) = of_rows[at / count];
+            let inner = &index[first..];
+            let (weight, bias) = if affine { (x[2].f64(inner), x[3].f64(inner)) } else { (1.0, 0.0) };
+            let normal = (sums.f64(index) - mean) * rstd;
+            let size = (normal.abs() + 4.0 * rstd + rstd * rstd) * weight.abs() + bias.abs();
+            near(dtype, normal * weight + bias, size, 12.0)
+        };
+        let answer = |affine: bool| Answer {
+            dtype,
+            shape: shape.to_vec(),
+            expected: indices(shape).iter().enumerate().map(|at| element(at, affine)).collect(),
+        };
+        vec![answer(true), answer(false)]
+    };
+    run(
+        &Op {
+            what: &format!("layer_norm_add over {axes} axes of {dtype}"),
+            oracle: &oracle,
+            fresh: &|x| {
+                Ok(vec![
+                    x[0].layer_norm_add(x[1], axes, Some(x[2]), Some(x[3]), EPS)?,
+                    x[0].layer_norm_add(x[1], axes, None, None, EPS)?,
+                ])
+            },
+            into: None,
+        },
+        &inputs,
+    );
 }
 
 fn layer_norm_backward(device: &Device) {
@@ -348,6 +388,38 @@ fn equal_numbers(device: &Device) {
                 }
             }
         }
+    }
+}
+
+/// The promise of the docs: what the rounding of the mean shifts a row by, and no more; 0 where squares overflow.
+fn rows_far_from_0(device: &Device) {
+    let mut random = Random::named("far");
+    for (dtype, digits) in [(DType::F32, 24), (DType::F64, 53)] {
+        for exponent in [0, 10, 20] {
+            let far = 2f64.powi(exponent) * 1.7;
+            for count in [5, 100, 3000] {
+                let x = Array::from_fn(dtype, &[1, count], |_| far + random.uniform(-2.0, 2.0));
+                let (mean, rstd) = statistics(&x, 1, &[0, 0]);
+                let input: Vec<f64> = x.data.iter().map(|x| x.to_f64()).collect();
+                let placed = Tensor::from_slice(&input, [1, count], device).unwrap().to(dtype).unwrap();
+                let found = Array::read(&placed.layer_norm(1, None, None, EPS).unwrap()).data;
+                let unit = 2f64.powi(mean.abs().log2().floor() as i32 + 1 - digits);
+                for (x, found) in input.iter().zip(found) {
+                    let expected = (x - mean) * rstd;
+                    let tolerance = unit * rstd + 8.0 * 2f64.powi(-digits) * (1.0 + expected.abs());
+                    let error = (found.to_f64() - expected).abs();
+                    assert!(error <= tolerance, "{count} near {far} in {dtype}: {expected}, found {found}");
+                }
+            }
+        }
+    }
+    for (dtype, size) in [(DType::BF16, 1e30), (DType::F32, 1e30), (DType::F64, 1e200)] {
+        let x = Tensor::from_slice(&[size, -size], [1, 2], device).unwrap().to(dtype).unwrap();
+        let found = Array::read(&x.layer_norm(1, None, None, EPS).unwrap()).data;
+        assert!(found.iter().all(|found| found.to_f64() == 0.0), "{found:?}");
+        let half = x.mul(if dtype == DType::F64 { 1e-60 } else { 1e-12 }).unwrap();
+        let found = Array::read(&half.layer_norm(1, None, None, EPS).unwrap()).data;
+        assert!(found.iter().all(|found| (found.to_f64().abs() - 1.0).abs() < 0.01), "{found:?}");
     }
 }
 

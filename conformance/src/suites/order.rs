@@ -1,6 +1,6 @@
 //! Sorting, selecting, and reading and writing at places that another tensor names.
 
-use super::harness::{Answer, Op};
+use super::harness::{Answer, Drawing, Op, Run, everywhere};
 use crate::{
     Case,
     array::{Array, indices, round},
@@ -77,34 +77,94 @@ fn ordered(x: &Array, axis: usize, descending: bool, count: usize) -> Vec<Answer
     ]
 }
 
+/// A call of the random suite; false if the op isn't of this file.
+pub fn draw(name: &str, dtype: DType, drawing: &Drawing) -> bool {
+    let random = &mut *drawing.values.borrow_mut();
+    let run: Run = &|op, inputs| drawing.run(op, inputs);
+    let (mut shape, axis) = drawing.line();
+    match name {
+        "sort" | "argsort" => sort_of(dtype, &shape, axis, drawing.one_of(2), random, run),
+        "topk" => {
+            let k = drawing.below(shape[axis] + 1);
+            topk_of(dtype, &shape, axis, (drawing.one_of(2), k), random, run);
+        }
+        "gather" | "scatter" | "scatter_add" => {
+            // The index is no larger than the tensor but along the axis.
+            shape[axis] = shape[axis].max(1);
+            let mut index: Vec<usize> = shape.iter().map(|size| drawing.below(size + 1)).collect();
+            index[axis] = drawing.size();
+            let body = match name {
+                "gather" => gather_of,
+                "scatter" => scatter_of,
+                _ => scatter_add_of,
+            };
+            body(dtype, &shape, &index, axis, random, run);
+        }
+        "index_select" | "index_add" => {
+            shape[axis] = shape[axis].max(1);
+            let one = [drawing.size()];
+            let index = if drawing.one_of(8) { &[][..] } else { &one };
+            if name == "index_select" {
+                index_select_of(dtype, &shape, index, axis, random, run);
+            } else {
+                index_add_of(dtype, &shape, index, axis, drawing.pick(&[1.0, -2.0, 3.0]), random, run);
+            }
+        }
+        "embedding" => {
+            let (rows, columns, rank) = (drawing.size_at_least_1(), drawing.size(), drawing.below(3));
+            embedding_of(dtype, [rows, columns], &drawing.shape(rank), random, run);
+        }
+        "masked_select" => {
+            let mask: Vec<usize> =
+                shape.iter().map(|&size| if drawing.one_of(4) { 1 } else { size }).collect();
+            let mask = &mask[drawing.below(mask.len())..];
+            masked_select_of(dtype, &shape, mask, random, run);
+        }
+        "nonzero" => nonzero_of(dtype, &shape, random, run),
+        "cat" => {
+            let lengths: Vec<usize> = (0..1 + drawing.below(4)).map(|_| drawing.size()).collect();
+            cat_of(dtype, &shape, axis, &lengths, random, run);
+        }
+        "stack" => stack_of(dtype, &shape, axis, random, run),
+        _ => return false,
+    }
+    true
+}
+
 fn sort(device: &Device) {
     let mut random = Random::named("sort");
     for &dtype in DType::ALL {
         for (shape, axis) in SHAPES {
             for descending in [false, true] {
-                let x = drawn(dtype, shape, &mut random);
-                let signed = axis as isize;
-                Op {
-                    what: &format!("sort along {axis}, descending {descending}, of {dtype}"),
-                    oracle: &|x| {
-                        let count = x[0].shape.get(axis).copied().unwrap_or(1);
-                        let mut answers = ordered(&x[0], axis, descending, count);
-                        answers.extend(ordered(&x[0], axis, descending, count).pop());
-                        answers
-                    },
-                    fresh: &|x| {
-                        let (values, places) = x[0].sort(signed, descending)?;
-                        Ok(vec![values, places, x[0].argsort(signed, descending)?])
-                    },
-                    into: Some(&|x, out| {
-                        x[0].argsort_out(signed, descending, out[2])?;
-                        x[0].sort_out(signed, descending, (out[0], out[1]))
-                    }),
-                }
-                .run(&[x], device);
+                sort_of(dtype, shape, axis, descending, &mut random, &everywhere(device));
             }
         }
     }
+}
+
+fn sort_of(dtype: DType, shape: &[usize], axis: usize, descending: bool, random: &mut Random, run: Run) {
+    let x = drawn(dtype, shape, random);
+    let signed = axis as isize;
+    run(
+        &Op {
+            what: &format!("sort along {axis}, descending {descending}, of {dtype}"),
+            oracle: &|x| {
+                let count = x[0].shape.get(axis).copied().unwrap_or(1);
+                let mut answers = ordered(&x[0], axis, descending, count);
+                answers.extend(ordered(&x[0], axis, descending, count).pop());
+                answers
+            },
+            fresh: &|x| {
+                let (values, places) = x[0].sort(signed, descending)?;
+                Ok(vec![values, places, x[0].argsort(signed, descending)?])
+            },
+            into: Some(&|x, out| {
+                x[0].argsort_out(signed, descending, out[2])?;
+                x[0].sort_out(signed, descending, (out[0], out[1]))
+            }),
+        },
+        &[x],
+    );
 }
 
 fn topk(device: &Device) {
@@ -113,24 +173,37 @@ fn topk(device: &Device) {
         for (shape, axis) in SHAPES {
             let length = shape.get(axis).copied().unwrap_or(1);
             for (largest, k) in [(true, length / 2), (false, length.min(3)), (true, length)] {
-                let x = drawn(dtype, shape, &mut random);
-                if shape.is_empty() && k == 0 {
-                    continue;
-                }
-                let signed = axis as isize;
-                Op {
-                    what: &format!("topk {k} along {axis}, largest {largest}, of {dtype}"),
-                    oracle: &|x| ordered(&x[0], axis, largest, k),
-                    fresh: &|x| {
-                        let (values, places) = x[0].topk(k, signed, largest)?;
-                        Ok(vec![values, places])
-                    },
-                    into: Some(&|x, out| x[0].topk_out(k, signed, largest, (out[0], out[1]))),
-                }
-                .run(&[x], device);
+                topk_of(dtype, shape, axis, (largest, k), &mut random, &everywhere(device));
             }
         }
     }
+}
+
+fn topk_of(
+    dtype: DType,
+    shape: &[usize],
+    axis: usize,
+    (largest, k): (bool, usize),
+    random: &mut Random,
+    run: Run,
+) {
+    let x = drawn(dtype, shape, random);
+    if shape.is_empty() && k == 0 {
+        return;
+    }
+    let signed = axis as isize;
+    run(
+        &Op {
+            what: &format!("topk {k} along {axis}, largest {largest}, of {dtype}"),
+            oracle: &|x| ordered(&x[0], axis, largest, k),
+            fresh: &|x| {
+                let (values, places) = x[0].topk(k, signed, largest)?;
+                Ok(vec![values, places])
+            },
+            into: Some(&|x, out| x[0].topk_out(k, signed, largest, (out[0], out[1]))),
+        },
+        &[x],
+    );
 }
 
 /// Shape of the source, of the index, axis.
@@ -154,70 +227,78 @@ fn gather(device: &Device) {
     let mut random = Random::named("gather");
     for &dtype in DType::ALL {
         for (shape, index, axis) in BESIDE {
-            let place_dtype = if random.one_of(2) { DType::I64 } else { DType::I32 };
-            let inputs =
-                [drawn(dtype, shape, &mut random), places(index, shape[axis], &mut random, place_dtype)];
-            let signed = axis as isize;
-            Op {
-                what: &format!("gather along {axis} of {dtype}"),
-                oracle: &|x| {
-                    vec![Answer::exactly(&Array::from_fn(dtype, index, |at| {
-                        x[0].at(&named(at, axis, &x[1]))
-                    }))]
-                },
-                fresh: &|x| Ok(vec![x[0].gather(signed, x[1])?]),
-                into: Some(&|x, out| x[0].gather_out(signed, x[1], out[0])),
-            }
-            .run(&inputs, device);
+            gather_of(dtype, shape, index, axis, &mut random, &everywhere(device));
         }
     }
+}
+
+fn gather_of(dtype: DType, shape: &[usize], index: &[usize], axis: usize, random: &mut Random, run: Run) {
+    let place_dtype = if random.one_of(2) { DType::I64 } else { DType::I32 };
+    let inputs = [drawn(dtype, shape, random), places(index, shape[axis], random, place_dtype)];
+    let signed = axis as isize;
+    run(
+        &Op {
+            what: &format!("gather along {axis} of {dtype}"),
+            oracle: &|x| {
+                vec![Answer::exactly(&Array::from_fn(dtype, index, |at| x[0].at(&named(at, axis, &x[1]))))]
+            },
+            fresh: &|x| Ok(vec![x[0].gather(signed, x[1])?]),
+            into: Some(&|x, out| x[0].gather_out(signed, x[1], out[0])),
+        },
+        &inputs,
+    );
 }
 
 fn scatter(device: &Device) {
     let mut random = Random::named("scatter");
     for &dtype in DType::ALL {
         for (shape, index, axis) in BESIDE {
-            // The values may be larger than the index.
-            let larger: Vec<usize> = index.iter().map(|size| size + 1).collect();
-            let inputs = [
-                drawn(dtype, shape, &mut random),
-                places(index, shape[axis], &mut random, DType::I64),
-                drawn(dtype, &larger, &mut random),
-            ];
-            let signed = axis as isize;
-            let oracle = |x: &[Array]| {
-                let mut target = x[0].clone();
-                for at in indices(index) {
-                    target.set(&named(&at, axis, &x[1]), x[2].at(&at));
-                }
-                vec![Answer::exactly(&target), Answer::exactly(&target)]
-            };
-            Op {
-                what: &format!("scatter along {axis} of {dtype}"),
-                oracle: &oracle,
-                fresh: &|x| {
-                    let own = x[0].copy()?;
-                    own.scatter_(signed, x[1], x[2])?;
-                    Ok(vec![x[0].scatter(signed, x[1], x[2])?, own])
-                },
-                into: Some(&|x, out| {
-                    out[0].copy_(x[0])?;
-                    out[0].scatter_(signed, x[1], x[2])?;
-                    x[0].scatter_out(signed, x[1], x[2], out[1])
-                }),
-            }
-            .run(&inputs, device);
+            scatter_of(dtype, shape, index, axis, &mut random, &everywhere(device));
         }
     }
+}
+
+fn scatter_of(dtype: DType, shape: &[usize], index: &[usize], axis: usize, random: &mut Random, run: Run) {
+    // The values may be larger than the index.
+    let larger: Vec<usize> = index.iter().map(|size| size + 1).collect();
+    let inputs = [
+        drawn(dtype, shape, random),
+        places(index, shape[axis], random, DType::I64),
+        drawn(dtype, &larger, random),
+    ];
+    let signed = axis as isize;
+    let oracle = |x: &[Array]| {
+        let mut target = x[0].clone();
+        for at in indices(index) {
+            target.set(&named(&at, axis, &x[1]), x[2].at(&at));
+        }
+        vec![Answer::exactly(&target), Answer::exactly(&target)]
+    };
+    run(
+        &Op {
+            what: &format!("scatter along {axis} of {dtype}"),
+            oracle: &oracle,
+            fresh: &|x| {
+                let own = x[0].copy()?;
+                own.scatter_(signed, x[1], x[2])?;
+                Ok(vec![x[0].scatter(signed, x[1], x[2])?, own])
+            },
+            into: Some(&|x, out| {
+                out[0].copy_(x[0])?;
+                out[0].scatter_(signed, x[1], x[2])?;
+                x[0].scatter_out(signed, x[1], x[2], out[1])
+            }),
+        },
+        &inputs,
+    );
 }
 
 /// What is added up at each place: of floats with the error of as many roundings, of integers exactly.
 fn added(target: &Array, terms: impl Iterator<Item = (Vec<usize>, Scalar)>, factor: f64) -> Answer {
     let dtype = target.dtype;
     let mut lists: Vec<Vec<Scalar>> = target.data.iter().map(|&value| vec![value]).collect();
-    let all = indices(&target.shape);
     for (place, value) in terms {
-        let position = all.iter().position(|index| *index == place).expect("the place is in the target");
+        let position = place.iter().zip(&target.shape).fold(0, |position, (at, size)| position * size + at);
         lists[position].push(value);
     }
     let expected = lists
@@ -285,32 +366,45 @@ fn scatter_add(device: &Device) {
     let mut random = Random::named("scatter_add");
     for &dtype in DType::ALL.iter().filter(|&&dtype| dtype != DType::Bool) {
         for (shape, index, axis) in BESIDE {
-            let inputs = [
-                numbers(dtype, shape, &mut random),
-                places(index, shape[axis], &mut random, DType::I64),
-                numbers(dtype, index, &mut random),
-            ];
-            let signed = axis as isize;
-            Op {
-                what: &format!("scatter_add along {axis} of {dtype}"),
-                oracle: &|x| {
-                    let terms = indices(index).into_iter().map(|at| (named(&at, axis, &x[1]), x[2].at(&at)));
-                    vec![added(&x[0], terms.clone(), 1.0), added(&x[0], terms, 1.0)]
-                },
-                fresh: &|x| {
-                    let own = x[0].copy()?;
-                    own.scatter_add_(signed, x[1], x[2])?;
-                    Ok(vec![x[0].scatter_add(signed, x[1], x[2])?, own])
-                },
-                into: Some(&|x, out| {
-                    out[0].copy_(x[0])?;
-                    out[0].scatter_add_(signed, x[1], x[2])?;
-                    x[0].scatter_add_out(signed, x[1], x[2], out[1])
-                }),
-            }
-            .run(&inputs, device);
+            scatter_add_of(dtype, shape, index, axis, &mut random, &everywhere(device));
         }
     }
+}
+
+fn scatter_add_of(
+    dtype: DType,
+    shape: &[usize],
+    index: &[usize],
+    axis: usize,
+    random: &mut Random,
+    run: Run,
+) {
+    let inputs = [
+        numbers(dtype, shape, random),
+        places(index, shape[axis], random, DType::I64),
+        numbers(dtype, index, random),
+    ];
+    let signed = axis as isize;
+    run(
+        &Op {
+            what: &format!("scatter_add along {axis} of {dtype}"),
+            oracle: &|x| {
+                let terms = indices(index).into_iter().map(|at| (named(&at, axis, &x[1]), x[2].at(&at)));
+                vec![added(&x[0], terms.clone(), 1.0), added(&x[0], terms, 1.0)]
+            },
+            fresh: &|x| {
+                let own = x[0].copy()?;
+                own.scatter_add_(signed, x[1], x[2])?;
+                Ok(vec![x[0].scatter_add(signed, x[1], x[2])?, own])
+            },
+            into: Some(&|x, out| {
+                out[0].copy_(x[0])?;
+                out[0].scatter_add_(signed, x[1], x[2])?;
+                x[0].scatter_add_out(signed, x[1], x[2], out[1])
+            }),
+        },
+        &inputs,
+    );
 }
 
 /// Shape of the source, how many places, axis.
@@ -326,27 +420,39 @@ fn index_select(device: &Device) {
     let mut random = Random::named("index_select");
     for &dtype in DType::ALL {
         for (shape, index, axis) in SLICES {
-            let inputs =
-                [drawn(dtype, shape, &mut random), places(index, shape[axis], &mut random, DType::I64)];
-            let mut out = shape.to_vec();
-            out[axis] = inputs[1].count();
-            let signed = axis as isize;
-            let oracle = |x: &[Array]| {
-                vec![Answer::exactly(&Array::from_fn(dtype, &out, |at| {
-                    let mut at = at.to_vec();
-                    at[axis] = x[1].data[at[axis]].to_i64() as usize;
-                    x[0].at(&at)
-                }))]
-            };
-            Op {
-                what: &format!("index_select along {axis} of {dtype}"),
-                oracle: &oracle,
-                fresh: &|x| Ok(vec![x[0].index_select(signed, x[1])?]),
-                into: Some(&|x, out| x[0].index_select_out(signed, x[1], out[0])),
-            }
-            .run(&inputs, device);
+            index_select_of(dtype, shape, index, axis, &mut random, &everywhere(device));
         }
     }
+}
+
+fn index_select_of(
+    dtype: DType,
+    shape: &[usize],
+    index: &[usize],
+    axis: usize,
+    random: &mut Random,
+    run: Run,
+) {
+    let inputs = [drawn(dtype, shape, random), places(index, shape[axis], random, DType::I64)];
+    let mut out = shape.to_vec();
+    out[axis] = inputs[1].count();
+    let signed = axis as isize;
+    let oracle = |x: &[Array]| {
+        vec![Answer::exactly(&Array::from_fn(dtype, &out, |at| {
+            let mut at = at.to_vec();
+            at[axis] = x[1].data[at[axis]].to_i64() as usize;
+            x[0].at(&at)
+        }))]
+    };
+    run(
+        &Op {
+            what: &format!("index_select along {axis} of {dtype}"),
+            oracle: &oracle,
+            fresh: &|x| Ok(vec![x[0].index_select(signed, x[1])?]),
+            into: Some(&|x, out| x[0].index_select_out(signed, x[1], out[0])),
+        },
+        &inputs,
+    );
 }
 
 fn index_add(device: &Device) {
@@ -354,36 +460,50 @@ fn index_add(device: &Device) {
     for &dtype in DType::ALL.iter().filter(|&&dtype| dtype != DType::Bool) {
         for (shape, index, axis) in SLICES {
             for alpha in [1.0, -2.0] {
-                let index = places(index, shape[axis], &mut random, DType::I64);
-                let mut from = shape.to_vec();
-                from[axis] = index.count();
-                let inputs = [numbers(dtype, shape, &mut random), index, numbers(dtype, &from, &mut random)];
-                let signed = axis as isize;
-                Op {
-                    what: &format!("index_add along {axis}, alpha {alpha}, of {dtype}"),
-                    oracle: &|x| {
-                        let terms = indices(&from).into_iter().map(|at| {
-                            let mut place = at.clone();
-                            place[axis] = x[1].data[at[axis]].to_i64() as usize;
-                            (place, x[2].at(&at))
-                        });
-                        vec![added(&x[0], terms.clone(), alpha), added(&x[0], terms, alpha)]
-                    },
-                    fresh: &|x| {
-                        let own = x[0].copy()?;
-                        own.index_add_(signed, x[1], x[2], alpha)?;
-                        Ok(vec![x[0].index_add(signed, x[1], x[2], alpha)?, own])
-                    },
-                    into: Some(&|x, out| {
-                        out[0].copy_(x[0])?;
-                        out[0].index_add_(signed, x[1], x[2], alpha)?;
-                        x[0].index_add_out(signed, x[1], x[2], alpha, out[1])
-                    }),
-                }
-                .run(&inputs, device);
+                index_add_of(dtype, shape, index, axis, alpha, &mut random, &everywhere(device));
             }
         }
     }
+}
+
+fn index_add_of(
+    dtype: DType,
+    shape: &[usize],
+    index: &[usize],
+    axis: usize,
+    alpha: f64,
+    random: &mut Random,
+    run: Run,
+) {
+    let index = places(index, shape[axis], random, DType::I64);
+    let mut from = shape.to_vec();
+    from[axis] = index.count();
+    let inputs = [numbers(dtype, shape, random), index, numbers(dtype, &from, random)];
+    let signed = axis as isize;
+    run(
+        &Op {
+            what: &format!("index_add along {axis}, alpha {alpha}, of {dtype}"),
+            oracle: &|x| {
+                let terms = indices(&from).into_iter().map(|at| {
+                    let mut place = at.clone();
+                    place[axis] = x[1].data[at[axis]].to_i64() as usize;
+                    (place, x[2].at(&at))
+                });
+                vec![added(&x[0], terms.clone(), alpha), added(&x[0], terms, alpha)]
+            },
+            fresh: &|x| {
+                let own = x[0].copy()?;
+                own.index_add_(signed, x[1], x[2], alpha)?;
+                Ok(vec![x[0].index_add(signed, x[1], x[2], alpha)?, own])
+            },
+            into: Some(&|x, out| {
+                out[0].copy_(x[0])?;
+                out[0].index_add_(signed, x[1], x[2], alpha)?;
+                x[0].index_add_out(signed, x[1], x[2], alpha, out[1])
+            }),
+        },
+        &inputs,
+    );
 }
 
 fn embedding(device: &Device) {
@@ -391,63 +511,80 @@ fn embedding(device: &Device) {
     let dtypes =
         DType::ALL.iter().flat_map(|&dtype| [&[][..], &[4], &[2, 3], &[0]].map(|index| (dtype, index)));
     for (dtype, index) in dtypes {
-        let inputs = [drawn(dtype, &[7, 5], &mut random), places(index, 7, &mut random, DType::I64)];
-        let out: Vec<usize> = index.iter().copied().chain([5]).collect();
-        let oracle = |x: &[Array]| {
-            vec![Answer::exactly(&Array::from_fn(dtype, &out, |at| {
-                let (place, column) = at.split_at(at.len() - 1);
-                x[0].at(&[x[1].i64(place) as usize, column[0]])
-            }))]
-        };
-        Op { what: "embedding", oracle: &oracle, fresh: &|x| Ok(vec![x[0].embedding(x[1])?]), into: None }
-            .run(&inputs, device);
+        embedding_of(dtype, [7, 5], index, &mut random, &everywhere(device));
     }
+}
+
+fn embedding_of(dtype: DType, [rows, columns]: [usize; 2], index: &[usize], random: &mut Random, run: Run) {
+    let inputs = [drawn(dtype, &[rows, columns], random), places(index, rows, random, DType::I64)];
+    let out: Vec<usize> = index.iter().copied().chain([columns]).collect();
+    let oracle = |x: &[Array]| {
+        vec![Answer::exactly(&Array::from_fn(dtype, &out, |at| {
+            let (place, column) = at.split_at(at.len() - 1);
+            x[0].at(&[x[1].i64(place) as usize, column[0]])
+        }))]
+    };
+    run(
+        &Op { what: "embedding", oracle: &oracle, fresh: &|x| Ok(vec![x[0].embedding(x[1])?]), into: None },
+        &inputs,
+    );
 }
 
 fn nonzero(device: &Device) {
     let mut random = Random::named("nonzero");
     for &dtype in DType::ALL {
         for shape in [&[][..], &[9], &[3, 5], &[0, 2], &[2, 1, 3, 2, 1, 2]] {
-            let x = Array::from_fn(dtype, shape, |_| random.below(3) as i64);
-            let oracle = |x: &[Array]| {
-                let found: Vec<Vec<usize>> =
-                    indices(shape).into_iter().filter(|index| x[0].f64(index) != 0.0).collect();
-                vec![Answer::indices(&[found.len(), shape.len()], found.concat())]
-            };
-            Op {
-                what: &format!("nonzero of {dtype}"),
-                oracle: &oracle,
-                fresh: &|x| Ok(vec![x[0].nonzero()?]),
-                into: None,
-            }
-            .run(&[x], device);
+            nonzero_of(dtype, shape, &mut random, &everywhere(device));
         }
     }
+}
+
+fn nonzero_of(dtype: DType, shape: &[usize], random: &mut Random, run: Run) {
+    let x = Array::from_fn(dtype, shape, |_| random.below(3) as i64);
+    let oracle = |x: &[Array]| {
+        let found: Vec<Vec<usize>> =
+            indices(shape).into_iter().filter(|index| x[0].f64(index) != 0.0).collect();
+        vec![Answer::indices(&[found.len(), shape.len()], found.concat())]
+    };
+    run(
+        &Op {
+            what: &format!("nonzero of {dtype}"),
+            oracle: &oracle,
+            fresh: &|x| Ok(vec![x[0].nonzero()?]),
+            into: None,
+        },
+        &[x],
+    );
 }
 
 fn masked_select(device: &Device) {
     let mut random = Random::named("masked_select");
     for &dtype in DType::ALL {
         for mask in [&[3, 4][..], &[4], &[3, 1]] {
-            let inputs =
-                [drawn(dtype, &[3, 4], &mut random), Array::from_fn(DType::Bool, mask, |_| random.one_of(2))];
-            let oracle = |x: &[Array]| {
-                let kept: Vec<Scalar> = indices(&[3, 4])
-                    .iter()
-                    .filter(|index| x[1].at(index).to_bool())
-                    .map(|index| x[0].at(index))
-                    .collect();
-                vec![Answer::exactly(&Array::of(dtype, &[kept.len()], &kept))]
-            };
-            Op {
-                what: &format!("masked_select of {dtype}"),
-                oracle: &oracle,
-                fresh: &|x| Ok(vec![x[0].masked_select(x[1])?]),
-                into: None,
-            }
-            .run(&inputs, device);
+            masked_select_of(dtype, &[3, 4], mask, &mut random, &everywhere(device));
         }
     }
+}
+
+fn masked_select_of(dtype: DType, shape: &[usize], mask: &[usize], random: &mut Random, run: Run) {
+    let inputs = [drawn(dtype, shape, random), Array::from_fn(DType::Bool, mask, |_| random.one_of(2))];
+    let oracle = |x: &[Array]| {
+        let kept: Vec<Scalar> = indices(shape)
+            .iter()
+            .filter(|index| x[1].at(index).to_bool())
+            .map(|index| x[0].at(index))
+            .collect();
+        vec![Answer::exactly(&Array::of(dtype, &[kept.len()], &kept))]
+    };
+    run(
+        &Op {
+            what: &format!("masked_select of {dtype}"),
+            oracle: &oracle,
+            fresh: &|x| Ok(vec![x[0].masked_select(x[1])?]),
+            into: None,
+        },
+        &inputs,
+    );
 }
 
 /// The arrays one after the other.
@@ -478,22 +615,7 @@ fn cat(device: &Device) {
             (flat, 2, &[1, 1]),
             (deep, 4, &[1, 3]),
         ] {
-            let inputs: Vec<Array> = lengths
-                .iter()
-                .map(|&length| {
-                    let mut shape = shape.to_vec();
-                    shape[axis] = length;
-                    drawn(dtype, &shape, &mut random)
-                })
-                .collect();
-            let signed = axis as isize - shape.len() as isize;
-            Op {
-                what: &format!("cat along {axis} of {dtype}"),
-                oracle: &|x| vec![Answer::exactly(&joined(x, axis, dtype))],
-                fresh: &|x| Ok(vec![Tensor::cat(x, signed)?]),
-                into: Some(&|x, out| Tensor::cat_out(x, signed, out[0])),
-            }
-            .run(&inputs, device);
+            cat_of(dtype, shape, axis, lengths, &mut random, &everywhere(device));
         }
     }
     // Dtypes are promoted.
@@ -507,6 +629,27 @@ fn cat(device: &Device) {
     .run(&inputs, device);
 }
 
+fn cat_of(dtype: DType, shape: &[usize], axis: usize, lengths: &[usize], random: &mut Random, run: Run) {
+    let inputs: Vec<Array> = lengths
+        .iter()
+        .map(|&length| {
+            let mut shape = shape.to_vec();
+            shape[axis] = length;
+            drawn(dtype, &shape, random)
+        })
+        .collect();
+    let signed = axis as isize - shape.len() as isize;
+    run(
+        &Op {
+            what: &format!("cat along {axis} of {dtype}"),
+            oracle: &|x| vec![Answer::exactly(&joined(x, axis, dtype))],
+            fresh: &|x| Ok(vec![Tensor::cat(x, signed)?]),
+            into: Some(&|x, out| Tensor::cat_out(x, signed, out[0])),
+        },
+        &inputs,
+    );
+}
+
 fn stack(device: &Device) {
     let mut random = Random::named("stack");
     let shapes = [&[2, 5][..], &[], &[0, 3], &[1, 2, 1, 3, 1, 2]];
@@ -514,24 +657,30 @@ fn stack(device: &Device) {
     for (dtype, (shape, axis)) in
         DType::ALL.iter().flat_map(|&dtype| cases.clone().map(move |case| (dtype, case)))
     {
-        let inputs: Vec<Array> = (0..3).map(|_| drawn(dtype, shape, &mut random)).collect();
-        let oracle = |x: &[Array]| {
-            let mut shape = shape.to_vec();
-            shape.insert(axis, 3);
-            vec![Answer::exactly(&Array::from_fn(dtype, &shape, |index| {
-                let mut index = index.to_vec();
-                let part = index.remove(axis);
-                x[part].at(&index)
-            }))]
-        };
-        Op {
+        stack_of(dtype, shape, axis, &mut random, &everywhere(device));
+    }
+}
+
+fn stack_of(dtype: DType, shape: &[usize], axis: usize, random: &mut Random, run: Run) {
+    let inputs: Vec<Array> = (0..3).map(|_| drawn(dtype, shape, random)).collect();
+    let oracle = |x: &[Array]| {
+        let mut shape = shape.to_vec();
+        shape.insert(axis, 3);
+        vec![Answer::exactly(&Array::from_fn(dtype, &shape, |index| {
+            let mut index = index.to_vec();
+            let part = index.remove(axis);
+            x[part].at(&index)
+        }))]
+    };
+    run(
+        &Op {
             what: "stack",
             oracle: &oracle,
             fresh: &|x| Ok(vec![Tensor::stack(x, axis as isize)?]),
             into: Some(&|x, out| Tensor::stack_out(x, axis as isize, out[0])),
-        }
-        .run(&inputs, device);
-    }
+        },
+        &inputs,
+    );
 }
 
 /// A place out of range: the error is told at once or to whoever reads the result; what doesn't depend on it goes on.

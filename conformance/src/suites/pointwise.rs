@@ -1,16 +1,17 @@
 //! Every row of the op table: dtypes × shapes × layouts against the oracle; fresh, into an output and in place, which must
 //! agree to the bit; numbers as operands; promotion; special values; gradients.
 
+use super::harness::Drawing;
 use crate::{
     Case,
     array::{Array, broadcast, round},
     dispatch,
-    layouts::{Placed, Placement, fitted},
+    layouts::{Placed, Placement, fitted, fitted_to, unwritten},
     oracle::pointwise::reference,
     random::Random,
     report::{Expected, check, check_same},
 };
-use raddle::{Arg, DType, Device, Error, Pointwise, Scalar, can_cast, grad::Autograd};
+use raddle::{Arg, DType, Device, Error, Pointwise, Scalar, Tensor, can_cast, grad::Autograd};
 
 /// Rank 0, one element, empty, odd sizes around vector widths, up to 8 axes.
 const SHAPES: [&[usize]; 9] = [
@@ -63,19 +64,23 @@ struct Operands {
 }
 
 /// A number of the row's domain, of a dtype.
-fn draw(dtype: DType, (low, high): (f64, f64), random: &mut Random) -> Scalar {
+fn value_of(dtype: DType, (low, high): (f64, f64), random: &mut Random) -> Scalar {
+    const EXTREMES: [i64; 9] = [i64::MIN, i64::MAX, i32::MIN as i64, i32::MAX as i64, -1, 0, 1, 31, 64];
     let value = match dtype {
         DType::Bool => Scalar::Bool(random.one_of(2)),
+        dtype if dtype.is_int() && random.is_special() && random.one_of(9) => {
+            Scalar::Int(*random.pick(&EXTREMES))
+        }
         DType::U8 => Scalar::Int(random.uniform(low.ceil().max(0.0), high.floor() + 1.0) as i64),
         DType::I32 | DType::I64 => Scalar::Int(random.uniform(low.ceil(), high.floor() + 1.0).floor() as i64),
-        _ => Scalar::Float(random.uniform(low, high)),
+        _ => Scalar::Float(random.float(low, high)),
     };
     round(dtype, value)
 }
 
 /// A parameter: a number that the dtype can take.
 fn draw_param(op: Pointwise, dtype: DType, random: &mut Random) -> Scalar {
-    draw(op.operand_dtype(dtype).unwrap_or(dtype).compute(), op.row().domain, random)
+    value_of(op.operand_dtype(dtype).unwrap_or(dtype).compute(), op.row().domain, random)
 }
 
 fn operands(op: Pointwise, dtype: DType, shape: &[usize], random: &mut Random) -> Operands {
@@ -85,7 +90,7 @@ fn operands(op: Pointwise, dtype: DType, shape: &[usize], random: &mut Random) -
     };
     let inputs = (0..op.row().inputs.len())
         .map(input)
-        .map(|(input, dtype)| Array::from_fn(dtype, shape, |_| draw(dtype, op.domain_of(input), random)))
+        .map(|(input, dtype)| Array::from_fn(dtype, shape, |_| value_of(dtype, op.domain_of(input), random)))
         .collect();
     let params = op.row().params.iter().map(|_| draw_param(op, dtype, random)).collect();
     Operands { inputs, params }
@@ -113,6 +118,143 @@ fn expected(
 
 fn args<'a>(placed: &'a [Placed]) -> Vec<Arg<'a>> {
     placed.iter().map(|input| Arg::Tensor(&input.view)).collect()
+}
+
+/// A call of the random suite; false if the op isn't of this file. Operands are broadcast, may be of another dtype, and one may be
+/// a number; fresh, into an output and in place.
+pub fn draw(name: &str, dtype: DType, drawing: &Drawing) -> bool {
+    let Some(&op) = Pointwise::ALL.iter().find(|op| op.name() == name) else { return false };
+    let random = &mut *drawing.values.borrow_mut();
+    let count = op.row().inputs.len();
+    let decides = |input: &usize| !op.is_condition(*input);
+    let first = (0..count).find(decides);
+    let other = drawing.pick(DType::ALL);
+    let is_mixed = drawing.one_of(4)
+        && [other, promoted(dtype, other)].iter().all(|&dtype| op.operand_dtype(dtype).is_some());
+    let dtypes: Vec<DType> = (0..count)
+        .map(|input| match input {
+            input if op.is_condition(input) => drawing.pick(&[DType::Bool, DType::Bool, other]),
+            input if is_mixed && Some(input) != first => other,
+            _ => dtype,
+        })
+        .collect();
+    let whole = drawing.shape(drawing.pick(&[0, 1, 1, 2, 2, 2, 3, 3, 4, 5, 8]));
+    let part = |input: usize| {
+        if input == 0 && !drawing.one_of(4) {
+            return whole.clone();
+        }
+        let kept: Vec<usize> = whole.iter().map(|&size| if drawing.one_of(6) { 1 } else { size }).collect();
+        let missing = if drawing.one_of(5) { drawing.below(kept.len() + 1) } else { 0 };
+        kept[missing..].to_vec()
+    };
+    let mut shapes: Vec<Vec<usize>> = (0..count).map(part).collect();
+    // One may be a number, where a tensor with axes decides.
+    let is_decided = !is_mixed && first.is_some_and(|first| !shapes[first].is_empty());
+    let may = |input: &usize| is_decided && decides(input) && first != Some(*input);
+    let number = (1..count).find(|input| may(input) && drawing.one_of(6));
+    if let Some(number) = number {
+        shapes[number].clear();
+    }
+    let shape = match count {
+        0 => whole.clone(),
+        _ => shapes.iter().fold(Vec::new(), |shape, input| broadcast(&shape, input)),
+    };
+    // Those without axes count only if their kind is above that of the others.
+    let kind = |dtype: DType| if dtype.is_float() { 2 } else { u8::from(dtype != DType::Bool) };
+    let of = |has_axes: bool| {
+        let inputs = (0..count).filter(|input| decides(input) && shapes[*input].is_empty() != has_axes);
+        inputs.map(|input| dtypes[input]).reduce(promoted)
+    };
+    let common = match (of(true), of(false)) {
+        (Some(strong), Some(weak)) if kind(weak) > kind(strong) => weak,
+        (strong, weak) => strong.or(weak).unwrap_or(dtype),
+    };
+    let operand = op.operand_dtype(common).expect("it takes what is drawn");
+    let result = op.result_dtype(common).expect("it takes what is drawn");
+    let usual = &mut Random::new(random.bits());
+    let params: Vec<Scalar> = op.row().params.iter().map(|_| draw_param(op, common, usual)).collect();
+    let layouts: Vec<_> = shapes.iter().map(|shape| drawing.layout(shape, true)).collect();
+    let inputs: Vec<Array> = (0..count)
+        .map(|input| {
+            let domain = op.domain_of(input);
+            // Integers that a 16-bit float doesn't hold are converted to what is computed with.
+            let random = if is_mixed { &mut *usual } else { &mut *random };
+            let array =
+                Array::from_fn(dtypes[input], &shapes[input], |_| value_of(dtypes[input], domain, random));
+            fitted_to(&array, &layouts[input].0)
+        })
+        .collect();
+    let mut expected = expected(op, operand, &shape, &inputs, &params);
+    if random.is_special() && operand.is_float() {
+        expected.iter_mut().for_each(|expected| *expected = class_of(op, operand, *expected));
+    }
+    let out_layout = drawing.layout(&shape, false);
+    let own_layout = drawing.layout(&shape, false);
+    let what = format!(
+        "{name} of {dtypes:?}, params {params:?}, number {number:?}, inputs {:?}, into {:?}",
+        layouts.iter().map(|(layout, _)| layout).collect::<Vec<_>>(),
+        out_layout.0
+    );
+    let once = |device: &Device| {
+        let placed: Vec<Placed> =
+            inputs.iter().zip(&layouts).map(|(input, &layout)| Placed::at(input, layout, device)).collect();
+        let args = |placed: &[Placed], first: Option<&Placed>| {
+            let mut tensors: Vec<Tensor> = placed.iter().map(|input| input.view.clone()).collect();
+            if let (Some(first), Some(place)) = (first, tensors.first_mut()) {
+                *place = first.view.clone();
+            }
+            tensors
+        };
+        let list = |tensors: &[Tensor], body: &mut dyn FnMut(&[Arg<'_>])| {
+            let mut args: Vec<Arg<'_>> = tensors.iter().map(Arg::Tensor).collect();
+            if let Some(number) = number {
+                args[number] = Arg::Scalar(inputs[number].data[0]);
+            }
+            body(&args);
+        };
+        let mut found = Vec::new();
+        let tensors = args(&placed, None);
+        list(&tensors, &mut |args| {
+            if count > 0 {
+                drop(Placed::output(result, &shape, Placement::Whole, device));
+                let fresh =
+                    dispatch::fresh(op, args, &params).unwrap_or_else(|error| panic!("{what}: {error}"));
+                assert_eq!(fresh.dtype(), result, "{what}: the dtype of the result");
+                found.push(Array::read(&fresh));
+                check(&what, &shape, &expected, &found[0]);
+            }
+            let out = Placed::at(&unwritten(result, &shape), out_layout, device);
+            dispatch::into(op, args, &params, &out.view)
+                .unwrap_or_else(|error| panic!("{what}, out: {error}"));
+            found.push(Array::read(&out.view));
+            check(&format!("{what}, out"), &shape, &expected, &found[found.len() - 1]);
+            out.check_guards(&what);
+        });
+        placed.iter().for_each(|input| input.check_untouched(&what));
+        let has_own =
+            count > 0 && op != Pointwise::where_ && shapes[0] == shape && can_cast(result, dtypes[0]);
+        if has_own {
+            // Not the values that were made constant along an axis: as they are, elsewhere.
+            let own = Placed::at(&inputs[0], own_layout, device);
+            list(&args(&placed, Some(&own)), &mut |args| {
+                dispatch::in_place(op, args, &params)
+                    .unwrap_or_else(|error| panic!("{what}, in place: {error}"));
+            });
+            let written = Array::read(&own.view);
+            check_same(&format!("{what}, in place"), &found[0].cast(dtypes[0]), &written);
+            own.check_guards(&what);
+        }
+        found
+    };
+    let found = once(drawing.device);
+    // What is rounded once is rounded alike everywhere.
+    let reference = if op.row().ulp <= 0.5 { drawing.exact } else { drawing.reference };
+    if let Some(reference) = reference {
+        for (expected, found) in once(reference).iter().zip(&found) {
+            check_same(&format!("{what}, on {}", reference.name()), expected, found);
+        }
+    }
+    true
 }
 
 fn layouts(op: Pointwise, device: &Device) {
@@ -275,7 +417,7 @@ fn promotion(op: Pointwise, device: &Device) {
                 .enumerate()
                 .map(|(input, &dtype)| {
                     Array::from_fn(dtype, shapes[input.min(1)], |_| {
-                        draw(dtype, op.domain_of(input), &mut random)
+                        value_of(dtype, op.domain_of(input), &mut random)
                     })
                 })
                 .collect();
@@ -413,9 +555,7 @@ fn special_values(op: Pointwise, device: &Device) {
 fn class_of(op: Pointwise, dtype: DType, expected: Expected) -> Expected {
     use Pointwise::*;
     let Expected::Near { value, .. } = expected else { return expected };
-    let zero_has_any_sign = matches!(op, minimum | maximum | clamp | clamp_min | clamp_max | relu);
     match value {
-        0.0 if zero_has_any_sign => expected,
         // Digits may cancel, and of infinite operands either form of the formula will do.
         _ if op == lerp => Expected::Open,
         _ if value == 0.0 || !value.is_finite() => Expected::Exactly(Scalar::Float(value)),
@@ -433,7 +573,7 @@ fn gradients(op: Pointwise, device: &Device) {
     let inputs: Vec<Array> = (0..count)
         .map(|input| {
             let dtype = if op.is_condition(input) { DType::Bool } else { dtype };
-            Array::from_fn(dtype, shapes[input], |_| draw(dtype, op.domain_of(input), &mut random))
+            Array::from_fn(dtype, shapes[input], |_| value_of(dtype, op.domain_of(input), &mut random))
         })
         .collect();
     let params: Vec<Scalar> = op.row().params.iter().map(|_| draw_param(op, dtype, &mut random)).collect();

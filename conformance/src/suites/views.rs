@@ -1,9 +1,10 @@
 //! Views: which element stands where, against plain index arithmetic; writing through them; what isn't a view.
 
+use super::harness::Drawing;
 use crate::{
     Case,
     array::{Array, indices, round},
-    layouts::{Placed, Placement},
+    layouts::{self, Placed, Placement},
     random::Random,
     report::{check, check_same, exactly},
 };
@@ -30,27 +31,244 @@ fn check_view(
     for (dtype, placement) in dtypes {
         let what = format!("{what} of {dtype} {:?}, {placement:?}", x.shape);
         let x = &Array::from_fn(dtype, &x.shape, |index| x.i64(index) % 96);
-        let placed = Placed::new(x, placement, device);
-        let made = match view(&placed.view) {
-            Ok(made) => made,
-            Err(error) => panic!("{what}: {error}"),
-        };
-        let expected = Array::from_fn(x.dtype, shape, |index| x.at(&source(index)));
-        check(&what, shape, &exactly(&expected), &Array::read(&made));
-        if !made.shares_storage(&placed.view) {
-            assert!(what.starts_with("reshape") || what.starts_with("flatten"), "{what}: it is no view");
-            continue;
-        }
-        // Overlapping windows can't be written as one.
-        if made.layout().self_overlap() {
-            continue;
-        }
-        made.copy_(Scalar::Int(96)).unwrap();
-        let mut after = x.clone();
-        indices(shape).iter().for_each(|index| after.set(&source(index), round(dtype, Scalar::Int(96))));
-        check(&format!("{what}, written"), &x.shape, &exactly(&after), &Array::read(&placed.view));
-        placed.check_guards(&what);
+        check_placed(&what, x, &Placed::new(x, placement, device), shape, &source, &view);
     }
+}
+
+/// The same of one tensor.
+fn check_placed(
+    what: &str,
+    x: &Array,
+    placed: &Placed,
+    shape: &[usize],
+    source: &dyn Fn(&[usize]) -> Vec<usize>,
+    view: &dyn Fn(&Tensor) -> Result<Tensor>,
+) {
+    let made = match view(&placed.view) {
+        Ok(made) => made,
+        Err(error) => panic!("{what}: {error}"),
+    };
+    let expected = Array::from_fn(x.dtype, shape, |index| x.at(&source(index)));
+    check(what, shape, &exactly(&expected), &Array::read(&made));
+    if !made.shares_storage(&placed.view) {
+        assert!(what.starts_with("reshape") || what.starts_with("flatten"), "{what}: it is no view");
+        return;
+    }
+    // Overlapping windows can't be written as one.
+    if made.layout().self_overlap() {
+        return;
+    }
+    made.copy_(Scalar::Int(96)).unwrap();
+    let mut after = x.clone();
+    indices(shape).iter().for_each(|index| after.set(&source(index), round(x.dtype, Scalar::Int(96))));
+    check(&format!("{what}, written"), &x.shape, &exactly(&after), &Array::read(&placed.view));
+    placed.check_guards(what);
+}
+
+/// A call of the random suite; false if the op isn't of this file.
+pub fn draw(name: &str, dtype: DType, drawing: &Drawing) -> bool {
+    let (mut shape, axis) = drawing.line();
+    if name == "as_strided" {
+        // It counts from the start of the storage.
+        shape = vec![drawing.size()];
+    }
+    if name == "t" {
+        shape.truncate(2);
+    }
+    let rank = shape.len();
+    let axis = axis.min(rank - 1);
+    if ["select", "unbind", "unfold"].contains(&name) {
+        shape[axis] = shape[axis].max(1);
+    }
+    let (size, count) = (shape[axis], shape.iter().product::<usize>());
+    // A range along the axis, and a step.
+    let start = drawing.below(size + 1);
+    let length = drawing.below(size - start + 1);
+    let step = 1 + drawing.below(3);
+    let other = drawing.below(rank);
+    let signed = axis as isize;
+    let along = |index: &[usize], at: usize| {
+        let mut index = index.to_vec();
+        index[axis] = at;
+        index
+    };
+    let with = |place: usize, size: usize| {
+        let mut shape = shape.clone();
+        shape[place] = size;
+        shape
+    };
+    type Source<'a> = Box<dyn Fn(&[usize]) -> Vec<usize> + 'a>;
+    type Viewed<'a> = Box<dyn Fn(&Tensor) -> Result<Tensor> + 'a>;
+    let (to, source, view): (Vec<usize>, Source<'_>, Viewed<'_>) = match name {
+        "transpose" | "permute" | "t" => {
+            let mut axes: Vec<usize> = (0..rank).collect();
+            match name {
+                "t" => axes.reverse(),
+                "transpose" => axes.swap(axis, other),
+                _ => (1..rank).for_each(|at| axes.swap(at, drawing.below(at + 1))),
+            }
+            let to = axes.iter().map(|&axis| shape[axis]).collect();
+            let given: Vec<isize> = axes.iter().map(|&axis| axis as isize).collect();
+            let source = move |index: &[usize]| {
+                let mut source = vec![0; rank];
+                axes.iter().zip(index).for_each(|(&axis, &at)| source[axis] = at);
+                source
+            };
+            let view: Viewed<'_> = match name {
+                "t" => Box::new(|x| x.t()),
+                "transpose" => Box::new(move |x| x.transpose(signed, other as isize)),
+                _ => Box::new(move |x| x.permute(&given)),
+            };
+            (to, Box::new(source), view)
+        }
+        "narrow" => (
+            with(axis, length),
+            Box::new(move |index| along(index, start + index[axis])),
+            Box::new(move |x| x.narrow(signed, start, length)),
+        ),
+        "slice" => (
+            with(axis, length.div_ceil(step)),
+            Box::new(move |index| along(index, start + step * index[axis])),
+            Box::new(move |x| x.slice(signed, start as isize, (start + length) as isize, step)),
+        ),
+        "select" | "unbind" => {
+            let at = drawing.below(size);
+            let mut to = shape.clone();
+            to.remove(axis);
+            let source = move |index: &[usize]| {
+                let mut index = index.to_vec();
+                index.insert(axis, at);
+                index
+            };
+            let view: Viewed<'_> = match name {
+                "select" => Box::new(move |x| x.select(signed, at as isize)),
+                _ => Box::new(move |x| Ok(x.unbind(signed)?.swap_remove(at))),
+            };
+            (to, Box::new(source), view)
+        }
+        "split" | "chunk" => {
+            let each = 1 + drawing.below(size.max(1));
+            let parts = 1 + drawing.below(5);
+            let each = if name == "split" { each } else { size.div_ceil(parts).max(1) };
+            let part = drawing.below(size.div_ceil(each).max(1));
+            let first = part * each;
+            (
+                with(axis, each.min(size - first)),
+                Box::new(move |index| along(index, first + index[axis])),
+                Box::new(move |x| {
+                    let mut made =
+                        if name == "split" { x.split(each, signed)? } else { x.chunk(parts, signed)? };
+                    Ok(made.swap_remove(part))
+                }),
+            )
+        }
+        "expand" => {
+            shape[axis] = 1;
+            let mut to = shape.clone();
+            to[axis] = drawing.size();
+            let front = drawing.below(2);
+            (0..front).for_each(|_| to.insert(0, 2));
+            let given = to.clone();
+            let source = move |index: &[usize]| {
+                let mut index = index[front..].to_vec();
+                index[axis] = 0;
+                index
+            };
+            (to, Box::new(source), Box::new(move |x| x.expand(&given)))
+        }
+        "reshape" | "view" | "flatten" => {
+            let to = match name {
+                "flatten" => vec![count],
+                _ if count > 0 && count.is_multiple_of(6) && drawing.one_of(2) => vec![2, count / 6, 3],
+                _ if rank > 1 && drawing.one_of(2) => [&[shape[0] * shape[1]], &shape[2..]].concat(),
+                _ => vec![1, count, 1],
+            };
+            let (given, from, made) = (to.clone(), shape.clone(), to.clone());
+            let view: Viewed<'_> = match name {
+                "flatten" => Box::new(|x| x.flatten(0, -1)),
+                "reshape" => Box::new(move |x| x.reshape(&given)),
+                // Of what lies in rows: others may have no such view.
+                _ => Box::new(move |x| x.view(&given)),
+            };
+            (to, Box::new(move |index| renumbered(index, &made, &from)), view)
+        }
+        "squeeze" => {
+            shape[axis] = 1;
+            let mut to = shape.clone();
+            to.remove(axis);
+            let source = move |index: &[usize]| {
+                let mut index = index.to_vec();
+                index.insert(axis, 0);
+                index
+            };
+            (to, Box::new(source), Box::new(move |x| x.squeeze(signed)))
+        }
+        "unsqueeze" => {
+            let mut to = shape.clone();
+            to.insert(axis, 1);
+            let source = move |index: &[usize]| {
+                let mut index = index.to_vec();
+                index.remove(axis);
+                index
+            };
+            (to, Box::new(source), Box::new(move |x| x.unsqueeze(signed)))
+        }
+        "unfold" => {
+            let window = 1 + drawing.below(size);
+            let mut to = with(axis, (size - window) / step + 1);
+            to.push(window);
+            let source = move |index: &[usize]| {
+                let mut index = index.to_vec();
+                let within = index.pop().expect("the window's axis");
+                index[axis] = index[axis] * step + within;
+                index
+            };
+            (to, Box::new(source), Box::new(move |x| x.unfold(signed, window, step)))
+        }
+        "diagonal" => {
+            shape.push(drawing.size());
+            let last = shape.len() - 1;
+            let offset = drawing.below(9) as isize - 4;
+            let (down, right) = ((-offset).max(0) as usize, offset.max(0) as usize);
+            let length = shape[axis].saturating_sub(down).min(shape[last].saturating_sub(right));
+            let mut to: Vec<usize> =
+                (0..last).filter(|&other| other != axis).map(|other| shape[other]).collect();
+            to.push(length);
+            let source = move |index: &[usize]| {
+                let mut index = index.to_vec();
+                let at = index.pop().expect("the diagonal's axis");
+                index.insert(axis, at + down);
+                index.push(at + right);
+                index
+            };
+            (to, Box::new(source), Box::new(move |x| x.diagonal(offset, signed, last as isize)))
+        }
+        "as_strided" => {
+            // Two axes that stay inside.
+            let (a, b) = (drawing.below(4), drawing.below(4));
+            let rows = 1 + drawing.below(if a == 0 { 3 } else { size / (2 * a) + 1 });
+            let columns = 1 + drawing.below(if b == 0 { 3 } else { size / (2 * b) + 1 });
+            let end = (rows - 1) * a + (columns - 1) * b;
+            let to = if end < size { vec![rows, columns] } else { vec![0, columns] };
+            let given = to.clone();
+            let offset = if end < size { drawing.below(size - end) } else { 0 };
+            (
+                to,
+                Box::new(move |index| vec![offset + index[0] * a + index[1] * b]),
+                Box::new(move |x| x.as_strided(&given, [a, b], offset)),
+            )
+        }
+        _ => return false,
+    };
+    let layout = match name {
+        "as_strided" | "view" => layouts::layout(&shape, Placement::Whole),
+        _ => drawing.layout(&shape, false),
+    };
+    let values = &mut *drawing.values.borrow_mut();
+    let x = Array::from_fn(dtype, &shape, |_| values.below(96) as i64);
+    let what = format!("{name} of {dtype}, {:?} to {to:?}", layout.0);
+    check_placed(&what, &x, &Placed::at(&x, layout, drawing.device), &to, &source, &view);
+    true
 }
 
 fn counted(shape: &[usize]) -> Array {

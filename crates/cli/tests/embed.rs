@@ -303,7 +303,7 @@ fn serve(stream: TcpStream, model: &Path, files: &std::sync::atomic::AtomicUsize
     let mut reader = BufReader::new(stream.try_clone().ok()?);
     let mut stream = stream;
     loop {
-        let (mut request, mut range) = (String::new(), None);
+        let (mut request, mut range, mut token) = (String::new(), None, None);
         if reader.read_line(&mut request).ok()? == 0 {
             return None;
         }
@@ -313,14 +313,29 @@ fn serve(stream: TcpStream, model: &Path, files: &std::sync::atomic::AtomicUsize
             if header.trim().is_empty() {
                 break;
             }
+            if let Some(value) = header.to_lowercase().strip_prefix("authorization: bearer ") {
+                token = Some(value.trim().to_string());
+            }
             if let Some(value) = header.to_lowercase().strip_prefix("range: bytes=") {
                 let (start, end) = value.trim().split_once('-')?;
                 range = Some((start.parse::<usize>().ok()?, end.parse::<usize>().ok()));
             }
         }
         let path = request.split(' ').nth(1)?;
-        let (status, more, body) = if path == "/api/models/someone/tiny/revision/main" {
-            let names = [
+        // A version that only they see who say so, and a model in another form.
+        let (path, is_told) = (path.replace("/v1", "/main"), token.as_deref() == Some("secret"));
+        let is_hidden = request.contains("/v1") && !is_told;
+        let list = |names: &[&str]| {
+            let siblings: Vec<Value> = names.iter().map(|name| json!({ "rfilename": name })).collect();
+            let body = json!({ "sha": "c0ffee", "siblings": siblings });
+            ("200 OK", String::new(), body.to_string().into_bytes())
+        };
+        let (status, more, body) = if is_hidden {
+            ("401 Unauthorized", String::new(), b"{}".to_vec())
+        } else if path == "/api/models/someone/pickled/revision/main" {
+            list(&["config.json", "tokenizer.json", "pytorch_model.bin"])
+        } else if path == "/api/models/someone/tiny/revision/main" {
+            list(&[
                 "README.md",
                 "config.json",
                 "tokenizer.json",
@@ -330,13 +345,7 @@ fn serve(stream: TcpStream, model: &Path, files: &std::sync::atomic::AtomicUsize
                 "sentence_bert_config.json",
                 "../outside.json",
                 "pytorch_model.bin",
-            ];
-            let siblings: Vec<Value> = names.iter().map(|name| json!({ "rfilename": name })).collect();
-            (
-                "200 OK",
-                String::new(),
-                json!({ "sha": "c0ffee", "siblings": siblings }).to_string().into_bytes(),
-            )
+            ])
         } else if let Some(file) = path.strip_prefix("/someone/tiny/resolve/main/") {
             files.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
             let all = fs::read(model.join(file)).ok()?;
@@ -356,6 +365,80 @@ fn serve(stream: TcpStream, model: &Path, files: &std::sync::atomic::AtomicUsize
         write!(stream, "HTTP/1.1 {status}\r\ncontent-length: {length}\r\n{more}\r\n").ok()?;
         stream.write_all(&body).ok()?;
     }
+}
+
+/// What variables say as others read them, through the program.
+#[test]
+fn versions_tokens_and_caches_are_told_by_variables() {
+    let folder = Folder::new("hub-variables");
+    fs::write(folder.path("lines.txt"), lines(5)).unwrap();
+    folder.report("lines.txt", "folder.npy", &[]);
+    let hub = Hub::new(folder.path("model"));
+    let embed = |name: &str, variables: &[(&str, &str)]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_raddle"));
+        command.args(["embed", "--model", name, "--json", "-"]);
+        command.arg("--input").arg(folder.path("lines.txt")).arg("--output").arg(folder.path("v.npy"));
+        for name in
+            ["HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HF_HUB_CACHE"]
+        {
+            command.env_remove(name);
+        }
+        for proxy in ["HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"] {
+            command.env_remove(proxy);
+        }
+        command.env("HF_HOME", folder.path("home")).env("HF_ENDPOINT", format!("{}/", hub.address));
+        command.envs(variables.iter().copied());
+        command
+    };
+    let cache = folder.path("cache");
+    let cache = ("HF_HUB_CACHE", cache.to_str().unwrap());
+    // No is no, and a version that isn't told needs a token.
+    refused(
+        embed("someone/tiny@v1", &[cache, ("HF_HUB_OFFLINE", "false")]),
+        "model \"someone/tiny@v1\": the hub doesn't give it",
+    );
+    succeeded(embed("someone/tiny@v1", &[cache, ("HF_TOKEN", "secret")]).output().unwrap());
+    assert_eq!(folder.read("v.npy"), folder.read("folder.npy"));
+    assert!(folder.path("cache/models--someone--tiny/refs/v1").exists() && !folder.path("home/hub").exists());
+    let asked = hub.asked.load(std::sync::atomic::Ordering::Relaxed);
+    for (name, value) in
+        [("HF_HUB_OFFLINE", "yes"), ("HF_HUB_OFFLINE", "True"), ("TRANSFORMERS_OFFLINE", "ON")]
+    {
+        succeeded(embed("someone/tiny@v1", &[cache, (name, value)]).output().unwrap());
+        succeeded(embed("someone/tiny@c0ffee", &[cache, (name, value)]).output().unwrap());
+        refused(
+            embed("someone/tiny", &[cache, (name, value)]),
+            "model \"someone/tiny\": HF_HUB_OFFLINE is set, and ",
+        );
+    }
+    assert_eq!(hub.asked.load(std::sync::atomic::Ordering::Relaxed), asked);
+    refused(
+        embed("someone/pickled", &[cache]),
+        "model \"someone/pickled\": its weights are only in pytorch_model.bin, expected model.safetensors: ",
+    );
+}
+
+/// Either end, or the one that the model's files say.
+#[test]
+fn long_texts_lose_the_end_that_is_asked_for() {
+    let folder = Folder::new("side");
+    let words: Vec<&str> = (0..40).map(|index| ["a", "thread", "waits"][index * 7 % 5 % 3]).collect();
+    let (first, last) = (words[..14].join(" "), words[26..].join(" "));
+    fs::write(folder.path("long.txt"), words.join(" ")).unwrap();
+    fs::write(folder.path("first.txt"), first).unwrap();
+    fs::write(folder.path("last.txt"), last).unwrap();
+    let vector = |input: &str, more: &[&str]| {
+        folder.report(input, "v.npy", more);
+        folder.read("v.npy")
+    };
+    let (first, last) = (vector("first.txt", &[]), vector("last.txt", &[]));
+    assert_ne!(first, last);
+    let side = |side| vector("long.txt", &["--truncation-side", side]);
+    assert_eq!((side("left"), side("right")), (last.clone(), first.clone()));
+    assert_eq!(vector("long.txt", &[]), first);
+    fs::write(folder.path("model/tokenizer_config.json"), "{\"truncation_side\": \"left\"}").unwrap();
+    assert_eq!(vector("long.txt", &[]), last);
+    assert_eq!(side("right"), first);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use crate::{
     mode::ModeGuard,
     rules,
 };
-use raddle_sync::Arc;
+use raddle_sync::{Arc, fault};
 use raddle_tensor::Tensor;
 use smallvec::SmallVec;
 use std::collections::HashMap;
@@ -122,7 +122,11 @@ pub(crate) fn run(roots: Vec<(Edge, Tensor)>, goal: &Goal<'_>, retain: bool) -> 
             continue;
         }
         let context = node.open(retain)?;
+        context.check()?;
         let results = rules::apply(&context, gradients)?;
+        if !fault!(checked_before_it_reads) {
+            context.check()?;
+        }
         drop(context);
         for (edge, result) in node.edges.iter().zip(results) {
             if let (Some(edge), Some(gradient)) = (edge, result) {

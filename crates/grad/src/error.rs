@@ -39,6 +39,13 @@ pub enum Error {
         saved: u64,
         current: u64,
     },
+    /// An op began when none of its tensors was in a graph. While it was being submitted another thread put one of them there,
+    /// by a change in place. So it isn't known which of the two values the op has seen.
+    #[error(
+        "backward: {op} ran while another thread changed one of its tensors in place for the first time, \
+         expected an order between the two"
+    )]
+    Raced { op: &'static str },
     /// A second backward pass through a graph whose saved tensors are gone.
     #[error(
         "backward: what {op} had saved was freed by an earlier pass, expected that one to retain the graph"
@@ -56,4 +63,13 @@ pub enum Error {
     /// An unusable bound.
     #[error("{op}: {what} is out of range, expected {expected}, found {found}")]
     Argument { op: &'static str, what: &'static str, expected: &'static str, found: f64 },
+}
+
+impl From<Error> for raddle_tensor::Error {
+    fn from(error: Error) -> raddle_tensor::Error {
+        match error {
+            Error::Tensor(error) => error,
+            other => raddle_tensor::Error::layer(other),
+        }
+    }
 }

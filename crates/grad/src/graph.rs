@@ -7,7 +7,7 @@
 use crate::{Error, Result, rules::Rule};
 use arc_swap::ArcSwapOption;
 use raddle_sync::{Arc, Mutex, MutexGuard, Rank, locks_at_fork};
-use raddle_tensor::{DType, Device, Dims, Layout, Tensor};
+use raddle_tensor::{DType, Device, Dims, Layout, Tensor, record::refuse};
 use smallvec::SmallVec;
 
 /// A tensor's place in a graph.
@@ -138,21 +138,33 @@ impl Gradient {
     }
 }
 
-/// A tensor kept for backward, and the version it had.
+/// A tensor kept for backward, and the version that the op has seen.
+#[derive(Clone)]
 pub(crate) struct Saved {
-    pub tensor: Tensor,
-    pub version: u64,
+    tensor: Tensor,
+    version: u64,
+    /// Of a copy of what an op has overwritten: what the op overwrote. (It is `version`, or others wrote between.)
+    overwritten: Option<u64>,
 }
 
 impl Saved {
-    pub fn new(tensor: &Tensor) -> Saved {
+    pub fn new(tensor: &Tensor, version: u64) -> Saved {
         // Not the handle itself: its slot may come to hold the node that saves it.
-        Saved { tensor: tensor.detach(), version: tensor.version() }
+        Saved { tensor: tensor.detach(), version, overwritten: None }
+    }
+
+    /// A copy of version `copied` of a tensor, in the place of the version that an op overwrote.
+    pub fn copy_of(copy: &Tensor, copied: u64, overwritten: u64) -> Saved {
+        Saved { tensor: copy.detach(), version: copied, overwritten: Some(overwritten) }
+    }
+
+    fn current(&self) -> u64 {
+        self.overwritten.unwrap_or_else(|| self.tensor.version())
     }
 }
 
 /// Inputs and outputs, as far as they are kept.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Kept {
     pub inputs: SmallVec<[Option<Saved>; 4]>,
     pub outputs: SmallVec<[Option<Saved>; 2]>,
@@ -174,26 +186,41 @@ pub(crate) struct Node {
 /// What a rule gets to see of its node.
 pub(crate) struct Context<'a> {
     pub node: &'a Node,
-    inputs: SmallVec<[Option<Tensor>; 4]>,
-    outputs: SmallVec<[Option<Tensor>; 2]>,
+    kept: Kept,
 }
 
 impl Context<'_> {
     pub fn input(&self, index: usize) -> &Tensor {
-        self.inputs[index].as_ref().expect("the rule says that it needs this input")
+        self.find_input(index).expect("the rule says that it needs this input")
     }
     /// An input that may not be there or may not have been kept.
     pub fn find_input(&self, index: usize) -> Option<&Tensor> {
-        self.inputs.get(index)?.as_ref()
+        self.kept.inputs.get(index)?.as_ref().map(|saved| &saved.tensor)
     }
     pub fn output(&self, index: usize) -> &Tensor {
-        self.outputs[index].as_ref().expect("the rule says that it needs this output")
+        &self.kept.outputs[index].as_ref().expect("the rule says that it needs this output").tensor
     }
     pub fn wants(&self, index: usize) -> bool {
         self.node.edges[index].is_some()
     }
     pub fn meta(&self, index: usize) -> &Meta {
         &self.node.inputs[index]
+    }
+
+    /// Is what was saved what the op has seen? Asked before the rule submits, which saves the work, and after: an op of
+    /// another thread that has written by then has claimed the memory before a kernel of the rule read it, or may have. One
+    /// that writes later is behind the rule.
+    pub fn check(&self) -> Result<()> {
+        let op = self.node.rule.name();
+        let check = |operand, (index, saved): (usize, &Option<Saved>)| match saved {
+            Some(saved) if saved.current() != saved.version => {
+                let (shape, saved, current) = (saved.tensor.shape().to_vec(), saved.version, saved.current());
+                Err(Error::Changed { op, operand, index, shape, saved, current })
+            }
+            _ => Ok(()),
+        };
+        self.kept.inputs.iter().enumerate().try_for_each(|saved| check("input", saved))?;
+        self.kept.outputs.iter().enumerate().try_for_each(|saved| check("output", saved))
     }
 }
 
@@ -215,34 +242,18 @@ impl Node {
         })
     }
 
-    /// What was saved, its versions checked. It is gone afterwards unless `retain`.
+    /// What was saved. It is gone afterwards unless `retain`.
     pub fn open(&self, retain: bool) -> Result<Context<'_>> {
-        let taken = if retain { None } else { self.kept()?.take() };
-        let mut context = Context { node: self, inputs: SmallVec::new(), outputs: SmallVec::new() };
-        let op = self.rule.name();
-        let mut fill = |kept: &Kept| -> Result<()> {
-            let check = |operand, index, saved: &Option<Saved>| match saved {
-                None => Ok(None),
-                Some(Saved { tensor, version }) if tensor.version() == *version => Ok(Some(tensor.clone())),
-                Some(Saved { tensor, version }) => {
-                    let (shape, current) = (tensor.shape().to_vec(), tensor.version());
-                    Err(Error::Changed { op, operand, index, shape, saved: *version, current })
-                }
-            };
-            for (index, saved) in kept.inputs.iter().enumerate() {
-                context.inputs.push(check("input", index, saved)?);
-            }
-            for (index, saved) in kept.outputs.iter().enumerate() {
-                context.outputs.push(check("output", index, saved)?);
-            }
-            Ok(())
-        };
-        match (taken, retain) {
-            (Some(kept), _) => fill(&kept)?,
-            (None, true) => fill(self.kept()?.as_ref().ok_or(Error::Freed { op })?)?,
-            (None, false) => return Err(Error::Freed { op }),
-        }
-        Ok(context)
+        let kept = if retain { self.kept()?.clone() } else { self.kept()?.take() };
+        Ok(Context { node: self, kept: kept.ok_or(Error::Freed { op: self.rule.name() })? })
+    }
+
+    /// Saves something else, unless what was saved is gone.
+    pub fn keep(&self, kept: Kept) -> raddle_tensor::Result<()> {
+        let lost = |_| refuse(self.rule.name(), "the process forked at this op");
+        let before = self.kept().map_err(lost)?.as_mut().map(|current| std::mem::replace(current, kept));
+        drop(before);
+        Ok(())
     }
 
     /// Lets go of what was saved.

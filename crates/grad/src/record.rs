@@ -2,58 +2,92 @@
 //!
 //! Changes in place follow PyTorch. A leaf that requires grad, or a view of one, may not be changed while recording is on.
 //! Any other tensor takes the changed value's place in the graph. If it is a view, the tensor that it is a view of does so
-//! too: that becomes "the old value, with the view's part replaced", and every view's place is found anew from there, which
-//! the version at which its place was noted tells.
+//! instead: that becomes "the old value, with the view's part replaced".
+//!
+//! **One place for all views.** Only the tensor that others are views of has a place of its own. A view's place follows from it;
+//! what the view's slot holds is that place remembered, with the place of the base that it was derived from. It counts only
+//! as long as the base still holds that very place, which is compared by address and kept alive meanwhile.
+//!
+//! **One order for ops and places.** Threads may change and read one tensor at once, and get one of the possible orders, op by
+//! op. The graph must tell of the same order, or it has the gradient of another program. So places and versions are read
+//! and replaced while the op holds its operands ([`Recording::claimed`]): no other op on them comes between. In that order
+//! an op first reads the places of its inputs, and then replaces that of its output.
+//!
+//! Two things can't be done there. A copy of what an op is about to overwrite is made before; if somebody wrote between, the op
+//! isn't run, and copies again. And an op on tensors of which none is a view, and none in a graph when it begins, doesn't look there at all. If one
+//! has got into a graph when the op is submitted, it isn't known which came first: the result's backward is an error
+//! ([`Error::Raced`](crate::Error)).
 
 use crate::{
     graph::{Edge, Kept, Leaf, Meta, Node, Saved},
-    mode::ModeGuard,
     rules::{self, Rule},
 };
-use raddle_sync::Arc;
+use raddle_sync::{Arc, fault};
 use raddle_tensor::{
     Call, Overlap, Pointwise, Result, Tensor, View,
-    record::{Mode, Record, Recorder, refuse},
+    record::{Mode, Record, Recorder, Recording, Versions, is_same, refuse},
 };
 use smallvec::SmallVec;
-use std::{any::Any, cell::RefCell};
+use std::{any::Any, ops::Range};
 
 /// What a slot holds.
-pub(crate) struct Variable {
-    edge: Edge,
-    /// Of a view: the storage's version when its place was noted.
-    noted_at: Option<u64>,
+pub(crate) enum Variable {
+    /// The place of a leaf, or of a tensor that is no view.
+    Own(Edge),
+    /// The place of a view while its base holds `base`.
+    Derived { base: Slot, edge: Edge },
 }
 
-thread_local! {
-    /// Copies of what an op in place is about to overwrite and its backward needs, between `prepare` and `record`.
-    static OLD_VALUE: RefCell<Option<Tensor>> = const { RefCell::new(None) };
+type Slot = Option<Arc<dyn Recorder>>;
+
+fn variable(slot: &Slot) -> Option<&Variable> {
+    let any: &dyn Any = &**slot.as_ref()?;
+    any.downcast_ref()
 }
 
-/// Nothing while the thread's things are being destroyed.
-fn take_old_value() -> Option<Tensor> {
-    OLD_VALUE.try_with(RefCell::take).ok().flatten()
+/// What the slots of a tensor and of its base held at one moment.
+#[derive(Clone, Default)]
+struct Place {
+    own: Slot,
+    base: Slot,
+}
+
+impl Place {
+    fn of(tensor: &Tensor) -> Place {
+        // The base last: what the view remembers isn't newer.
+        let own = tensor.slot();
+        Place { own, base: tensor.view_base().and_then(Tensor::slot) }
+    }
+
+    fn edge(&self, tensor: &Tensor) -> Option<Edge> {
+        match variable(&self.own) {
+            Some(Variable::Own(edge)) => return Some(edge.clone()),
+            Some(Variable::Derived { base, edge })
+                if is_same(base.as_ref(), self.base.as_ref()) || fault!(view_keeps_its_place) =>
+            {
+                return Some(edge.clone());
+            }
+            _ => (),
+        }
+        let (base, Some(Variable::Own(of_base))) = (tensor.view_base()?, variable(&self.base)) else {
+            return None;
+        };
+        let edge = view_of_base(of_base.clone(), base, tensor);
+        let derived = Variable::Derived { base: self.base.clone(), edge: edge.clone() };
+        // If another thread was faster, it remembers as much.
+        _ = tensor.exchange_slot(self.own.as_ref(), Some(Arc::new(derived)));
+        Some(edge)
+    }
+
+    /// What the slot held of the tensor that all views are views of.
+    fn of_base(&self, tensor: &Tensor) -> &Slot {
+        if tensor.is_view() { &self.base } else { &self.own }
+    }
 }
 
 /// The tensor's place in a graph, if it requires grad.
 pub(crate) fn edge_of(tensor: &Tensor) -> Option<Edge> {
-    let Some(slot) = tensor.slot() else {
-        return if tensor.may_have_joined() { view_edge(tensor) } else { None };
-    };
-    let any: &dyn Any = &*slot;
-    let variable = any.downcast_ref::<Variable>()?;
-    match variable.noted_at {
-        Some(version) if version != tensor.version() => view_edge(tensor),
-        _ => Some(variable.edge.clone()),
-    }
-}
-
-/// The place of a view whose storage was changed since its place was noted, or the view made.
-fn view_edge(tensor: &Tensor) -> Option<Edge> {
-    let base = tensor.view_base()?;
-    let edge = edge_of(base).map(|edge| view_of_base(edge, base, tensor));
-    place(tensor, edge.clone());
-    edge
+    Place::of(tensor).edge(tensor)
 }
 
 fn view_of_base(edge: Edge, base: &Tensor, view: &Tensor) -> Edge {
@@ -72,17 +106,9 @@ fn view_of_base(edge: Edge, base: &Tensor, view: &Tensor) -> Edge {
     Edge::Node(node, 0)
 }
 
-/// Notes a tensor's place.
-fn place(tensor: &Tensor, edge: Option<Edge>) {
-    let noted_at = tensor.is_view().then(|| tensor.version());
-    let variable = edge.map(|edge| Arc::new(Variable { edge, noted_at }) as Arc<dyn Recorder>);
-    drop(tensor.set_slot(variable));
-}
-
 /// Makes a leaf of the tensor.
 pub(crate) fn place_leaf(tensor: &Tensor) {
-    let variable = Variable { edge: Edge::Leaf(Arc::new(Leaf::new(tensor))), noted_at: None };
-    drop(tensor.set_slot(Some(Arc::new(variable))));
+    drop(tensor.set_slot(Some(Arc::new(Variable::Own(Edge::Leaf(Arc::new(Leaf::new(tensor))))))));
 }
 
 /// Does the op replace the value of its output, whose memory stays?
@@ -91,104 +117,44 @@ fn is_in_place(record: &Record<'_>) -> bool {
     record.mode == Mode::InPlace || (record.mode == Mode::Out && copies)
 }
 
-impl Recorder for Variable {
-    fn prepare(&self, record: &Record<'_>) -> Result<()> {
-        let _guard = ModeGuard::new(false);
-        drop(take_old_value());
-        let op = rules::call_name(record.call);
-        let edges = edges(record);
-        if !is_in_place(record) {
-            for output in record.outputs {
-                let gets_gradient = output.dtype().is_float() && edges.iter().any(Option::is_some);
-                if gets_gradient || edge_of(output).is_some() {
-                    return Err(refuse(
-                        op,
-                        "a given output has no gradient, expected none of the tensors to require grad",
-                    ));
-                }
-            }
-            return Ok(());
+/// Refuses what has no gradient.
+fn check(record: &Record<'_>) -> Result<()> {
+    let op = rules::call_name(&record.call);
+    match record.mode {
+        Mode::Fresh => return Ok(()),
+        _ if is_in_place(record) => (),
+        _ => {
+            let input_edges =
+                (0..record.inputs.len()).any(|index| input_edge(record, index, edge_of).is_some());
+            let is_recorded =
+                |output: &&Tensor| (output.dtype().is_float() && input_edges) || edge_of(output).is_some();
+            let reason = "a given output has no gradient, expected none of the tensors to require grad";
+            let refused = record.outputs.iter().any(is_recorded);
+            return if refused { Err(refuse(op, reason)) } else { Ok(()) };
         }
-        let out = record.outputs[0];
-        for (tensor, reason) in [
-            (Some(out), "a leaf that requires grad can't be changed in place, use no_grad or detach()"),
-            (
-                out.view_base(),
-                "a view of a leaf that requires grad can't be changed in place, use no_grad or detach()",
-            ),
-        ] {
-            let Some(tensor) = tensor else { continue };
-            if let Some(Edge::Leaf(_)) = edge_of(tensor) {
-                return Err(refuse(op, reason));
-            }
-        }
-        let rule = Rule::new(record, &edges)?;
-        let needs_old = (0..record.inputs.len())
-            .any(|index| is_overwritten(record.inputs[index], out) && rule.needs().input(index));
-        if needs_old {
-            let old_value = out.detach().copy()?;
-            OLD_VALUE
-                .try_with(|kept| kept.replace(Some(old_value)))
-                .map_err(|_| refuse(op, "the thread is ending"))?;
-        }
-        Ok(())
     }
-
-    fn record(&self, record: &Record<'_>) -> Result<()> {
-        let _guard = ModeGuard::new(false);
-        let old_value = take_old_value();
-        let edges = edges(record);
-        let in_place = is_in_place(record);
-        if matches!(record.call, Call::Constant) || (record.mode != Mode::Fresh && !in_place) {
-            return Ok(());
-        }
-        // What is copied into integers has no gradient any more.
-        let takes = !in_place || record.outputs[0].dtype().is_float();
-        let node = if takes && edges.iter().any(Option::is_some) {
-            let rule = Rule::new(record, &edges)?;
-            let needs = rule.needs();
-            let kept = Kept {
-                inputs: (0..record.inputs.len())
-                    .map(|index| {
-                        let input = record.inputs[index];
-                        let old = old_value
-                            .as_ref()
-                            .filter(|_| in_place && is_overwritten(input, record.outputs[0]));
-                        needs.input(index).then(|| Saved::new(old.unwrap_or(input)))
-                    })
-                    .collect(),
-                outputs: (0..record.outputs.len())
-                    .map(|index| needs.output(index).then(|| Saved::new(record.outputs[index])))
-                    .collect(),
-            };
-            let inputs = record.inputs.iter().map(|input| Meta::of(input)).collect();
-            let outputs = record.outputs.iter().map(|output| Meta::of(output)).collect();
-            Some(Node::new(rule, edges, inputs, outputs, kept))
-        } else {
-            None
-        };
-        if in_place {
-            replace(record.outputs[0], node.map(|node| Edge::Node(node, 0)));
-            return Ok(());
-        }
-        if let Some(node) = node {
-            for (index, output) in record.outputs.iter().enumerate() {
-                if rules::has_gradient(record.call, index) && output.dtype().is_float() {
-                    place(output, Some(Edge::Node(node.clone(), index)));
-                }
-            }
-        }
-        Ok(())
+    let out = record.outputs[0];
+    if let Some(Edge::Leaf(_)) = edge_of(out) {
+        return Err(refuse(
+            op,
+            "a leaf that requires grad can't be changed in place, use no_grad or detach()",
+        ));
+    }
+    let Some(base) = out.view_base() else { return Ok(()) };
+    // Of a leaf that is a view itself only its own views know.
+    match (edge_of(base), edge_of(out)) {
+        (Some(Edge::Leaf(_)), _) | (None, Some(_)) => Err(refuse(
+            op,
+            "a view of a leaf that requires grad can't be changed in place, use no_grad or detach()",
+        )),
+        _ => Ok(()),
     }
 }
 
-/// The places of the inputs by which the op has a gradient.
-fn edges(record: &Record<'_>) -> SmallVec<[Option<Edge>; 4]> {
-    let edge = |index: usize| match record.inputs[index].dtype().is_float() {
-        true if rules::is_differentiable(record.call, index) => edge_of(record.inputs[index]),
-        _ => None,
-    };
-    (0..record.inputs.len()).map(edge).collect()
+/// The place of an input by which the op has a gradient.
+fn input_edge(record: &Record<'_>, index: usize, edge: impl Fn(&Tensor) -> Option<Edge>) -> Option<Edge> {
+    let input = record.inputs[index];
+    (input.dtype().is_float() && rules::is_differentiable(&record.call, index)).then(|| edge(input)).flatten()
 }
 
 /// Is the input the memory that an op in place writes to?
@@ -196,27 +162,325 @@ fn is_overwritten(input: &Tensor, out: &Tensor) -> bool {
     input.shares_storage(out) && input.layout().overlap(out.layout()) != Overlap::None
 }
 
-/// The tensor has got a new value in place, which was made at `edge` if it has a gradient.
-fn replace(tensor: &Tensor, edge: Option<Edge>) {
-    let Some(base) = tensor.view_base() else {
-        if edge.is_some() {
-            tensor.note_joined();
+/// What the op has found in an input when it held it.
+#[derive(Clone)]
+struct Found {
+    place: Place,
+    /// As the op left it, and as it was before.
+    version: u64,
+    before: u64,
+}
+
+/// An op that is being recorded.
+struct Op<'a> {
+    record: Record<'a>,
+    in_place: bool,
+    inputs: SmallVec<[Option<Found>; 4]>,
+    output_versions: SmallVec<[Option<u64>; 2]>,
+    /// A copy of what the op overwrites and its backward needs, and the version that was copied.
+    old: Option<(Tensor, u64)>,
+    /// How often others have written between the copy and the op, which then was not run.
+    late_count: usize,
+    is_late: bool,
+    change: Option<Change>,
+    /// What slots held. It is dropped when the op has let go of its operands, since a graph may go with it.
+    displaced: Vec<Slot>,
+}
+
+/// So often an op copies anew what it is about to overwrite because others have written to other parts of the memory; then it goes
+/// on, and its backward is an error. (A guess: with 8 writers each copy is in time one time in some.)
+const LATE_COUNT_MAX: usize = 1000;
+
+/// How an op in place has changed the place of its output, or of what that is a view of.
+struct Change {
+    before: Slot,
+    after: Slot,
+    node: Result<Option<Arc<Node>>>,
+}
+
+impl<'a> Op<'a> {
+    fn new(record: Record<'a>) -> Op<'a> {
+        Op {
+            in_place: is_in_place(&record),
+            inputs: smallvec::smallvec![None; record.inputs.len()],
+            output_versions: smallvec::smallvec![None; record.outputs.len()],
+            old: None,
+            late_count: 0,
+            is_late: false,
+            change: None,
+            displaced: Vec::new(),
+            record,
         }
-        return place(tensor, edge);
-    };
-    let before = edge_of(base);
-    if edge.is_none() && before.is_none() {
-        return place(tensor, None);
     }
-    base.note_joined();
+
+    /// Copies the output, if backward needs what the op is about to overwrite.
+    fn copy_old_value(&mut self) -> Result<()> {
+        let (record, out) = (&self.record, self.record.outputs[0]);
+        let edges: SmallVec<[_; 4]> =
+            (0..record.inputs.len()).map(|index| input_edge(record, index, edge_of)).collect();
+        if edges.iter().any(Option::is_some) {
+            let needs = Rule::new(record, &edges)?.needs();
+            let is_needed = |index: usize| needs.input(index) && is_overwritten(record.inputs[index], out);
+            if (0..record.inputs.len()).any(is_needed) {
+                self.old = Some(out.copy_of_version()?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks at the inputs that the op didn't hold: they are not read, as they have no elements, or not yet.
+    fn look_at_the_rest(&mut self) {
+        for (input, found) in self.record.inputs.iter().zip(&mut self.inputs) {
+            let version = input.version();
+            found.get_or_insert_with(|| Found { place: Place::of(input), version, before: version });
+        }
+    }
+
+    fn edges(&self) -> SmallVec<[Option<Edge>; 4]> {
+        let out = self.record.outputs[0];
+        let edge = |index: usize| {
+            let found = self.inputs[index].as_ref()?;
+            if fault!(own_view_is_constant) && self.in_place && !self.record.inputs[index].is(out) {
+                return None;
+            }
+            input_edge(&self.record, index, |input| found.place.edge(input))
+        };
+        (0..self.record.inputs.len()).map(edge).collect()
+    }
+
+    /// The op in the graph, if one of its inputs is there.
+    fn node(&mut self) -> Result<Option<Arc<Node>>> {
+        self.look_at_the_rest();
+        let record = &self.record;
+        // What is copied into integers has no gradient any more.
+        let takes = !self.in_place || record.outputs[0].dtype().is_float();
+        let edges = self.edges();
+        if !takes || !edges.iter().any(Option::is_some) {
+            return Ok(None);
+        }
+        let rule = Rule::new(record, &edges)?;
+        let kept = self.kept(&rule);
+        let inputs = record.inputs.iter().map(|input| Meta::of(input)).collect();
+        let outputs = record.outputs.iter().map(|output| Meta::of(output)).collect();
+        Ok(Some(Node::new(rule, edges, inputs, outputs, kept)))
+    }
+
+    fn kept(&self, rule: &Rule) -> Kept {
+        let (record, needs) = (&self.record, rule.needs());
+        let input = |index: usize| {
+            let (input, found) = (record.inputs[index], &self.inputs[index]);
+            match &self.old {
+                Some((copy, copied)) if is_overwritten(input, record.outputs[0]) => {
+                    let before = found.as_ref().map_or(*copied, |found| found.before);
+                    Saved::copy_of(copy, *copied, before)
+                }
+                _ => Saved::new(input, found.as_ref().map_or_else(|| input.version(), |found| found.version)),
+            }
+        };
+        let output = |index: usize| {
+            let output = record.outputs[index];
+            Saved::new(output, self.output_versions[index].unwrap_or_else(|| output.version()))
+        };
+        Kept {
+            inputs: (0..record.inputs.len()).map(|index| needs.input(index).then(|| input(index))).collect(),
+            outputs: (0..record.outputs.len())
+                .map(|index| needs.output(index).then(|| output(index)))
+                .collect(),
+        }
+    }
+
+    /// Gives the output of an op in place its new place.
+    fn change(&mut self) {
+        let node = self.node();
+        let out = self.record.outputs[0];
+        let target = out.view_base().unwrap_or(out);
+        let edge = match &node {
+            Ok(node) => node.as_ref().map(|node| Edge::Node(node.clone(), 0)),
+            Err(_) => Some(raced(&self.record, 0, self.edges())),
+        };
+        if edge.is_some() {
+            target.note_joined();
+        }
+        loop {
+            let before = target.slot();
+            let of_target = match variable(&before) {
+                // By `requires_grad_` since it was checked: the leaf stays one.
+                Some(Variable::Own(Edge::Leaf(_))) => {
+                    self.displaced.push(before);
+                    return;
+                }
+                Some(Variable::Own(edge)) => Some(edge.clone()),
+                _ => None,
+            };
+            let after = match (&edge, of_target) {
+                (edge, _) if !out.is_view() => edge.clone(),
+                (None, None) => None,
+                (edge, of_target) => Some(assigned(of_target, edge.clone(), target, out)),
+            };
+            let after = after.map(|edge| Arc::new(Variable::Own(edge)) as Arc<dyn Recorder>);
+            match target.exchange_slot(before.as_ref(), after.clone()) {
+                Ok(()) => {
+                    self.change = Some(Change { before, after, node });
+                    return;
+                }
+                // By what holds no operands: an op without elements, or a user.
+                Err(found) => self.displaced.extend([before, after, found]),
+            }
+        }
+    }
+
+    /// After an op that failed and has written nothing.
+    fn undo(self) {
+        let out = self.record.outputs[0];
+        if let Some(Change { before, after, .. }) = self.change {
+            // If others have built on it meanwhile, it stays.
+            _ = out.view_base().unwrap_or(out).exchange_slot(after.as_ref(), before);
+        }
+    }
+
+    /// Is nothing known of gradients of the outputs?
+    fn is_constant(&self) -> bool {
+        matches!(self.record.call, Call::Constant) || (self.record.mode != Mode::Fresh && !self.in_place)
+    }
+
+    fn finish_in_place(mut self: Box<Self>) -> Result<()> {
+        if self.change.is_none() {
+            self.change(); // nothing was submitted: there are no elements
+        }
+        let Some(Change { node, .. }) = &self.change else { return Ok(()) };
+        if let Some(node) = node.clone()? {
+            // An op of several launches has written to its output since the first.
+            node.keep(self.kept(&node.rule))?;
+        }
+        Ok(())
+    }
+
+    fn finish_fresh(mut self: Box<Self>) -> Result<()> {
+        let Some(node) = self.node()? else { return Ok(()) };
+        for (index, output) in self.record.outputs.iter().enumerate() {
+            if !rules::has_gradient(&self.record.call, index) || !output.dtype().is_float() {
+                continue;
+            }
+            let edge = Edge::Node(node.clone(), index);
+            let variable = match &self.inputs[0] {
+                Some(found) if output.is_view() => {
+                    Variable::Derived { base: found.place.of_base(self.record.inputs[0]).clone(), edge }
+                }
+                _ => Variable::Own(edge),
+            };
+            drop(output.set_slot(Some(Arc::new(variable))));
+        }
+        Ok(())
+    }
+}
+
+/// A base with a part replaced.
+fn assigned(of_base: Option<Edge>, edge: Option<Edge>, base: &Tensor, view: &Tensor) -> Edge {
     let node = Node::new(
         Rule::Assign,
-        SmallVec::from_iter([before, edge]),
-        SmallVec::from_iter([Meta::of(base), Meta::of(tensor)]),
+        SmallVec::from_iter([of_base, edge]),
+        SmallVec::from_iter([Meta::of(base), Meta::of(view)]),
         SmallVec::from_iter([Meta::of(base)]),
         Kept::default(),
     );
-    let edge = Edge::Node(node, 0);
-    place(base, Some(edge.clone()));
-    place(tensor, Some(view_of_base(edge, base, tensor)));
+    Edge::Node(node, 0)
+}
+
+/// The place of an output of which it isn't known what it was made from.
+fn raced(record: &Record<'_>, output: usize, edges: SmallVec<[Option<Edge>; 4]>) -> Edge {
+    let node = Node::new(
+        Rule::Raced(rules::call_name(&record.call)),
+        edges,
+        record.inputs.iter().map(|input| Meta::of(input)).collect(),
+        record.outputs.iter().map(|output| Meta::of(output)).collect(),
+        Kept::default(),
+    );
+    Edge::Node(node, output)
+}
+
+impl Recording for Op<'_> {
+    fn claimed(&mut self, versions: &Versions<'_>) -> bool {
+        let record = &self.record;
+        if let (Some((_, copied)), None, Some(found)) = (&self.old, &self.change, versions(record.outputs[0]))
+        {
+            self.is_late |= found.start != *copied && self.late_count < LATE_COUNT_MAX;
+        }
+        if self.is_late {
+            return false;
+        }
+        for (input, found) in record.inputs.iter().zip(&mut self.inputs) {
+            if let Some(Range { start, end }) = versions(input) {
+                found
+                    .get_or_insert_with(|| Found { place: Place::of(input), before: start, version: end })
+                    .version = end;
+            }
+        }
+        let mut is_written = false;
+        for (output, left) in record.outputs.iter().zip(&mut self.output_versions) {
+            if let Some(Range { start, end }) = versions(output) {
+                (*left, is_written) = (Some(end), is_written || start < end);
+            }
+        }
+        if self.in_place && is_written && self.change.is_none() {
+            self.change();
+        }
+        true
+    }
+
+    fn tries_again(&mut self) -> Result<bool> {
+        if !std::mem::take(&mut self.is_late) {
+            return Ok(false);
+        }
+        self.late_count += 1;
+        self.inputs.fill(None);
+        self.copy_old_value()?;
+        Ok(true)
+    }
+
+    fn finish(self: Box<Self>, result: Result<()>) -> Result<()> {
+        match result {
+            Ok(()) if self.is_constant() => Ok(()),
+            Ok(()) if self.in_place => self.finish_in_place(),
+            Ok(()) => self.finish_fresh(),
+            Err(error) => {
+                self.undo();
+                Err(error)
+            }
+        }
+    }
+}
+
+impl Recorder for Variable {
+    fn begin<'a>(&self, record: Record<'a>) -> Result<Box<dyn Recording + 'a>> {
+        check(&record)?;
+        let mut op = Op::new(record);
+        if op.in_place {
+            op.copy_old_value()?;
+        }
+        Ok(Box::new(op))
+    }
+
+    fn begin_late<'a>(&self, record: Record<'a>) -> Box<dyn Recording + 'a> {
+        Box::new(Op::new(record))
+    }
+
+    fn missed(&self, record: Record<'_>) -> Result<()> {
+        let changes = |edge: &Edge| matches!(edge, Edge::Node(..));
+        let edges = || (0..record.inputs.len()).map(|index| input_edge(&record, index, edge_of));
+        let was_changed = edges().flatten().any(|edge| changes(&edge))
+            || (record.mode != Mode::Fresh && record.outputs.iter().any(|output| edge_of(output).is_some()));
+        // Whether a leaf was one before changes no value.
+        if !was_changed || matches!(record.call, Call::View(_) | Call::Constant) {
+            return Ok(());
+        }
+        for (index, output) in
+            record.outputs.iter().enumerate().filter(|(_, output)| output.dtype().is_float())
+        {
+            let target = output.view_base().unwrap_or(output);
+            let edges = edges().chain([edge_of(target)]).collect();
+            target.note_joined();
+            drop(target.set_slot(Some(Arc::new(Variable::Own(raced(&record, index, edges))))));
+        }
+        Ok(())
+    }
 }

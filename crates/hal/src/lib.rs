@@ -17,6 +17,7 @@
 //! | a stream of other code | there is none | a stream | a command queue | a list that tests append to |
 //! | a stamp | a word | an event with a time | a sample of a counter | the wrapped device's |
 //! | scratch memory of a kernel | what [`Device::prepare`] asks for, where fixed blocks of the thread's own won't do | all that `prepare` asks for | the same | what the wrapped device asks for |
+//! | a gate | a queue whose head isn't run | a word that a stream waits for | a shared event's value | a flag |
 //! | a graph | its nodes, one after the other | an executable graph, made when it is first prepared | an encoder for all nodes | the pieces of its nodes |
 
 mod graph;
@@ -61,6 +62,10 @@ pub enum Priority {
 /// Where a device notes a time, from [`Device::make_stamp`]; what it knows it by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Stamp(pub u64);
+
+/// Where a queue is held until somebody lets it go on, from [`Device::make_gate`]; what the device knows it by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Gate(pub u64);
 
 /// A piece of memory of the device, from [`Device::allocate_slab`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -171,6 +176,11 @@ pub enum Launch<'a> {
     },
     /// Notes the time when it is reached, in place of what the stamp had noted.
     Stamp(Stamp),
+    /// Takes so many nanoseconds, or a little more, from when it is reached: for tests. It is never `Inline`, unless the system
+    /// gives no thread.
+    Spin(u64),
+    /// Takes until the gate is opened: for tests. It is never `Inline`.
+    Gate(Gate),
     /// Does nothing, in order: an event, a wait.
     Nothing,
 }
@@ -185,6 +195,8 @@ impl Launch<'_> {
             Launch::FillBytes { .. } => "fill_bytes",
             Launch::Graph { .. } => "graph",
             Launch::Stamp(_) => "stamp",
+            Launch::Spin(_) => "spin",
+            Launch::Gate(_) => "hold",
             Launch::Nothing => "nothing",
         }
     }
@@ -430,6 +442,27 @@ pub trait Device: Send + Sync {
     /// Makes a place for a time. May block.
     fn make_stamp(&self) -> Result<Stamp, DeviceError> {
         Err(DeviceError::Unsupported { what: "clock" })
+    }
+
+    /// Makes a gate, which is closed; for one launch. May block.
+    fn make_gate(&self) -> Result<Gate, DeviceError> {
+        Err(DeviceError::Unsupported { what: "queue that can be held" })
+    }
+
+    /// Opens a gate. Doesn't block.
+    ///
+    /// # Safety
+    /// - It came from this device, is opened once, and has not been given back.
+    unsafe fn open_gate(&self, gate: Gate) {
+        _ = gate;
+    }
+
+    /// Gives a gate back.
+    ///
+    /// # Safety
+    /// - It came from this device, has been opened, and has not been given back; nothing in flight names it, and nothing will.
+    unsafe fn release_gate(&self, gate: Gate) {
+        _ = gate;
     }
 
     /// Is an open queue, which stands for a stream of other code, idle, with all that others have put there? None if only a

@@ -9,9 +9,10 @@ pub use raddle_sync::Moment;
 use raddle_sync::{
     Made, Reading,
     global::{
-        Arc, AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Mutex, MutexGuard, OnceLock, Ordering::Relaxed,
+        Arc, AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering::Relaxed,
         PoisonError, TryLockError, current_thread, yield_now,
     },
+    locks_at_fork::fork_count,
 };
 use std::{
     cell::OnceCell,
@@ -20,8 +21,8 @@ use std::{
 };
 
 static ON: AtomicBool = AtomicBool::new(false);
-/// Is this a forked child?
-static IN_CHILD: AtomicBool = AtomicBool::new(false);
+/// The count of forks of the process that has asked for it.
+static ON_AT: AtomicU32 = AtomicU32::new(0);
 /// Spans that there is room for in all records; what threads have taken for their next ones counts.
 static ROOM: AtomicUsize = AtomicUsize::new(1 << 20);
 /// So much room a thread takes at once, so that threads don't meet at each span (guess).
@@ -38,7 +39,7 @@ static TELLERS: Mutex<Vec<Weak<dyn Late>>> = Mutex::new(Vec::new());
 /// Launches of which it isn't known when they ran, so that tracing takes no longer.
 static UNTIMED: AtomicU64 = AtomicU64::new(0);
 /// What is to be done where the process ends without its handlers.
-static EARLY_END: OnceLock<fn()> = OnceLock::new();
+static EARLY_END: Made<fn()> = Made::new();
 /// Devices in service.
 static DEVICES: Mutex<Vec<(Source, String)>> = Mutex::new(Vec::new());
 
@@ -152,7 +153,7 @@ pub fn ask(device: Weak<dyn Late>) {
 
 /// Has [`write_early`] do this: what else a handler at the end of the process would do. The first one stays.
 pub fn on_early_end(write: fn()) {
-    _ = EARLY_END.set(write);
+    EARLY_END.get_or_init(|| write);
 }
 
 /// For whoever is about to end the process without its handlers: writes the trace, if that is wanted.
@@ -257,21 +258,16 @@ fn origin() -> &'static Reading {
     ORIGIN.get_or_init(Reading::now)
 }
 
-/// Records from now on.
+/// Records from now on, in this process: a child that is forked from it records nothing unless it says so itself.
 pub fn enable() {
     origin();
+    ON_AT.store(fork_count(), Relaxed);
     ON.store(true, Relaxed);
 }
 
 /// Records no more; what there is stays.
 pub fn disable() {
     ON.store(false, Relaxed);
-}
-
-/// Called in a forked child: it records nothing, unless it says so itself.
-pub fn forked() {
-    IN_CHILD.store(true, Relaxed);
-    disable();
 }
 
 /// The most spans from now on, in all.
@@ -382,6 +378,9 @@ pub fn reserved(source: Source, bytes: i64, now: Moment) {
 
 /// Takes in as many of the spans as there is room for.
 fn push<const N: usize>(spans: [Recorded; N]) {
+    if ON_AT.load(Relaxed) != fork_count() {
+        return disable();
+    }
     let count = TRACK.try_with(|track| {
         let mut room = 0;
         if track.get().is_none() {
@@ -392,7 +391,7 @@ fn push<const N: usize>(spans: [Recorded; N]) {
         }
         let own = track.get_or_init(new_track);
         // In a child it may have been locked by a thread that is not here.
-        let record = if IN_CHILD.load(Relaxed) { lock_soon(&own.0.0) } else { Some(lock(&own.0.0)) };
+        let record = if fork_count() != 0 { lock_soon(&own.0.0) } else { Some(lock(&own.0.0)) };
         let Some(mut record) = record else { return 0 };
         record.room += room;
         record.take_in(spans)

@@ -8,6 +8,9 @@
 //!   (in checked arithmetic), and that the ranges fill the data exactly, in order, without gap or overlap. What is wrong is a
 //!   [`CheckpointError`] that names file, tensor, what was expected and what was found. Nothing here panics on any bytes, and
 //!   memory is only taken for what the file really holds.
+//! - **A tensor is read when it is asked for** ([`Checkpoint`]). The format has dtypes that this library lacks (I8, I16, U16,
+//!   U32, U64, C64, and floats of 4, 6 and 8 bits): a file may hold such tensors beside those that are read, and only asking for
+//!   one is an error.
 //!
 //! Files are mapped, so loading reads each byte once. Numbers are taken as they are in memory, so the host must be
 //! little-endian; others are refused at compile time.
@@ -16,11 +19,11 @@ use raddle_grad::no_grad;
 use raddle_runtime::{MappedFile, keep_access, replaceable};
 use raddle_sync::global::{AtomicU64, Ordering};
 use raddle_tensor::{DType, Device, Tensor};
-use safetensors::SafeTensors;
+use safetensors::{Dtype, SafeTensors};
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet},
     fmt, fs,
     io::Write,
     marker::PhantomData,
@@ -85,19 +88,31 @@ pub enum CheckpointError {
     Tensor(#[from] raddle_tensor::Error),
 }
 
+impl From<CheckpointError> for raddle_tensor::Error {
+    fn from(error: CheckpointError) -> raddle_tensor::Error {
+        match error {
+            CheckpointError::Tensor(error) => error,
+            other => raddle_tensor::Error::layer(other),
+        }
+    }
+}
+
 /// What functions of this module return.
 pub type Result<T, E = CheckpointError> = std::result::Result<T, E>;
 
-/// The names of dtypes in files.
-const DTYPES: [(DType, &str); 8] = [
-    (DType::F64, "F64"),
-    (DType::F32, "F32"),
-    (DType::F16, "F16"),
-    (DType::BF16, "BF16"),
-    (DType::I64, "I64"),
-    (DType::I32, "I32"),
-    (DType::U8, "U8"),
-    (DType::Bool, "BOOL"),
+/// Texts by names, which a file may hold beside its tensors: `format` says which library it is for.
+pub type Metadata = BTreeMap<String, String>;
+
+/// The dtypes of files that tensors can have.
+const DTYPES: [(DType, Dtype); 8] = [
+    (DType::F64, Dtype::F64),
+    (DType::F32, Dtype::F32),
+    (DType::F16, Dtype::F16),
+    (DType::BF16, Dtype::BF16),
+    (DType::I64, Dtype::I64),
+    (DType::I32, Dtype::I32),
+    (DType::U8, Dtype::U8),
+    (DType::Bool, Dtype::BOOL),
 ];
 
 // ------------------------------------------------------------ saving
@@ -108,8 +123,15 @@ const DTYPES: [(DType, &str); 8] = [
 /// Errors: a name that is given twice, or `__metadata__`; a device or a pipe in its place, which can't be replaced; whatever the
 /// disk says. The file is as it was before, then.
 pub fn save(path: impl AsRef<Path>, tensors: &[(String, Tensor)]) -> Result<()> {
+    save_with(path, tensors, &Metadata::new())
+}
+
+/// [`save`] with texts beside the tensors. Hugging Face's transformers want `format` to be `pt`.
+///
+/// Errors: besides, texts of more than 16 MiB.
+pub fn save_with(path: impl AsRef<Path>, tensors: &[(String, Tensor)], metadata: &Metadata) -> Result<()> {
     let path = path.as_ref();
-    let header = header_of(path, tensors)?;
+    let header = header_of(path, tensors, metadata)?;
     let file_error = |action| {
         move |error: std::io::Error| CheckpointError::File {
             file: path.into(),
@@ -160,10 +182,15 @@ fn temporary_path(path: &Path) -> PathBuf {
     path.with_file_name(name)
 }
 
-fn header_of(path: &Path, tensors: &[(String, Tensor)]) -> Result<String> {
+fn header_of(path: &Path, tensors: &[(String, Tensor)], metadata: &Metadata) -> Result<String> {
     let mut names = HashSet::new();
     let mut entries = serde_json::Map::new();
     let mut start = 0usize;
+    if !metadata.is_empty() {
+        let metadata = serde_json::json!(metadata);
+        check_entry_bytes(path, METADATA, metadata.to_string().len())?;
+        entries.insert(METADATA.into(), metadata);
+    }
     for (name, tensor) in tensors {
         if name == METADATA || !names.insert(name) {
             return Err(CheckpointError::Entry {
@@ -177,8 +204,8 @@ fn header_of(path: &Path, tensors: &[(String, Tensor)]) -> Result<String> {
         let end = start + tensor.element_count() * tensor.dtype().size_bytes();
         let dtype =
             DTYPES.iter().find(|(dtype, _)| *dtype == tensor.dtype()).expect("every dtype has a name").1;
-        let entry =
-            serde_json::json!({ "dtype": dtype, "shape": tensor.shape()[..], "data_offsets": [start, end] });
+        let (dtype, shape) = (dtype.to_string(), &tensor.shape()[..]);
+        let entry = serde_json::json!({ "dtype": dtype, "shape": shape, "data_offsets": [start, end] });
         entries.insert(name.clone(), entry);
         start = end;
     }
@@ -195,7 +222,8 @@ const METADATA: &str = "__metadata__";
 
 /// The tensors of a file, on a device, with their names, in the order of their bytes.
 ///
-/// Errors: see the module; if there is one no tensor is returned.
+/// Errors: see the module; a tensor of a dtype that this library lacks ([`Checkpoint`] reads the others). If there is one no
+/// tensor is returned.
 pub fn load(path: impl AsRef<Path>, device: &Device) -> Result<Vec<(String, Tensor)>> {
     let path = path.as_ref();
     load_bytes(path, &open(path)?, device)
@@ -204,13 +232,68 @@ pub fn load(path: impl AsRef<Path>, device: &Device) -> Result<Vec<(String, Tens
 /// [`load`] of a file that is in memory already. Errors call it `path`, which need not exist.
 pub fn load_bytes(path: impl AsRef<Path>, file: &[u8], device: &Device) -> Result<Vec<(String, Tensor)>> {
     let path = path.as_ref();
-    let (entries, tensors) = parse(path, file)?;
-    let read = |entry: Entry| {
-        let bytes = bytes_of(path, &tensors, &entry)?;
-        let tensor = Tensor::from_bytes(bytes, &entry.shape, entry.dtype, device)?;
-        Ok((entry.name, tensor))
-    };
-    entries.into_iter().map(read).collect()
+    let parsed = parse(path, file)?;
+    let read = |entry: &Entry| Ok((entry.name.clone(), parsed.tensor(path, file, entry, device)?));
+    parsed.entries.iter().map(read).collect()
+}
+
+/// A file whose tensors are read when they are asked for. Its header is checked when it is opened, all of it. Any thread may
+/// ask. While it is open nobody should write to the file.
+pub struct Checkpoint {
+    path: PathBuf,
+    file: MappedFile,
+    parsed: Parsed,
+    /// The place in the list of entries of each name.
+    places: HashMap<String, usize>,
+}
+
+impl Checkpoint {
+    /// Opens and checks one.
+    ///
+    /// Errors: see the module.
+    pub fn open(path: impl AsRef<Path>) -> Result<Checkpoint> {
+        let path = path.as_ref();
+        let file = open(path)?;
+        let parsed = parse(path, &file)?;
+        let places = parsed.entries.iter().enumerate().map(|(place, entry)| (entry.name.clone(), place));
+        Ok(Checkpoint { path: path.into(), places: places.collect(), file, parsed })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The names of the tensors, in the order of their bytes.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.parsed.entries.iter().map(|entry| entry.name.as_str())
+    }
+
+    /// The texts beside the tensors.
+    pub fn metadata(&self) -> &Metadata {
+        &self.parsed.metadata
+    }
+
+    /// Is there a tensor of this name?
+    pub fn contains(&self, name: &str) -> bool {
+        self.places.contains_key(name)
+    }
+
+    /// The tensor of a name, on a device. Reads its bytes, and no others.
+    ///
+    /// Errors: there is none; its dtype is one that this library lacks; bools that are neither 0 nor 1; those of the device.
+    pub fn tensor(&self, name: &str, device: &Device) -> Result<Tensor> {
+        let Some(place) = self.places.get(name) else {
+            return Err(CheckpointError::Entry {
+                file: self.path.clone(),
+                tensor: name.into(),
+                what: "the tensor",
+                expected: "it in the file".into(),
+                found: "no such tensor".into(),
+            });
+        };
+        self.parsed.tensor(&self.path, &self.file, &self.parsed.entries[*place], device)
+    }
 }
 
 /// Overwrites parameters, such as [`Module::named_parameters`](crate::Module::named_parameters) gives, with those of the same
@@ -218,28 +301,28 @@ pub fn load_bytes(path: impl AsRef<Path>, file: &[u8], device: &Device) -> Resul
 pub fn load_into(path: impl AsRef<Path>, parameters: &[(String, Tensor)]) -> Result<()> {
     let path = path.as_ref();
     let file = open(path)?;
-    let (entries, tensors) = parse(path, &file)?;
+    let parsed = parse(path, &file)?;
     let wrong = |tensor: &str, what, expected: String, found: String| {
         Err(CheckpointError::Entry { file: path.into(), tensor: tensor.into(), what, expected, found })
     };
     let mut by_name: HashMap<&str, &Entry> =
-        entries.iter().map(|entry| (entry.name.as_str(), entry)).collect();
+        parsed.entries.iter().map(|entry| (entry.name.as_str(), entry)).collect();
     let mut loaded = Vec::with_capacity(parameters.len());
     for (name, parameter) in parameters {
         let Some(entry) = by_name.remove(name.as_str()) else {
             return wrong(name, "the model's parameter", "it in the file".into(), "no such tensor".into());
         };
-        if entry.dtype != parameter.dtype() {
-            return wrong(name, "the dtype", parameter.dtype().to_string(), entry.dtype.to_string());
+        if known(entry.dtype) != Some(parameter.dtype()) {
+            let found = known(entry.dtype).map_or(entry.dtype.to_string(), |dtype| dtype.to_string());
+            return wrong(name, "the dtype", parameter.dtype().to_string(), found);
         }
         if entry.shape[..] != parameter.shape()[..] {
             let (expected, found) = (format!("{:?}", parameter.shape()), format!("{:?}", entry.shape));
             return wrong(name, "the shape", expected, found);
         }
-        let bytes = bytes_of(path, &tensors, entry)?;
-        loaded.push((parameter, Tensor::from_bytes(bytes, &entry.shape, entry.dtype, &parameter.device())?));
+        loaded.push((parameter, parsed.tensor(path, &file, entry, &parameter.device())?));
     }
-    if let Some(entry) = entries.iter().find(|entry| by_name.contains_key(entry.name.as_str())) {
+    if let Some(entry) = parsed.entries.iter().find(|entry| by_name.contains_key(entry.name.as_str())) {
         return wrong(
             &entry.name,
             "the tensor",
@@ -269,14 +352,61 @@ fn open(path: &Path) -> Result<MappedFile> {
 /// What a header says of a tensor, checked.
 struct Entry {
     name: String,
-    dtype: DType,
+    dtype: Dtype,
     shape: Vec<usize>,
     start: usize,
     end: usize,
 }
 
+/// What a header says, checked.
+struct Parsed {
+    entries: Vec<Entry>,
+    metadata: Metadata,
+    /// Where the data begins.
+    data: usize,
+}
+
+impl Parsed {
+    /// A tensor of the file that this was read from.
+    fn tensor(&self, path: &Path, file: &[u8], entry: &Entry, device: &Device) -> Result<Tensor> {
+        let wrong = |what, expected: String, found: String| {
+            let (file, tensor) = (path.into(), entry.name.clone());
+            Err(CheckpointError::Entry { file, tensor, what, expected, found })
+        };
+        let Some(dtype) = known(entry.dtype) else {
+            return wrong("the dtype", one_of_dtypes(), format!("\"{}\"", entry.dtype));
+        };
+        let bytes = &file[self.data..][entry.start..entry.end];
+        if dtype == DType::Bool
+            && let Some(found) = bytes.iter().find(|byte| **byte > 1)
+        {
+            return wrong("a bool", "0 or 1".into(), found.to_string());
+        }
+        Ok(Tensor::from_bytes(bytes, &entry.shape, dtype, device)?)
+    }
+}
+
+/// The dtype that tensors have of it, if they can.
+fn known(dtype: Dtype) -> Option<DType> {
+    DTYPES.iter().find(|(_, other)| *other == dtype).map(|(dtype, _)| *dtype)
+}
+
+fn one_of_dtypes() -> String {
+    format!("one of {}", DTYPES.map(|(_, name)| name.to_string()).join(", "))
+}
+
+/// Errors: an entry of a header is larger than any that makes sense.
+fn check_entry_bytes(path: &Path, name: &str, size: usize) -> Result<()> {
+    let bytes_max = if name == METADATA { METADATA_BYTES_MAX } else { ENTRY_BYTES_MAX };
+    if size <= bytes_max {
+        return Ok(());
+    }
+    let (expected, found) = (format!("at most {bytes_max} bytes"), size.to_string());
+    Err(CheckpointError::Entry { file: path.into(), tensor: name.into(), what: "the entry", expected, found })
+}
+
 /// Checks a whole file.
-fn parse<'a>(path: &Path, file: &'a [u8]) -> Result<(Vec<Entry>, SafeTensors<'a>)> {
+fn parse(path: &Path, file: &[u8]) -> Result<Parsed> {
     let wrong = |what, expected: String, found: String| {
         Err(CheckpointError::Format { file: path.into(), what, expected, found })
     };
@@ -304,12 +434,7 @@ fn parse<'a>(path: &Path, file: &'a [u8]) -> Result<(Vec<Entry>, SafeTensors<'a>
         if !names.insert(name.clone()) {
             return wrong("the header", "each name once".into(), format!("{name:?} twice"));
         }
-        let bytes_max = if name == METADATA { METADATA_BYTES_MAX } else { ENTRY_BYTES_MAX };
-        if value.get().len() > bytes_max {
-            let (expected, found) = (format!("at most {bytes_max} bytes"), value.get().len().to_string());
-            let (file, what) = (path.into(), "the entry");
-            return Err(CheckpointError::Entry { file, tensor: name, what, expected, found });
-        }
+        check_entry_bytes(path, &name, value.get().len())?;
         if name != METADATA {
             let value = match serde_json::from_str(value.get()) {
                 Ok(value) => value,
@@ -338,8 +463,12 @@ fn parse<'a>(path: &Path, file: &'a [u8]) -> Result<(Vec<Entry>, SafeTensors<'a>
     if end != data.len() {
         return wrong("the size of the data", format!("{end} bytes"), data.len().to_string());
     }
-    match SafeTensors::deserialize(file) {
-        Ok(tensors) => Ok((entries, tensors)),
+    match SafeTensors::read_metadata(file) {
+        Ok((_, header)) => {
+            let metadata = header.metadata().iter().flatten();
+            let metadata = metadata.map(|(name, text)| (name.clone(), text.clone())).collect();
+            Ok(Parsed { entries, metadata, data: file.len() - data.len() })
+        }
         Err(error) => wrong("the file", "what the format allows".into(), error.to_string()),
     }
 }
@@ -357,10 +486,8 @@ fn entry(path: &Path, name: String, value: &serde_json::Value, data_bytes: usize
     {
         return wrong("the entry", "dtype, shape and data_offsets".into(), format!("{other:?} too"));
     }
-    let named = field("dtype").as_str().and_then(|found| DTYPES.iter().find(|(_, name)| *name == found));
-    let Some(&(dtype, _)) = named else {
-        let known: Vec<&str> = DTYPES.iter().map(|(_, name)| *name).collect();
-        return wrong("the dtype", format!("one of {}", known.join(", ")), brief(field("dtype")));
+    let Ok(dtype) = serde_json::from_value::<Dtype>(field("dtype").clone()) else {
+        return wrong("the dtype", one_of_dtypes(), brief(field("dtype")));
     };
     let numbers = |value: &serde_json::Value| -> Option<Vec<usize>> {
         value.as_array()?.iter().map(|number| usize::try_from(number.as_u64()?).ok()).collect()
@@ -389,10 +516,16 @@ fn entry(path: &Path, name: String, value: &serde_json::Value, data_bytes: usize
     let nonzero =
         shape.iter().filter(|&&size| size > 0).try_fold(1usize, |count, &size| count.checked_mul(size));
     let nonzero = nonzero.filter(|&count| isize::try_from(count).is_ok());
-    match (count.and_then(|count| count.checked_mul(dtype.size_bytes())), nonzero) {
-        (Some(bytes), Some(_)) if bytes == end - start => Ok(Entry { name, dtype, shape, start, end }),
-        (Some(bytes), Some(_)) => {
-            let expected = format!("{bytes} bytes for {dtype} {shape:?}");
+    match (count.and_then(|count| count.checked_mul(dtype.bitsize())), nonzero) {
+        (Some(bits), Some(_)) if bits.is_multiple_of(8) && bits / 8 == end - start => {
+            Ok(Entry { name, dtype, shape, start, end })
+        }
+        (Some(bits), Some(_)) => {
+            let dtype = known(dtype).map_or(dtype.to_string(), |dtype| dtype.to_string());
+            let expected = match bits % 8 {
+                0 => format!("{} bytes for {dtype} {shape:?}", bits / 8),
+                _ => format!("whole bytes, found {bits} bits for {dtype} {shape:?}"),
+            };
             wrong("data_offsets", expected, (end - start).to_string())
         }
         _ => wrong("the shape", "a size in bytes below 2^63".into(), format!("{shape:?}")),
@@ -406,23 +539,6 @@ pub(crate) fn brief(value: &serde_json::Value) -> String {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text,
     }
-}
-
-fn bytes_of<'a>(path: &Path, tensors: &SafeTensors<'a>, entry: &Entry) -> Result<&'a [u8]> {
-    let wrong = |what, expected: &str, found: String| {
-        let (file, tensor) = (path.into(), entry.name.clone());
-        Err(CheckpointError::Entry { file, tensor, what, expected: expected.into(), found })
-    };
-    let bytes = match tensors.tensor(&entry.name) {
-        Ok(view) => view.data(),
-        Err(error) => return wrong("the tensor", "it in the file", error.to_string()),
-    };
-    if entry.dtype == DType::Bool
-        && let Some(found) = bytes.iter().find(|byte| **byte > 1)
-    {
-        return wrong("a bool", "0 or 1", found.to_string());
-    }
-    Ok(bytes)
 }
 
 /// A JSON object as a list: names that stand twice aren't lost.

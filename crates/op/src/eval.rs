@@ -120,6 +120,21 @@ fn binary_float(op: Binary, a: f64, b: f64) -> f64 {
         Binary::Pow => a.powf(b),
         Binary::Atan2 => a.atan2(b),
         Binary::Min | Binary::Max if a.is_nan() || b.is_nan() => f64::NAN,
+        // std leaves open which of two zeros it gives.
+        Binary::Min if a == b => {
+            if a.is_sign_negative() {
+                a
+            } else {
+                b
+            }
+        }
+        Binary::Max if a == b => {
+            if a.is_sign_negative() {
+                b
+            } else {
+                a
+            }
+        }
         Binary::Min => a.min(b),
         Binary::Max => a.max(b),
         _ => panic!("{op:?} of floats"),

@@ -36,11 +36,14 @@ impl From<Pointwise> for ProgramRef {
 /// The most scalar parameters that a launch carries.
 pub const PARAM_COUNT_MAX: usize = 8;
 
-/// How a reduction combines elements. NaN wins in `Max` and `Min`.
+/// How a reduction combines elements. NaN wins in `Max` and `Min`; -0 is below 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "the usual ones")]
 pub enum ReduceOp {
     Sum,
+    /// Σ x, the divisor being their number. Of `f64` corrected by the mean of the distances to it, if that is finite; of all others
+    /// summed in `f64`. So that of equal elements is what they are, and only sums of `f64` overflow.
+    Mean,
     Prod,
     Max,
     Min,
@@ -48,7 +51,7 @@ pub enum ReduceOp {
     All,
     /// Is one non-zero?
     Any,
-    /// Σ (x − mean)², the mean of the same elements; in two passes or Welford's, never Σx² − (Σx)².
+    /// Σ (x − mean)², the [`Mean`](ReduceOp::Mean) of the same elements, never Σx² − (Σx)². Of equal elements 0.
     SquaredDeviations,
     /// √ Σ (x − mean)², as [`SquaredDeviations`](ReduceOp::SquaredDeviations).
     Deviation,
@@ -167,7 +170,8 @@ pub enum Kernel {
     /// - Of `f64`, and for `Integer`, from two words: `w` = words `2(i % 2)` (low) and `2(i % 2) + 1` (high) of block
     ///   `counter + i / 2`. `u` = upper 53 bits of `w` / 2^53. Normal: `r = √(−2 ln(1 − u₁))`, `θ = 2π u₂`, value `r cos θ`,
     ///   with `u₁` = low word and `u₂` = high word / 2^32, half a step added.
-    /// - Of all others from one: word `i % 4` of block `counter + i / 4`. `u` = its upper 24 bits / 2^24. Normal: elements
+    /// - Of all others from one: word `i % 4` of block `counter + i / 4`. `u` = its upper 24 bits / 2^24; for `Bernoulli` all
+    ///   32 / 2^32, and where `p` lies within this step, the word that the block's second part has there decides. Normal: elements
     ///   `2j` and `2j + 1` share their words `a` and `b`: `r = ±√(−2 ln u)`, `u` = (upper 23 bits of `a` + ½) / 2^23, negative
     ///   if the uppermost bit of `b` is set; `θ = π (v − ½)`, `v` = the next 23 bits of `b` / 2^23; values `r cos θ` and
     ///   `r sin θ`.
@@ -197,8 +201,8 @@ pub enum Kernel {
         /// What the result is divided by.
         divisor: f64,
     },
-    /// Out values (dtype of In), Out indices (i64), both with size 1 at `axis`; In. The first of equal elements wins, the
-    /// first NaN before all.
+    /// Out values (dtype of In), Out indices (i64), both with size 1 at `axis`; In. The first of equal elements wins (-0
+    /// and 0 are equal), the first NaN before all.
     ArgReduce {
         /// `Max` or `Min`.
         largest: bool,
@@ -212,7 +216,8 @@ pub enum Kernel {
     },
     /// Out [b, m, n], In [b, m, k], In [b, k, n], then, if `bias`, In expanded to [b, m, n]; then, if `accumulate`, In
     /// [b, m, n] (may be the output's own view), multiplied by `beta` and added. `out = act(alpha · a b + bias) + beta · c`.
-    /// Floats of one dtype; 16-bit floats sum in f32.
+    /// Floats of one dtype; 16-bit floats sum in f32. Neither `k` nor `alpha`, nor `beta` if `accumulate`, is 0, the factors as
+    /// rounded to the compute dtype.
     MatMul {
         /// Factor of the product.
         alpha: f64,

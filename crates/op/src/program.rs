@@ -61,9 +61,9 @@ pub enum Binary {
     Pow,
     /// Angle of the point `(x = b, y = a)`.
     Atan2,
-    /// The smaller; NaN if one is NaN.
+    /// The smaller; NaN if one is NaN. Of floats -0 is below 0, as in IEEE 754-2019's `minimum`.
     Min,
-    /// The larger; NaN if one is NaN.
+    /// The larger; NaN if one is NaN. Of floats -0 is below 0.
     Max,
     /// Bitwise, integers and bool.
     BitAnd,

@@ -5,7 +5,8 @@
 //! language lacks. Both depend on the compute dtype, which must be one ([`DType::compute`]).
 //!
 //! The text means what [`program`](crate::program) says, to the last special case: signed arithmetic goes through unsigned
-//! types, for in C its overflow means nothing; integer division has no trap; shifts are bounded; `Min` and `Max` keep NaN.
+//! types, for in C its overflow means nothing; integer division has no trap; shifts are bounded; `Min` and `Max` keep NaN, and -0 is
+//! below 0.
 //! Literals are written with all their digits. To get the CPU's bits in `a * b + c`, compile without contraction
 //! (NVRTC's `--fmad=false`) and without fast math.
 
@@ -107,6 +108,15 @@ impl Types {
         }
     }
 
+    /// Is the sign bit of a float set?
+    fn is_negative(self, a: &str) -> String {
+        match (self.dialect, self.compute) {
+            (Dialect::Metal, _) => format!("as_type<int>({a}) < 0"),
+            (Dialect::Cuda, DType::F64) => format!("__double_as_longlong({a}) < 0"),
+            (Dialect::Cuda, _) => format!("__float_as_int({a}) < 0"),
+        }
+    }
+
     /// Integer arithmetic that wraps; of bool the truth of it.
     fn wrapping(self, a: &str, op: &str, b: &str) -> String {
         let Types { compute, number, unsigned, .. } = self;
@@ -163,8 +173,14 @@ impl Types {
             Binary::Min if !is_float => return format!("{a} < {b} ? {a} : {b}"),
             Binary::Max if !is_float => return format!("{a} > {b} ? {a} : {b}"),
             // Not fmin and fmax: these drop NaN.
-            Binary::Min => return format!("{a} < {b} || {a} != {a} ? {a} : {b}"),
-            Binary::Max => return format!("{a} > {b} || {a} != {a} ? {a} : {b}"),
+            Binary::Min => {
+                let negative = self.is_negative(a);
+                return format!("{a} < {b} || {a} != {a} || ({a} == {b} && {negative}) ? {a} : {b}");
+            }
+            Binary::Max => {
+                let negative = self.is_negative(a);
+                return format!("{a} > {b} || {a} != {a} || ({a} == {b} && !({negative})) ? {a} : {b}");
+            }
             Binary::Rem if is_float => return self.call("fmod", &format!("{a}, {b}")),
             Binary::Pow if is_float => return self.call("pow", &format!("{a}, {b}")),
             Binary::Pow => return format!("raddle_pow({a}, {b})"),

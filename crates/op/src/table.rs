@@ -177,21 +177,22 @@ macro_rules! for_each_pointwise {
 
         // Bounds
 
-        /// The smaller; NaN if one is. At a tie each has half of the gradient.
+        /// The smaller; NaN if one is; -0 is below 0. At a tie each has half of the gradient.
         minimum(x, y;) { types: All, result: Same, ulp: 0.0, domain: -100.0..100.0, derivative: derived, body: x.binary(Min, y) }
-        /// The larger; NaN if one is. At a tie each has half of the gradient.
+        /// The larger; NaN if one is; -0 is below 0. At a tie each has half of the gradient.
         maximum(x, y;) { types: All, result: Same, ulp: 0.0, domain: -100.0..100.0, derivative: derived, body: x.binary(Max, y) }
-        /// `minimum(maximum(x, min), max)`: `max` where `min > max`, NaN if one is. The derivative by `x` is 1 from bound to
-        /// bound, both included; outside of them a bound has it. (At a bound itself PyTorch's versions differ: 1, 0 or half.)
+        /// `minimum(maximum(x, min), max)`: `max` where `min > max`, NaN if one is. Exactly one of the three has the gradient:
+        /// `min` where `x` is below it, `max` where `x` or `min` is above it, `x` anywhere else, at the bounds and at NaN, too.
+        /// (At a bound PyTorch's versions differ: `x` has all of it, half of it or nothing.)
         clamp(x, min, max;) { types: Number, result: Same, ulp: 0.0, domain: -100.0..100.0, derivative: [g =>
-            (x.ge(min) & x.le(max)).select(g, 0.0),
-            (x.lt(min) & min.lt(max)).select(g, 0.0),
-            (x.gt(max) | max.lt(min)).select(g, 0.0)
+            (x.lt(min) | x.gt(max) | min.gt(max)).select(0.0, g),
+            (x.lt(min) & min.le(max)).select(g, 0.0),
+            (x.gt(max) | min.gt(max)).select(g, 0.0)
         ], body: x.maximum(min).minimum(max) }
-        /// `maximum(x, min)`. The derivative at the bound is `x`'s.
-        clamp_min(x, min;) { types: Number, result: Same, ulp: 0.0, domain: -100.0..100.0, derivative: [g => x.ge(min).select(g, 0.0), x.lt(min).select(g, 0.0)], body: x.maximum(min) }
-        /// `minimum(x, max)`. The derivative at the bound is `x`'s.
-        clamp_max(x, max;) { types: Number, result: Same, ulp: 0.0, domain: -100.0..100.0, derivative: [g => x.le(max).select(g, 0.0), x.gt(max).select(g, 0.0)], body: x.minimum(max) }
+        /// `maximum(x, min)`. Where `x` is below, `min` has the gradient, anywhere else `x`, at the bound and at NaN, too.
+        clamp_min(x, min;) { types: Number, result: Same, ulp: 0.0, domain: -100.0..100.0, derivative: [g => x.lt(min).select(0.0, g), x.lt(min).select(g, 0.0)], body: x.maximum(min) }
+        /// `minimum(x, max)`. Where `x` is above, `max` has the gradient, anywhere else `x`, at the bound and at NaN, too.
+        clamp_max(x, max;) { types: Number, result: Same, ulp: 0.0, domain: -100.0..100.0, derivative: [g => x.gt(max).select(0.0, g), x.gt(max).select(g, 0.0)], body: x.minimum(max) }
 
         // Choice and copies
 

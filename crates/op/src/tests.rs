@@ -178,7 +178,11 @@ fn gradients_at_ties_and_singular_points_are_as_the_rows_say() {
         (Pointwise::clamp, &[1.5, -1.0, 1.0], &[], &[0.0, 0.0, 1.0]),
         (Pointwise::clamp, &[-1.5, -1.0, 1.0], &[], &[0.0, 1.0, 0.0]),
         (Pointwise::clamp, &[0.0, 2.0, 1.0], &[], &[0.0, 0.0, 1.0]),
-        (Pointwise::clamp, &[f64::NAN, -1.0, 1.0], &[], &[0.0, 0.0, 0.0]),
+        (Pointwise::clamp, &[0.0, 1.0, 1.0], &[], &[0.0, 1.0, 0.0]),
+        (Pointwise::clamp, &[1.0, 1.0, 1.0], &[], &[1.0, 0.0, 0.0]),
+        (Pointwise::clamp, &[2.0, 1.0, 1.0], &[], &[0.0, 0.0, 1.0]),
+        (Pointwise::clamp, &[f64::NAN, -1.0, 1.0], &[], &[1.0, 0.0, 0.0]),
+        (Pointwise::clamp, &[0.5, f64::NAN, 1.0], &[], &[1.0, 0.0, 0.0]),
         (Pointwise::clamp_min, &[3.0, 3.0], &[], &[1.0, 0.0]),
         (Pointwise::clamp_max, &[3.0, 3.0], &[], &[1.0, 0.0]),
         (Pointwise::sqrt, &[0.0], &[], &[INF]),
@@ -224,6 +228,49 @@ fn gradients_at_ties_and_singular_points_are_as_the_rows_say() {
         let program = op.gradient_program(&wrt).expect("it is differentiable by these");
         let inputs: Vec<f64> = std::iter::once(1.0).chain(inputs.iter().copied()).collect();
         assert_eq!(eval_f64(program, &inputs, params), expected, "{} at {inputs:?}", op.name());
+    }
+}
+
+/// Rows that choose one of their inputs are what they are of inputs that are all moved by as much, or scaled: so the gradients add
+/// up to the output's, and weighted by the inputs to the output, at every tie, too. (Euler's theorem on homogeneous functions.)
+#[test]
+fn at_ties_no_part_of_a_gradient_is_lost_or_counted_twice() {
+    use Pointwise::*;
+    let rows = [
+        (maximum, true),
+        (minimum, true),
+        (clamp, true),
+        (clamp_min, true),
+        (clamp_max, true),
+        (where_, true),
+        (lerp, true),
+        (masked_fill, false),
+        (relu, false),
+        (leaky_relu, false),
+        (abs, false),
+        (copy, true),
+    ];
+    for (op, moves) in rows {
+        let row = op.row();
+        let wrt: Vec<usize> = (0..row.inputs.len()).filter(|&input| op.is_differentiable_by(input)).collect();
+        // The weight of lerp is none of what it chooses from.
+        let wrt = if op == lerp { vec![0, 1] } else { wrt };
+        let program = op.gradient_program(&wrt).expect("it is differentiable by these");
+        let params = vec![0.0; row.params.len()];
+        for number in 0..5usize.pow(row.inputs.len() as u32) {
+            let digit = |input: usize| number / 5usize.pow(input as u32) % 5;
+            let inputs: Vec<f64> = (0..row.inputs.len()).map(|input| digit(input) as f64 - 2.0).collect();
+            let given: Vec<f64> = std::iter::once(3.0).chain(inputs.iter().copied()).collect();
+            let found = eval_f64(program, &given, &params);
+            let along = |by: &dyn Fn(usize) -> f64| -> f64 {
+                wrt.iter().zip(&found).map(|(&input, gradient)| by(input) * gradient).sum()
+            };
+            let value = eval_f64(op.program(), &inputs, &params)[0];
+            assert_eq!(along(&|input| inputs[input]), 3.0 * value, "{} of {inputs:?}: {found:?}", op.name());
+            if moves {
+                assert_eq!(along(&|_| 1.0), 3.0, "{} of {inputs:?}: {found:?}", op.name());
+            }
+        }
     }
 }
 

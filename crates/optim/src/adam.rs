@@ -2,13 +2,12 @@
 
 use crate::{
     Group, Result,
-    groups::{self, Launch, check_decay, check_positive, check_unique},
+    groups::{self, Due, Kept, Rule, Update, check_decay, check_positive},
     optimizer,
 };
-use raddle_grad::no_grad;
-use raddle_op::{Expr, Program};
+use raddle_op::{Expr, Program, ProgramRef};
 use raddle_sync::Made;
-use raddle_tensor::{DType, Scalar, Tensor, pointwise_groups, uncaptured};
+use raddle_tensor::{DType, PointwiseGroups, Scalar, Tensor, uncaptured};
 use std::sync::Arc;
 
 /// The numbers of [`Adam`], for one group.
@@ -50,11 +49,6 @@ impl AdamOptions {
     /// PyTorch's numbers for AdamW.
     pub fn adamw() -> AdamOptions {
         AdamOptions { weight_decay: 0.01, decoupled: true, ..AdamOptions::default() }
-    }
-
-    /// The two moments.
-    pub(crate) fn state_tensor_count(&self) -> usize {
-        2
     }
 }
 
@@ -154,109 +148,114 @@ fn clock_program() -> &'static Arc<Program> {
     })
 }
 
-/// A step that can be captured: two launches for a group, whatever its parameters' counts.
-fn capturable_step(group: &mut Group<AdamOptions>) -> Result<()> {
-    let op = "adam";
-    no_grad(|| {
-        let due = groups::due(op, group, group.options.state_tensor_count())?;
-        let AdamOptions { lr, beta1, beta2, eps, .. } = group.options;
-        let mut numbers: Vec<[Tensor; 2]> = Vec::with_capacity(due.len());
-        for (index, _) in &due {
-            let parameter = &group.parameters()[*index];
+impl Rule for AdamOptions {
+    const OP: &'static str = "adam";
+    /// The two moments.
+    const TENSOR_COUNT: usize = 2;
+    const ALWAYS_HAS_TENSORS: bool = true;
+
+    fn check(&self) -> Result<()> {
+        let AdamOptions { lr, beta1, beta2, eps, weight_decay, .. } = *self;
+        check_positive(Self::OP, "lr", lr)?;
+        check_decay(Self::OP, "beta1", beta1)?;
+        check_decay(Self::OP, "beta2", beta2)?;
+        check_positive(Self::OP, "eps", eps)?;
+        check_positive(Self::OP, "weight_decay", weight_decay)
+    }
+
+    fn used_tensor_count(&self) -> usize {
+        Self::TENSOR_COUNT
+    }
+
+    fn hinders_capture(group: &Group<AdamOptions>) -> Option<&'static str> {
+        (!group.options.capturable).then_some("AdamOptions::capturable to be set")
+    }
+
+    /// Moves the counts to where they are needed; on the device there are two numbers of each parameter beside them.
+    fn make_numbers(group: &mut Group<AdamOptions>, due: &mut [Due]) -> Result<()> {
+        if !group.options.capturable {
+            for kept in group.kept.iter_mut().filter(|kept| kept.clock.is_some()) {
+                (kept.step, kept.clock) = (kept.steps_taken()?, None);
+            }
+            return Ok(());
+        }
+        for Due { index, numbers, .. } in due {
+            let (parameter, kept) = (&group.parameters[*index], &mut group.kept[*index]);
             let (device, compute) = (parameter.device(), parameter.dtype().compute());
-            if group.clocks[*index].is_none() {
-                let taken = group.states[*index].step as f64;
-                group.clocks[*index] =
-                    Some(uncaptured(|| Tensor::full([0usize; 0], taken, DType::F64, &device))?);
+            if kept.clock.is_none() {
+                let taken = kept.step as f64;
+                kept.clock = Some(uncaptured(|| Tensor::full([0usize; 0], taken, DType::F64, &device))?);
             }
             let number = || Tensor::empty([0usize; 0], compute, &device);
-            numbers.push([number()?, number()?]);
+            let (size, root) = (number()?, number()?);
+            let expanded = [size.expand(parameter.shape())?, root.expand(parameter.shape())?];
+            *numbers = Some([[size, root], expanded]);
         }
-        let clock = |index: usize| group.clocks[index].as_ref().expect("it has just been made");
+        Ok(())
+    }
+
+    /// Counts the step on the device, if it is to be counted there, and computes the numbers.
+    fn before_updates<'a>(
+        group: &'a Group<AdamOptions>,
+        due: &'a [Due],
+    ) -> Result<Option<PointwiseGroups<'a>>> {
+        let AdamOptions { lr, beta1, beta2, .. } = group.options;
         let operands: Vec<([&Tensor; 3], [&Tensor; 1])> = due
             .iter()
-            .zip(&numbers)
-            .map(|((index, _), [size, root])| ([clock(*index), size, root], [clock(*index)]))
+            .filter_map(|due| {
+                let ([[size, root], _], clock) =
+                    (due.numbers.as_ref()?, group.kept[due.index].clock.as_ref()?);
+                Some(([clock, size, root], [clock]))
+            })
             .collect();
+        if operands.is_empty() {
+            return Ok(None);
+        }
         let counted: Vec<(&[&Tensor], &[&Tensor])> =
             operands.iter().map(|(outputs, inputs)| (&outputs[..], &inputs[..])).collect();
         let params = [lr, beta1, beta2].map(Scalar::Float);
-        pointwise_groups(
-            op,
-            raddle_op::ProgramRef::Shared(clock_program().clone()),
-            DType::F64,
-            &params,
-            &counted,
-        )?;
+        let program = ProgramRef::Shared(clock_program().clone());
+        Ok(Some(PointwiseGroups::new(Self::OP, program, DType::F64, &params, &counted)?))
+    }
 
-        let (kind, decay) = Decay::of(&group.options);
-        let params = [beta1, 1.0 - beta1, beta2, 1.0 - beta2, eps, decay].map(Scalar::Float);
-        for compute in [DType::F32, DType::F64] {
-            let mut expanded: Vec<(usize, [Tensor; 2], &Tensor)> = Vec::new();
-            for ((index, grad), [size, root]) in due.iter().zip(&numbers) {
-                let parameter = &group.parameters()[*index];
-                if parameter.dtype().compute() == compute {
-                    let expand = |number: &Tensor| number.expand(parameter.shape());
-                    expanded.push((*index, [expand(size)?, expand(root)?], grad));
-                }
-            }
-            let operands: Vec<([&Tensor; 3], [&Tensor; 6])> = expanded
-                .iter()
-                .map(|(index, [size, root], grad)| {
-                    let (p, state) = (&group.parameters()[*index], &group.states[*index].tensors);
-                    ([p, &state[0], &state[1]], [p, *grad, &state[0], &state[1], size, root])
-                })
-                .collect();
-            let updates: Vec<(&[&Tensor], &[&Tensor])> =
-                operands.iter().map(|(outputs, inputs)| (&outputs[..], &inputs[..])).collect();
-            let program = raddle_op::ProgramRef::Shared(capturable_program(kind).clone());
-            pointwise_groups(op, program, compute, &params, &updates)?;
-        }
-        Ok(())
-    })
+    /// The step, on which the correction of the bias depends; of all the same if the device counts.
+    fn key(&self, kept: &Kept) -> u64 {
+        if self.capturable { 0 } else { kept.step + 1 }
+    }
+
+    fn update(&self, step: u64) -> Update {
+        let AdamOptions { lr, beta1, beta2, eps, capturable, .. } = *self;
+        let (kind, decay) = Decay::of(self);
+        let moments = [beta1, 1.0 - beta1, beta2, 1.0 - beta2];
+        let (program, rest) = if capturable {
+            (capturable_program(kind), vec![eps, decay])
+        } else {
+            let t = step as f64;
+            let size = lr / (1.0 - beta1.powf(t));
+            let root = 1.0 / (1.0 - beta2.powf(t)).sqrt();
+            (program(kind), vec![size, root, eps, decay])
+        };
+        Update { program, params: moments.into_iter().chain(rest).map(Scalar::Float).collect() }
+    }
 }
 
 impl Adam {
-    /// One group. Errors: an option out of range, a parameter that is named twice.
+    /// One group. Errors: an option out of range, a parameter that is named twice or shares memory with another.
     pub fn new(parameters: Vec<Tensor>, options: AdamOptions) -> Result<Adam> {
         Adam::with_groups(vec![Group::new(parameters, options)])
     }
 
-    /// Several groups, each with options of its own.
+    /// Several groups, each with options of its own. Errors: as of [`new`](Adam::new).
     pub fn with_groups(groups: Vec<Group<AdamOptions>>) -> Result<Adam> {
-        let op = "adam";
-        for group in &groups {
-            let AdamOptions { lr, beta1, beta2, eps, weight_decay, .. } = group.options;
-            check_positive(op, "lr", lr)?;
-            check_decay(op, "beta1", beta1)?;
-            check_decay(op, "beta2", beta2)?;
-            check_positive(op, "eps", eps)?;
-            check_positive(op, "weight_decay", weight_decay)?;
-        }
-        check_unique(op, &groups)?;
+        groups::check(&groups)?;
         Ok(Adam { groups })
     }
 
-    /// Changes every parameter that has a gradient, in place. Doesn't wait for the device. Errors: it is captured, and the
-    /// group isn't [`capturable`](AdamOptions::capturable).
+    /// Changes every parameter that has a gradient, in place. Doesn't wait for the device.
+    ///
+    /// Errors, with nothing changed: an option has been set out of range; a gradient shares memory with another parameter; it is
+    /// captured, and a group isn't [`capturable`](AdamOptions::capturable).
     pub fn step(&mut self) -> Result<()> {
-        let launch = |options: &AdamOptions, step: u64| {
-            let AdamOptions { lr, beta1, beta2, eps, .. } = *options;
-            let t = step as f64;
-            let size = lr / (1.0 - beta1.powf(t));
-            let root = 1.0 / (1.0 - beta2.powf(t)).sqrt();
-            let (kind, decay) = Decay::of(options);
-            let params = [beta1, 1.0 - beta1, beta2, 1.0 - beta2, size, root, eps, decay];
-            Launch { program: program(kind), params: params.map(Scalar::Float).to_vec() }
-        };
-        self.groups.iter_mut().try_for_each(|group| {
-            if group.options.capturable {
-                return capturable_step(group);
-            }
-            if groups::is_capturing(group) {
-                return Err(groups::not_capturable("adam", group, "AdamOptions::capturable to be set"));
-            }
-            groups::step("adam", group, group.options.state_tensor_count(), launch)
-        })
+        groups::step(&mut self.groups)
     }
 }

@@ -10,18 +10,20 @@
 #![forbid(unsafe_code)]
 
 mod adam;
+mod error;
 mod groups;
 mod sgd;
 
 pub use adam::{Adam, AdamOptions};
-pub use groups::{Error, Group, ParameterState, Result, State};
+pub use error::{Error, Result};
+pub use groups::{Group, ParameterState, State};
 pub use sgd::{Sgd, SgdOptions};
 
 /// What both optimizers offer besides their constructors.
 macro_rules! optimizer {
     ($name:ident, $options:ident) => {
         impl $name {
-            /// The groups; their options may be changed between steps.
+            /// The groups; their options may be changed between steps, and are checked at the next.
             pub fn groups(&mut self) -> &mut [$crate::Group<$options>] {
                 &mut self.groups
             }
@@ -36,9 +38,10 @@ macro_rules! optimizer {
                 $crate::groups::state(&self.groups)
             }
 
-            /// Goes on from a saved state. Errors, and changes nothing, if it belongs to other parameters.
+            /// Goes on from a saved state, whatever the options were then and are now. Errors, and changes nothing, if it belongs to
+            /// other parameters or to another optimizer.
             pub fn load_state(&mut self, state: &$crate::State) -> $crate::Result<()> {
-                $crate::groups::load_state(&mut self.groups, state, $options::state_tensor_count)
+                $crate::groups::load_state(&mut self.groups, state)
             }
         }
     };

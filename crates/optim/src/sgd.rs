@@ -1,13 +1,13 @@
 //! Stochastic gradient descent.
 
 use crate::{
-    Error, Group, ParameterState, Result,
-    groups::{self, Launch, check_positive, check_unique},
+    Error, Group, Result,
+    groups::{self, Due, Kept, Rule, Update, check_positive},
     optimizer,
 };
 use raddle_op::Program;
 use raddle_sync::Made;
-use raddle_tensor::{Scalar, Tensor};
+use raddle_tensor::{PointwiseGroups, Scalar, Tensor};
 use std::sync::Arc;
 
 /// The numbers of [`Sgd`], for one group.
@@ -15,9 +15,9 @@ use std::sync::Arc;
 pub struct SgdOptions {
     /// The learning rate.
     pub lr: f64,
-    /// How much of the last update is kept.
+    /// How much of the last update is kept. While it is 0 what was kept before stays.
     pub momentum: f64,
-    /// How much less of the gradient goes into the momentum, from the second step on.
+    /// How much less of the gradient goes into the momentum, from its second step on.
     pub dampening: f64,
     /// The weight decay.
     pub weight_decay: f64,
@@ -32,17 +32,10 @@ impl Default for SgdOptions {
     }
 }
 
-impl SgdOptions {
-    /// The momentum, if there is one.
-    pub(crate) fn state_tensor_count(&self) -> usize {
-        usize::from(self.momentum != 0.0)
-    }
-}
-
 /// Stochastic gradient descent with momentum, as PyTorch's:
 ///
 /// `g ← g + weight_decay · p`; without momentum `p ← p − lr · g`; else `b ← momentum · b + (1 − dampening) · g` (in the
-/// first step `b ← g`), and `p ← p − lr · b`, or with Nesterov `p ← p − lr · (g + momentum · b)`.
+/// first step with momentum `b ← g`), and `p ← p − lr · b`, or with Nesterov `p ← p − lr · (g + momentum · b)`.
 ///
 /// Source: Sutskever, Martens, Dahl & Hinton 2013, "On the importance of initialization and momentum in deep learning".
 #[derive(Debug)]
@@ -98,21 +91,73 @@ fn plain(decays: bool) -> &'static Arc<Program> {
     }
 }
 
+impl Rule for SgdOptions {
+    const OP: &'static str = "sgd";
+    const TENSOR_COUNT: usize = 1;
+    const ALWAYS_HAS_TENSORS: bool = false;
+
+    fn check(&self) -> Result<()> {
+        let SgdOptions { lr, momentum, dampening, weight_decay, nesterov: _ } = *self;
+        check_positive(Self::OP, "lr", lr)?;
+        check_positive(Self::OP, "momentum", momentum)?;
+        check_positive(Self::OP, "dampening", dampening)?;
+        check_positive(Self::OP, "weight_decay", weight_decay)
+    }
+
+    /// The momentum, if there is one.
+    fn used_tensor_count(&self) -> usize {
+        usize::from(self.momentum != 0.0)
+    }
+
+    fn hinders_capture(group: &Group<SgdOptions>) -> Option<&'static str> {
+        let SgdOptions { momentum, dampening, .. } = group.options;
+        let is_new = |kept: &Kept| kept.is_fresh || kept.tensors.is_empty();
+        let is_first = momentum != 0.0 && dampening != 0.0 && group.kept.iter().any(is_new);
+        is_first.then_some("a step to have been taken before")
+    }
+
+    fn make_numbers(_: &mut Group<SgdOptions>, _: &mut [Due]) -> Result<()> {
+        Ok(())
+    }
+
+    fn before_updates<'a>(_: &'a Group<SgdOptions>, _: &'a [Due]) -> Result<Option<PointwiseGroups<'a>>> {
+        Ok(None)
+    }
+
+    /// Is it the first step of a dampened momentum?
+    fn key(&self, kept: &Kept) -> u64 {
+        u64::from(self.momentum != 0.0 && self.dampening != 0.0 && kept.is_fresh)
+    }
+
+    fn update(&self, key: u64) -> Update {
+        let SgdOptions { lr, momentum, dampening, weight_decay, nesterov } = *self;
+        let decays = weight_decay != 0.0;
+        if momentum == 0.0 {
+            let params = [lr, weight_decay];
+            let params = &params[..if decays { 2 } else { 1 }];
+            return Update {
+                program: plain(decays),
+                params: params.iter().copied().map(Scalar::Float).collect(),
+            };
+        }
+        let form = Form { decays, is_first: key == 1, nesterov };
+        let params = [lr, weight_decay, momentum, 1.0 - dampening];
+        Update { program: program(form), params: params.map(Scalar::Float).to_vec() }
+    }
+}
+
 impl Sgd {
-    /// One group. Errors: an option out of range, Nesterov without momentum or with dampening, a parameter named twice.
+    /// One group. Errors: an option out of range, Nesterov without momentum or with dampening, a parameter named twice or that
+    /// shares memory with another.
     pub fn new(parameters: Vec<Tensor>, options: SgdOptions) -> Result<Sgd> {
         Sgd::with_groups(vec![Group::new(parameters, options)])
     }
 
-    /// Several groups, each with options of its own.
+    /// Several groups, each with options of its own. Errors: as of [`new`](Sgd::new).
     pub fn with_groups(groups: Vec<Group<SgdOptions>>) -> Result<Sgd> {
-        let op = "sgd";
-        for group in &groups {
-            let SgdOptions { lr, momentum, dampening, weight_decay, nesterov } = group.options;
-            check_positive(op, "lr", lr)?;
-            check_positive(op, "momentum", momentum)?;
-            check_positive(op, "dampening", dampening)?;
-            check_positive(op, "weight_decay", weight_decay)?;
+        groups::check(&groups)?;
+        for SgdOptions { momentum, dampening, nesterov, .. } in groups.iter().map(|group| group.options) {
+            let op = SgdOptions::OP;
             if nesterov && momentum == 0.0 {
                 let (what, expected) = ("momentum", "above 0 for Nesterov");
                 return Err(Error::Option { op, what, expected, found: momentum });
@@ -122,35 +167,15 @@ impl Sgd {
                 return Err(Error::Option { op, what, expected, found: dampening });
             }
         }
-        check_unique(op, &groups)?;
         Ok(Sgd { groups })
     }
 
     /// Changes every parameter that has a gradient, in place. Doesn't wait for the device. It can be captured; the options
-    /// are constants then. Errors: a first step with dampening is captured, since it isn't like those that follow.
+    /// are constants then.
+    ///
+    /// Errors, with nothing changed: an option has been set out of range; a gradient shares memory with another parameter; a first
+    /// step with dampening is captured, since it isn't like those that follow.
     pub fn step(&mut self) -> Result<()> {
-        let launch = |options: &SgdOptions, step: u64| {
-            let SgdOptions { lr, momentum, dampening, weight_decay, nesterov } = *options;
-            let decays = weight_decay != 0.0;
-            if momentum == 0.0 {
-                let params = [lr, weight_decay];
-                let params = &params[..if decays { 2 } else { 1 }];
-                let params = params.iter().copied().map(Scalar::Float).collect();
-                return Launch { program: plain(decays), params };
-            }
-            let is_first = step == 1 && dampening != 0.0;
-            let form = Form { decays, is_first, nesterov };
-            let params = [lr, weight_decay, momentum, 1.0 - dampening];
-            Launch { program: program(form), params: params.map(Scalar::Float).to_vec() }
-        };
-        self.groups.iter_mut().try_for_each(|group| {
-            let SgdOptions { momentum, dampening, .. } = group.options;
-            let is_new = |state: &ParameterState| state.step == 0 || state.tensors.is_empty();
-            let is_first = momentum != 0.0 && dampening != 0.0 && group.states.iter().any(is_new);
-            if is_first && groups::is_capturing(group) {
-                return Err(groups::not_capturable("sgd", group, "a step to have been taken before"));
-            }
-            groups::step("sgd", group, group.options.state_tensor_count(), launch)
-        })
+        groups::step(&mut self.groups)
     }
 }

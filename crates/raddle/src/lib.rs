@@ -46,18 +46,63 @@
 //! # }
 //! ```
 //!
+//! A test of code that names streams says which one is late, on any device ([`testing`]):
+//!
+//! ```
+//! use raddle::{Priority, Stream, prelude::*, testing};
+//!
+//! # fn main() -> raddle::Result<()> {
+//! let device = Device::new("cpu")?;
+//! let x = Tensor::ones([3], DType::F32, &device)?;
+//! let late = Stream::from_pool(&device, Priority::Normal)?;
+//! let held = testing::hold(late)?;
+//! let y = {
+//!     let _stream = late.enter();
+//!     x.add(1)?
+//! };
+//! let z = y.mul(2)?; // on this thread's stream, behind `add`
+//! assert!(!late.query()); // however long one waits
+//! held.release();
+//! assert_eq!(z.to_vec::<f32>()?, [4.0; 3]);
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! - [`Device`]: where tensors live; named as `cpu`, `cuda:0` or `sim:7`.
 //! - [`Tensor`]: views, broadcasting, promotion and methods as in PyTorch; all ops return a [`Result`].
 //! - [`fused`]: one kernel from a closure. [`Publisher`]: versions of live weights for those who train and serve at once.
 //! - [`Stream`], [`Event`]: for those who want to say which work goes where; streams for one thread
 //!   ([`Stream::dedicated`]), of other code ([`Stream::wrap`]), callbacks ([`Stream::on_complete`]), times
-//!   ([`Event::timing`]).
+//!   ([`Event::timing`]). [`testing`] has streams that are late on purpose, for tests of code that names them.
 //! - [`grad`], [`optim`], [`nn`]: gradients, optimisers, layers and checkpoints.
 //! - [`serve`]: a batcher, for requests of many threads that are run together; `engine`: a model behind it.
 //!
-//! Errors are of the part that they come from: [`Error`] of tensors and devices, [`grad::Error`], [`optim::Error`],
-//! [`nn::checkpoint::CheckpointError`] and so on. A function that uses several returns
-//! `Result<_, Box<dyn std::error::Error + Send + Sync>>`, to which all of them convert.
+//! Each part has errors of its own ([`grad::Error`], [`optim::Error`], [`nn::checkpoint::CheckpointError`] and so on), and all of
+//! them convert to [`Error`], which tensors and devices have: a function that uses several returns [`Result`].
+//!
+//! ```
+//! use raddle::{optim::{Adam, AdamOptions}, prelude::*};
+//!
+//! fn train(weight: &Tensor, x: &Tensor) -> raddle::Result<f32> {
+//!     let mut adam = Adam::new(vec![weight.clone()], AdamOptions::default())?;
+//!     let loss = x.linear(weight, None)?.square()?.mean(.., false)?;
+//!     loss.backward()?;
+//!     adam.step()?;
+//!     loss.item()
+//! }
+//!
+//! # fn main() -> raddle::Result<()> {
+//! let device = Device::new("cpu")?;
+//! let (weight, x) = (Tensor::ones([1, 2], DType::F32, &device)?, Tensor::ones([3, 2], DType::F32, &device)?);
+//! weight.requires_grad_(true)?;
+//! assert_eq!(train(&weight, &x)?, 4.0);
+//! // What another part found is inside.
+//! let error = train(&weight.detach(), &x).unwrap_err();
+//! let raddle::Error::Layer(inner) = &error else { panic!("{error}") };
+//! assert!(matches!(inner.downcast_ref(), Some(raddle::grad::Error::NoGraph { .. })));
+//! # Ok(())
+//! # }
+//! ```
 #![forbid(unsafe_code)]
 
 mod device;
@@ -71,7 +116,7 @@ pub use raddle_optim as optim;
 pub use raddle_runtime::{
     self as runtime, CacheStats, DedicatedStream, Event, EventFuture, Exhausted, ExternalStream, GraphCounts,
     MappedFile, MemoryPool, MemoryPoolGuard, MemorySnapshot, MemoryStats, Priority, Stream, StreamGuard,
-    StreamId, StreamStats, trace,
+    StreamId, StreamStats, testing, trace,
 };
 pub use raddle_serve as serve;
 #[cfg(feature = "text")]

@@ -18,6 +18,7 @@ use crate::{
     Buffer, Error, Result,
     block::{Block, FreeBlock, Known, Source},
     device::DeviceInner,
+    fork,
     hooks::{Hooks, MemoryNeed},
     large::{Grain, Large},
     level::Level,
@@ -495,7 +496,11 @@ impl DeviceInner {
                     break;
                 }
             }
-            if !self.hooks_free_memory(size_bytes, attempt) {
+            let is_retried = self.hooks_free_memory(size_bytes, attempt);
+            if fork::has_forked_in(self) {
+                return fork::block(self, size_bytes);
+            }
+            if !is_retried {
                 break;
             }
             self.allocator.out_of_memory_retries.fetch_add(1, Relaxed);
@@ -610,8 +615,8 @@ pub(crate) fn free(mut block: FreeBlock) {
         // SAFETY: the last handle is gone, no list has it, and work in flight touches no byte of it.
         return unsafe { block.destroy() };
     }
-    if crate::fork::is_child(device) {
-        return crate::fork::free(block);
+    if fork::is_child(device) {
+        return fork::free(block);
     }
     if let Some(now) = trace::start() {
         trace::allocated(device.source, -(block.get().capacity_bytes as i64), now);

@@ -46,6 +46,7 @@ pub(crate) struct Source {
 /// | `resource` | whoever gives the block out, or takes it back | the same |
 /// | `recorded` | anybody who has a buffer, by read-modify-write | the allocator, when it takes the block back |
 /// | `taint` | holder of the block's write claim | holder of a claim, or of the only handle |
+/// | `version` | holder of the block's write claim | anybody who has a buffer; it is exact under a claim |
 /// | `marks` | see there | see there |
 /// | `handles` | anybody who has a buffer | the same; on a line of its own, since clones would disturb readers |
 pub(crate) struct Block {
@@ -64,6 +65,7 @@ pub(crate) struct Block {
     /// Slots of streams on which code outside of the runtime may use the block, until it is freed.
     recorded: [AtomicU64; RECORDED_COUNT],
     pub(crate) taint: AtomicU64,
+    version: AtomicU64,
     pub(crate) marks: Marks,
     handles: Padded<AtomicUsize>,
 }
@@ -87,6 +89,7 @@ impl Block {
             traced: AtomicU64::new(0),
             recorded: std::array::from_fn(|_| AtomicU64::new(0)),
             taint: AtomicU64::new(0),
+            version: AtomicU64::new(0),
             marks,
             handles: Padded(AtomicUsize::new(0)),
         }
@@ -94,6 +97,20 @@ impl Block {
 }
 
 impl Block {
+    /// How many ops that write have claimed it.
+    #[inline]
+    pub(crate) fn version(&self) -> u64 {
+        self.version.load(Relaxed)
+    }
+
+    /// Counts a write. For the holder of the write claim, so nobody else stores.
+    #[inline]
+    pub(crate) fn count_write(&self) {
+        if !fault!(version_not_bumped) {
+            self.version.store(self.version.load(Relaxed) + 1, Relaxed);
+        }
+    }
+
     /// Notes that code outside of the runtime uses the block on a stream.
     pub(crate) fn record(&self, slot: usize) {
         self.recorded[slot / 64].fetch_or(1 << (slot % 64), Relaxed); // read after the handles' count reached 0
@@ -319,6 +336,15 @@ impl Buffer {
     /// its memory apart.)
     pub fn address(&self) -> u64 {
         self.block().address.number()
+    }
+
+    /// How many ops that write to the memory have been put on streams, in this life of it and in former ones.
+    ///
+    /// An op counts while it claims its operands. So if the number is the same before an op that reads the memory is put on
+    /// a stream and after, the op reads what was there before; what it has read is no longer what is there if the number
+    /// has grown since. An op's own [witness](crate::Witness) is told the exact number. From any thread; doesn't block.
+    pub fn version(&self) -> u64 {
+        self.block().version()
     }
 
     /// A number that names the memory; buffers that live at the same time have different ones.

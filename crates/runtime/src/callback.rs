@@ -7,6 +7,9 @@
 //! ticks, and neither a slow stream nor a slow callback holds up those of another stream. So there are at most as many
 //! threads as streams. A panic ends its callback and nothing else.
 //!
+//! **Forks.** The child of a callback that forks has the callback's thread alone. It may use the device as any child; when the
+//! callback returns there, that thread ends, and the child with it. The other callbacks are its parent's.
+//!
 //! **The end.** [`Device::close`] waits for the callbacks of the device. A process that ends doesn't: what hasn't run then,
 //! never runs.
 
@@ -83,7 +86,8 @@ impl Stream {
     /// error. Later work on the stream doesn't wait for it, nor does [`Stream::synchronize`]; [`Device::close`] does.
     ///
     /// Doesn't block, except that on a wrapped stream it takes a place and waits for one, and that it does the work here if
-    /// the system gives no thread. In a forked child the closure is called here.
+    /// the system gives no thread. In a forked child the closure is called here. A closure may end the process by `exit`, and
+    /// fork: the child has its thread alone, and ends when the closure returns there.
     ///
     /// Errors: [`Error::TooManyCallbacks`], [`Error::StreamClosed`]; then it is not called.
     pub fn on_complete(self, closure: impl FnOnce(Result<()>) + Send + 'static) -> Result<()> {
@@ -152,6 +156,9 @@ fn work(first: Stream, on_own_thread: bool) {
         let trace = trace::start();
         // Of a panic there is nobody else to tell.
         _ = caught(|| body(result));
+        if on_own_thread && fork::has_forked_in(first.0.device) {
+            return; // a child, of which this is the last thread: what else waits is its parent's
+        }
         if let Some(start) = trace {
             trace::here("callback", start);
         }

@@ -17,7 +17,9 @@ use crate::{
     device::{DeviceInner, view},
     fork,
     graph::{Node, NodeOperand, Outside, Place, Template},
+    submit::Touch,
     taint::CAPTURED,
+    witness,
 };
 use raddle_base::{DType, Layout};
 use raddle_hal::{Kernel, Launch};
@@ -226,11 +228,11 @@ pub(crate) fn allocate(device: &'static DeviceInner, size_bytes: usize) -> Resul
 
 /// Notes a kernel, after the device has prepared what it may have to.
 #[cold]
-pub(crate) fn record(
+pub(crate) fn record<'a>(
     device: &'static DeviceInner,
     op: &'static str,
     kernel: &Kernel,
-    operands: &[Operand<'_>],
+    operands: &[Operand<'a>],
 ) -> Result<()> {
     if fork::is_child(device) {
         return Err(Error::Forked { device: device.name().into() });
@@ -243,10 +245,17 @@ pub(crate) fn record(
     } else {
         0
     };
-    with(|recording| {
-        recording.add(kernel, operands, scratch_bytes);
-        Ok(())
-    })
+    let touch =
+        |operand: &Operand<'a>| Touch { block: operand.buffer.block(), access: operand.access, whole: false };
+    let touches: SmallVec<[Touch<'a>; 8]> = operands.iter().map(touch).collect();
+    if witness::tell(&touches) {
+        with(|recording| recording.add(kernel, operands, scratch_bytes));
+        touches
+            .iter()
+            .filter(|touch| touch.access == Access::Write)
+            .for_each(|touch| touch.block.count_write());
+    }
+    Ok(())
 }
 
 fn with<R>(body: impl FnOnce(&mut Recording) -> R) -> R {

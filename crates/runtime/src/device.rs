@@ -15,6 +15,7 @@ use crate::{
     stream::{POOL_COUNT, StreamInner},
     submit::Touch,
     taint::{Failure, Taints},
+    testing::Holds,
     tick::SLOT_COUNT,
     trace,
 };
@@ -22,7 +23,7 @@ use raddle_hal::{self as hal, Kernel, Launch, Priority};
 use raddle_sync::{
     Mutex, MutexGuard, Rank,
     atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering::*},
-    fault, global,
+    fault, global, locks_at_fork,
 };
 use smallvec::SmallVec;
 use std::ptr;
@@ -63,6 +64,7 @@ pub(crate) struct DeviceInner {
     pub(crate) locals: Mutex<Vec<&'static Local>>,
     pub(crate) idle_locals: Mutex<Vec<&'static Local>>,
     pub(crate) graphs: Graphs,
+    pub(crate) holds: Holds,
     /// The process's count of forks when it was opened, and when the hal last heard of one.
     pub(crate) forks: u32,
     pub(crate) forks_seen: global::AtomicU32,
@@ -112,6 +114,7 @@ impl DeviceInner {
             locals: Mutex::new(Rank::Pool, Vec::new()),
             idle_locals: Mutex::new(Rank::Leaf, Vec::new()),
             graphs: Graphs::new(),
+            holds: Holds::new(),
             forks: fork::count(),
             forks_seen: global::AtomicU32::new(fork::count()),
             hal,
@@ -350,6 +353,9 @@ impl Stream {
         let user_calls = || device.allocator.user_calls.load(Relaxed);
         let calls_before = user_calls();
         let scratch = device.allocate(scratch_bytes)?;
+        if fork::has_forked_in(device) {
+            return fork::submit(device, op, launch, touches).map(|()| 0); // a child's ops have no place on a stream
+        }
         if user_calls() != calls_before {
             // A hook or a resource may have prepared something else on this thread.
             // SAFETY: as above.
@@ -382,8 +388,8 @@ impl Stream {
 impl Device {
     /// Takes a hal device into service. It stays so until [`Device::close`] or the end of the process.
     pub fn open(hal: Box<dyn hal::Device>) -> Result<Device> {
-        fork::watch();
-        trace::watch(hal.info().bounds.trace_span_count);
+        locks_at_fork::watch();
+        trace::watch(|| hal.info().bounds.trace_span_count);
         Watermarks::of(&hal.info().bounds).check("open", &hal.info().name)?;
         // Nothing but the index is passed on by it.
         let Some(index) = OPEN.iter().position(|open| !open.swap(true, Relaxed)) else {
@@ -394,7 +400,8 @@ impl Device {
         Ok(Device(Box::leak(Box::new(DeviceInner::new(hal, index as u8, use_count as u8)))))
     }
 
-    /// Takes a device out of service: waits for its callbacks and its work, and gives its memory back. False, and nothing
+    /// Takes a device out of service: lets go of [held](crate::testing::hold) streams, waits for its callbacks and its work, and
+    /// gives its memory back. False, and nothing
     /// else, if buffers of it are alive, and in a forked child, to which the memory doesn't belong. Using a closed device
     /// afterwards is safe and opens nothing anew; closing it again gives back what it has taken since. A lost one can be
     /// closed, too. [`Error::InCallback`] if it is called in one of
@@ -402,6 +409,9 @@ impl Device {
     pub fn close(self) -> Result<bool> {
         if fork::is_child(self.0) {
             return fork::check(self.0).map(|()| false);
+        }
+        if !fault!(close_waits_for_holds) {
+            self.0.let_go_of_all();
         }
         self.drain_callbacks("close")?;
         local::release(self.0);
@@ -415,6 +425,7 @@ impl Device {
             self.0.all_streams().for_each(|stream| stream.users.store(0, Relaxed));
         }
         self.0.release_stamps();
+        self.0.release_gates();
         self.empty_cache();
         let closed = self.0.allocator.is_empty();
         // Once: the index may be another device's by now.

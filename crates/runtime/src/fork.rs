@@ -16,36 +16,20 @@ use crate::{
     marks::Marks,
     stream::StreamInner,
     submit::Touch,
+    witness,
 };
 use raddle_hal::{Address, Launch, QueueId, Slab};
 use raddle_sync::{
     fault,
-    global::{AtomicBool, Ordering::*, yield_now},
+    global::{AtomicU32, Ordering::*, yield_now},
     locks_at_fork,
 };
 
-/// Held for one op of a child, whose threads may be several by now.
-static CHILD: AtomicBool = AtomicBool::new(false);
+/// Held for one op of a child, whose threads may be several by now: the count of forks of the process whose thread has it, 0
+/// if none has. So what a child finds taken by a thread of its parent, which is not here, is free.
+static TURN: AtomicU32 = AtomicU32::new(0);
 /// In place of a slab's number: the block has one of its own, which a child has allocated.
 const OWN_SLAB: u32 = u32::MAX;
-
-extern "C" fn in_child() {
-    // The lock may have been held by a thread that is not here.
-    CHILD.store(false, Relaxed);
-    // A child writes no trace, and its only thread's record may have been locked by a thread that is not here.
-    raddle_hal::trace::forked();
-}
-
-/// Arranges for children to know. A second handler, of threads that are the first at once, does no harm.
-pub(crate) fn watch() {
-    locks_at_fork::watch();
-    static WATCHES: AtomicBool = AtomicBool::new(false);
-    if !WATCHES.load(Acquire) {
-        // SAFETY: the handler doesn't unwind and lives as long as the process.
-        unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
-        WATCHES.store(true, Release); // with the Acquire above: whoever sees it may fork
-    }
-}
 
 /// See [`locks_at_fork::fork_count`].
 pub(crate) fn count() -> u32 {
@@ -58,6 +42,12 @@ pub(crate) fn is_child(device: &DeviceInner) -> bool {
     count() != device.forks && !fault!(child_takes_locks)
 }
 
+/// To be asked when code of the user returns that a device has called: is this the child of a fork that it has made?
+#[inline]
+pub(crate) fn has_forked_in(device: &DeviceInner) -> bool {
+    is_child(device) && !fault!(child_goes_on_as_parent)
+}
+
 /// Has it stayed in the parent? Then nothing of it may be called here.
 #[inline]
 pub(crate) fn is_out_of_reach(device: &DeviceInner) -> bool {
@@ -68,7 +58,8 @@ struct Turn;
 
 impl Turn {
     fn take() -> Turn {
-        while CHILD.swap(true, Acquire) {
+        let is_free = |holder: u32| (holder != count()).then_some(count());
+        while TURN.fetch_update(Acquire, Relaxed, is_free).is_err() {
             yield_now();
         }
         Turn
@@ -76,7 +67,7 @@ impl Turn {
 }
 impl Drop for Turn {
     fn drop(&mut self) {
-        CHILD.store(false, Release);
+        TURN.store(0, Release);
     }
 }
 
@@ -115,29 +106,34 @@ pub(crate) fn submit(
             _ => return Err(Error::LostAtFork { device: device.name().into() }),
         }
     }
+    // SAFETY: the launch could be submitted; it is what runs next.
+    let prepared = if device.wants_prepared(launch) { unsafe { device.hal.prepare(launch) } } else { Ok(0) };
+    let size_bytes = prepared.map_err(|error| device.error(error))?;
+    let scratch = match *launch {
+        Launch::Kernel { kernel, operands } if size_bytes > 0 => {
+            let slab = device.hal.allocate_slab(size_bytes).map_err(|error| device.error(error))?;
+            let address = Address { handle: slab.handle, offset_bytes: 0 };
+            Some((slab, kernel, with_scratch(operands, address, size_bytes)))
+        }
+        _ => None,
+    };
+    let whole = match &scratch {
+        Some((_, kernel, operands)) => Launch::Kernel { kernel, operands },
+        None => *launch,
+    };
     // SAFETY: after `after_fork` the device runs everything on the spot, one launch at a time (the turn), so everything
     // is ordered; the caller has checked the operands, and their blocks are never given back in a child.
-    let run = |launch: &Launch<'_>| unsafe {
-        device.hal.submit(QueueId(0), 0, &[], launch).map(|_| device.hal.run(QueueId(0), 0, launch))
-    };
-    // SAFETY: it is run next.
-    let scratch_bytes =
-        if device.wants_prepared(launch) { unsafe { device.hal.prepare(launch) } } else { Ok(0) };
-    let result = match (scratch_bytes, *launch) {
-        (Ok(size_bytes @ 1..), Launch::Kernel { kernel, operands }) => {
-            device.hal.allocate_slab(size_bytes).and_then(|slab| {
-                let address = Address { handle: slab.handle, offset_bytes: 0 };
-                let operands = with_scratch(operands, address, size_bytes);
-                let result = run(&Launch::Kernel { kernel, operands: &operands });
-                // SAFETY: it is this launch's, which is over.
-                unsafe { device.hal.release_slab(slab) };
-                result
-            })
-        }
-        (scratch_bytes, _) => scratch_bytes.and_then(|_| run(launch)),
-    };
+    let result = witness::tell(touches).then(|| unsafe {
+        device.hal.submit(QueueId(0), 0, &[], &whole).map(|_| device.hal.run(QueueId(0), 0, &whole))
+    });
+    if let Some((slab, ..)) = scratch {
+        // SAFETY: it is this launch's, which is over.
+        unsafe { device.hal.release_slab(slab) };
+    }
+    let Some(result) = result else { return Ok(()) };
     let result = result.map_err(|error| device.error(error))?;
     result.map_err(|error| Error::Kernel { op, error, stream: 0, sequence: 0 })?;
+    touches.iter().filter(|touch| touch.access == Access::Write).for_each(|touch| touch.block.count_write());
     // What it depended on in the parent is gone.
     let whole = touches.iter().filter(|touch| touch.access == Access::Write && touch.whole);
     whole.for_each(|touch| touch.block.taint.store(0, Relaxed));
@@ -155,19 +151,25 @@ pub(crate) fn stream(device: &'static DeviceInner, slot: usize) -> Result<&'stat
     }
 }
 
-/// Memory in a child: a slab for each buffer, since what the parent's threads have cut and kept is behind their locks.
+/// Memory in a child: see [`block`].
 #[cold]
 pub(crate) fn allocate(device: &'static DeviceInner, size_bytes: usize) -> Result<Buffer> {
-    let _turn = Turn::take();
-    check(device)?;
     if size_bytes == 0 {
+        check(device)?;
         return Ok(device.empty());
     }
+    block(device, size_bytes).map(|block| block.give(size_bytes))
+}
+
+/// A slab for each block, since what the parent's threads have cut and kept is behind their locks.
+#[cold]
+pub(crate) fn block(device: &'static DeviceInner, size_bytes: usize) -> Result<FreeBlock> {
+    let _turn = Turn::take();
+    check(device)?;
     let slab = device.hal.allocate_slab(size_bytes).map_err(|error| device.error(error))?;
     let address = Address { handle: slab.handle, offset_bytes: 0 };
     let source = Source { class: LARGE, index: OWN_SLAB, pool: None };
-    let block = Block::new(device, address, slab.size_bytes, source, Marks::new());
-    Ok(FreeBlock::new(block).give(size_bytes))
+    Ok(FreeBlock::new(Block::new(device, address, slab.size_bytes, source, Marks::new())))
 }
 
 /// Takes back a block whose last handle is gone in a child.

@@ -101,6 +101,9 @@ impl DeviceInner {
                 if fault!(hook_is_captured) { hook(&need) } else { capture::uncaptured(|| hook(&need)) }
             });
             retry |= said == Some(AfterNeed::Retry);
+            if fork::has_forked_in(self) {
+                break; // a child asks no hooks
+            }
         }
         ASKING.set(false);
         retry
@@ -113,7 +116,8 @@ impl Device {
     /// to [`OUT_OF_MEMORY_RETRY_COUNT_MAX`] times for one allocation. In a hook no hook of any device is called; a panic
     /// in it counts as [`AfterNeed::GiveUp`]. What a [`MemoryResource`](crate::MemoryResource) refuses by itself, as a
     /// [`LimitingResource`](crate::LimitingResource) does past its limit, asks no hook: the device isn't short, and the resource alone
-    /// knows what would help. What it does is no part of a capture. In a forked child no hook is ever called.
+    /// knows what would help. What it does is no part of a capture. In a forked child no hook is ever called;
+    /// if a hook forks and returns in the child, the allocation goes on there as any of a child. It may end the process.
     pub fn on_out_of_memory(
         &self,
         hook: impl Fn(&MemoryNeed) -> AfterNeed + Send + Sync + 'static,

@@ -50,12 +50,14 @@ mod stats;
 mod stream;
 mod submit;
 mod taint;
+pub mod testing;
 #[cfg(all(test, not(loom)))]
 mod tests;
 mod tick;
 pub mod trace;
 mod transit;
 mod watch;
+mod witness;
 
 pub use block::Buffer;
 pub use cache::{CacheStats, GraphCounts};
@@ -85,6 +87,7 @@ pub use stats::{
     MemoryStats, Piece, PieceBytes, PieceState, PoolKind, PoolStats, SlabSnapshot, StreamMemory,
 };
 pub use stream::{Stream, StreamGuard};
+pub use witness::{Claimed, Witness, witnessed};
 
 use raddle_base::{DType, Layout};
 

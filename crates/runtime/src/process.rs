@@ -34,6 +34,20 @@ pub enum End {
 /// The child has this thread only. Locks that other threads hold just now stay held in it, those of the standard library's
 /// output too: a body writes to files and pipes.
 pub fn in_child(time_s_max: u32, leave: Leave, body: impl FnOnce() -> i32) -> io::Result<End> {
+    if let Some(end) = fork(time_s_max)? {
+        return Ok(end);
+    }
+    // Nothing of the body is seen afterwards.
+    let code = catch_unwind(AssertUnwindSafe(body)).unwrap_or(PANICKED);
+    if leave == Leave::Normally {
+        std::process::exit(code);
+    }
+    leave_at_once(code)
+}
+
+/// Forks, and both go on. In the child this returns none at once; in the parent how the child has ended, which it is made to
+/// after `time_s_max` seconds. Errors, and what a child has: as of [`in_child`].
+pub fn fork(time_s_max: u32) -> io::Result<Option<End>> {
     // SAFETY: what a child of a process with threads may do is said above; the allocator looks after itself.
     let child = unsafe { libc::fork() };
     match child {
@@ -41,13 +55,7 @@ pub fn in_child(time_s_max: u32, leave: Leave, body: impl FnOnce() -> i32) -> io
         0 => {
             // SAFETY: no handler is installed, so the signal ends the child.
             unsafe { libc::alarm(time_s_max) };
-            // Nothing of the body is seen afterwards.
-            let code = catch_unwind(AssertUnwindSafe(body)).unwrap_or(PANICKED);
-            if leave == Leave::Normally {
-                std::process::exit(code);
-            }
-            // SAFETY: it ends the child.
-            unsafe { libc::_exit(code) }
+            Ok(None)
         }
         _ => {
             let mut status = 0;
@@ -56,13 +64,27 @@ pub fn in_child(time_s_max: u32, leave: Leave, body: impl FnOnce() -> i32) -> io
                 return Err(io::Error::last_os_error());
             }
             let exited = libc::WIFEXITED(status);
-            Ok(if exited {
+            Ok(Some(if exited {
                 End::Code(libc::WEXITSTATUS(status))
             } else {
                 End::Signal(libc::WTERMSIG(status))
-            })
+            }))
         }
     }
+}
+
+/// Ends the process by `_exit`.
+pub fn leave_at_once(code: i32) -> ! {
+    // SAFETY: it ends the process.
+    unsafe { libc::_exit(code) }
+}
+
+/// Arranges for a function to run whenever a thread of this process forks, before it does. It must not panic. Errors: the system
+/// has no room for it.
+pub fn before_forks(handler: unsafe extern "C" fn()) -> io::Result<()> {
+    // SAFETY: functions live as long as the process.
+    let code = unsafe { libc::pthread_atfork(Some(handler), None, None) };
+    if code == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(code)) }
 }
 
 /// Arranges for a function to run when the process exits, before those that are registered already. It must not panic.

@@ -8,7 +8,8 @@
 //! [`Device::set_memory_resource`] puts one in front; without one, nothing is paid.
 
 use crate::{
-    Device, Error, Result, alloc::put_back, block::FreeBlock, device::DeviceInner, history::thread_number,
+    Device, Error, Result, alloc::put_back, block::FreeBlock, device::DeviceInner, fork,
+    history::thread_number,
 };
 use raddle_sync::{
     Mutex, Rank,
@@ -19,7 +20,8 @@ use serde::Serialize;
 use std::{collections::HashMap, io::Write, sync::Arc, time::Instant};
 
 /// Gives a device's memory, and takes it back. Called from any thread; what it allocates on the device itself, by whatever
-/// way, goes past it.
+/// way, goes past it. It may end the process, and fork: in the child its answer counts for nothing, and the allocation is one of
+/// a child.
 pub trait MemoryResource: Send + Sync {
     /// Memory for `size_bytes`, of [`MemoryResource::device`]. It may block. A panic goes to whoever allocates.
     fn allocate(&self, size_bytes: usize) -> Result<Allocation>;
@@ -87,8 +89,10 @@ impl Allocation {
 
 impl Drop for Allocation {
     fn drop(&mut self) {
-        if let Some(block) = self.0.take() {
-            put_back(block);
+        match self.0.take() {
+            Some(block) if fork::is_child(block.get().device) => fork::free(block),
+            Some(block) => put_back(block),
+            None => {}
         }
     }
 }
@@ -99,7 +103,9 @@ pub struct DeviceMemory(pub Device);
 
 impl MemoryResource for DeviceMemory {
     fn allocate(&self, size_bytes: usize) -> Result<Allocation> {
-        let block = self.0.0.pooled_block(size_bytes)?;
+        let is_child = fork::is_child(self.0.0);
+        let block =
+            if is_child { fork::block(self.0.0, size_bytes)? } else { self.0.0.pooled_block(size_bytes)? };
         block.get().asked_bytes.store(size_bytes, Relaxed);
         Ok(Allocation::new(block))
     }

@@ -18,6 +18,7 @@ use crate::{
     memory_trace,
     stream::StreamInner,
     tick::{Clock, Tick},
+    witness,
 };
 use raddle_hal::{
     DeviceError, Launch, QueueId, Submitted, Wait,
@@ -298,6 +299,9 @@ impl Stream {
         if fault!(stamp_before_submit) {
             enqueued.stamp();
         }
+        let goes_on = fault!(told_after_release) || witness::tell(touches);
+        // Marks of what won't run are stamped all the same: it is behind what it would have been behind.
+        let (launch, touches) = if goes_on { (launch, touches) } else { (&Launch::Nothing, &[][..]) };
         let refused = Refused { stream, sequence, waits: &waits };
         // SAFETY: the queue is open since the stream was made; its lock makes sequences gapless and calls exclusive;
         // waits name ticks found in marks, stamped after their submission returned; the caller has checked the
@@ -312,8 +316,11 @@ impl Stream {
         } else {
             SmallVec::new()
         };
-        let taint = stream.taint(fallible.then_some((op, tick, submitted == Submitted::Inline)), touches);
+        let taint = stream.note(fallible.then_some((op, tick, submitted == Submitted::Inline)), touches);
         drop(enqueued);
+        if fault!(told_after_release) {
+            witness::tell(touches);
+        }
         if memory_trace::is_on(stream.device) {
             memory_trace::used(stream, touches);
         }
@@ -391,9 +398,10 @@ impl StreamInner {
         block.marks.claim_read(&mut order).stamp(self.tick(state.sequence));
     }
 
-    /// Which failed, or perhaps failing, op the outputs depend on; 0 for none. Called while the operands are claimed.
+    /// Counts the writes, and finds which failed, or perhaps failing, op the outputs depend on; 0 for none. Called while the
+    /// operands are claimed.
     #[inline]
-    fn taint(&self, fallible: Option<(&'static str, Tick, bool)>, touches: &[Touch<'_>]) -> u64 {
+    fn note(&self, fallible: Option<(&'static str, Tick, bool)>, touches: &[Touch<'_>]) -> u64 {
         let mut taint = if fault!(error_to_the_next) { self.device.taints.newest() } else { 0 };
         for touch in touches {
             let own = touch.block.taint.load(Relaxed); // ordered by the claim
@@ -405,6 +413,7 @@ impl StreamInner {
             taint = self.device.taints.add(op, tick, inline, taint, self.device);
         }
         for touch in touches.iter().filter(|touch| touch.access == Access::Write) {
+            touch.block.count_write();
             if touch.block.taint.load(Relaxed) != taint {
                 touch.block.taint.store(taint, Relaxed);
             }

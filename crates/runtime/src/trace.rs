@@ -3,7 +3,8 @@
 //!
 //! `RADDLE_TRACE=FILE` records any program, from the first device that it opens to its end: `main` returning, or `exit` on
 //! whatever thread. Not a signal, `abort` or `_exit`. A file that can't be written is told on stderr and changes nothing
-//! else. A forked child writes none: the file is its parent's. In a program: [`start`], [`stop`], [`write()`].
+//! else. A forked child writes none: the file is its parent's. (One that was forked before there was a device to record is a
+//! program of its own, and writes the file at its end as any does.) In a program: [`start`], [`stop`], [`write()`].
 //!
 //! | in the viewer | what |
 //! |---|---|
@@ -29,8 +30,8 @@ use crate::{
 };
 use raddle_hal::trace::{self as hal, Source, Span, Trace, What, Work};
 use raddle_sync::{
-    fault,
-    global::{AtomicBool, OnceLock, Ordering::Relaxed},
+    Made, fault,
+    global::{AtomicBool, Ordering::Relaxed},
     thread,
 };
 use std::{
@@ -65,31 +66,42 @@ pub fn write_to(to: &mut impl Write) -> io::Result<()> {
     render(&hal::snapshot(), to)
 }
 
-/// `RADDLE_TRACE`, and the process that it was set for.
-static AT_EXIT: OnceLock<(PathBuf, u32)> = OnceLock::new();
+/// What `RADDLE_TRACE` names, and the process that it was set for.
+static AT_EXIT: Made<(PathBuf, u32)> = Made::new();
 
-/// Called whenever a device is opened: starts what the environment asks for, once.
-pub(crate) fn watch(span_count_max: usize) {
-    // Nobody waits for who does it: a child that was forked meanwhile would for ever.
-    static WATCHES: AtomicBool = AtomicBool::new(false);
-    if !WATCHES.swap(true, Relaxed) {
-        hal::set_span_count_max(span_count_max);
-        let asked: OsString = std::env::var_os("RADDLE_TRACE").unwrap_or_default();
-        if asked.is_empty() {
-            return;
-        }
-        // Wherever the program goes, it is meant from here.
-        let path = std::path::absolute(&asked).unwrap_or_else(|_| asked.into());
-        _ = AT_EXIT.set((path, std::process::id()));
-        start();
-        hal::on_early_end(write_at_exit);
-        // SAFETY: the handler uses statics of the process only, no thread-locals, and doesn't unwind.
-        unsafe { libc::atexit(at_exit) };
+/// Called whenever a device is opened: starts what the environment asks for. When it returns that has been started, whoever else
+/// is at it: who comes meanwhile does it, too, rather than wait, as a child that was forked meanwhile would for ever.
+pub(crate) fn watch(span_count_max: impl FnOnce() -> usize) {
+    static STARTED: Made<()> = Made::new();
+    static BEGUN: AtomicBool = AtomicBool::new(false);
+    if fault!(trace_starts_once) && BEGUN.swap(true, Relaxed) {
+        return;
     }
+    STARTED.get_or_init(|| start_if_asked(span_count_max));
 }
 
+fn start_if_asked(span_count_max: impl FnOnce() -> usize) {
+    // Of threads that are here at once the second gives back what the first has taken of it, for a few spans.
+    hal::set_span_count_max(span_count_max());
+    let asked: OsString = std::env::var_os("RADDLE_TRACE").unwrap_or_default();
+    if asked.is_empty() {
+        return;
+    }
+    // Wherever the program goes, it is meant from here.
+    AT_EXIT
+        .get_or_init(|| (std::path::absolute(&asked).unwrap_or_else(|_| asked.into()), std::process::id()));
+    start();
+    hal::on_early_end(write_at_exit);
+    // SAFETY: the handler uses statics of the process only, no thread-locals, and doesn't unwind.
+    unsafe { libc::atexit(at_exit) };
+}
+
+/// The first one that is called does it for all.
 extern "C" fn at_exit() {
-    write_at_exit();
+    static IS_WRITTEN: AtomicBool = AtomicBool::new(false);
+    if !IS_WRITTEN.swap(true, Relaxed) {
+        write_at_exit();
+    }
 }
 
 /// Other threads may be running, and work in flight: it is written as far as it has come.

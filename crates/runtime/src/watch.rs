@@ -7,6 +7,7 @@ use crate::{
     block::FreeBlock,
     capture,
     device::DeviceInner,
+    fork,
     history::History,
     local,
     pool::{self, PoolInner},
@@ -148,6 +149,9 @@ impl Watch {
         block: &FreeBlock,
         asked_bytes: usize,
     ) {
+        if fork::has_forked_in(device) {
+            return; // the history is its parent's
+        }
         if let Some(history) = &mut *self.history.lock() {
             let stream = local::get(device).map_or(0, |local| local.slot());
             history.push(kind, block.get().address.number(), block.get().capacity_bytes, asked_bytes, stream);
@@ -172,6 +176,10 @@ impl DeviceInner {
             Some(Installed { number, resource }) => {
                 self.allocator.user_calls.fetch_add(1, Relaxed);
                 let given = inside(|| resource.allocate(size_bytes));
+                if fork::has_forked_in(self) {
+                    drop(given); // what it was for is the parent's allocation
+                    return fork::block(self, size_bytes);
+                }
                 if fault!(refusal_passed_over) && given.is_err() {
                     return self.pooled_block(size_bytes);
                 }

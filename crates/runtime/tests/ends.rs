@@ -5,21 +5,25 @@ use raddle_base::{DType, Dims, Layout, Scalar};
 use raddle_cpu::Cpu;
 use raddle_op::{Distribution, Kernel, PARAM_COUNT_MAX, Pointwise, ReduceOp};
 use raddle_runtime::{
-    Access, AfterNeed, Buffer, Capture, Device, DeviceMemory, Error, Event, MemoryPool, MemoryResource,
-    Operand, Priority, Recording, Result, Stream, TraceError,
+    Access, AfterNeed, Allocation, Buffer, Capture, Device, DeviceMemory, Error, Event, MemoryPool,
+    MemoryResource, Operand, Priority, Recording, Result, Stream, TraceError,
     hal::{self, QueueId},
     process::{self, End, Leave},
-    trace,
+    testing, trace,
 };
 use raddle_sync::faults::{self, Fault, assert_caught};
 use std::{
+    env,
+    ffi::OsStr,
     future::Future,
+    process::Command,
     sync::{
-        Arc, Mutex,
+        Arc, Mutex, OnceLock,
         atomic::{AtomicBool, Ordering::Relaxed},
         mpsc::{self, Receiver, Sender},
     },
     task::{Context, Waker},
+    time::Duration,
 };
 
 /// A child that takes longer hangs.
@@ -100,6 +104,8 @@ enum Stop {
     Open,
     /// A launch runs.
     Run,
+    /// It is asked what it is like, as whoever opens it does first.
+    Info,
 }
 
 impl Told {
@@ -119,6 +125,7 @@ impl Told {
 
 impl hal::Device for Told {
     fn info(&self) -> &hal::Info {
+        self.stop_at(Stop::Info);
         self.cpu.info()
     }
     fn allocate_slab(&self, size_bytes: usize) -> std::result::Result<hal::Slab, hal::DeviceError> {
@@ -306,6 +313,223 @@ fn a_child_doesnt_change_what_stands_before_memory() {
         stop.store(true, Relaxed);
         assert_eq!(bad, None);
     });
+}
+
+/// A test's name: the process has been started by it, to do what it looks at.
+const BODY_OF: &str = "RADDLE_TEST_BODY_OF";
+
+/// A test of a process that hasn't used a device yet: the body of the test with this name, in one of its own, which is so told.
+fn in_fresh_process(test: &str, variables: &[(&str, &OsStr)], body: fn()) {
+    if env::var_os(BODY_OF).is_some() {
+        return body();
+    }
+    let mut command = Command::new(env::current_exe().unwrap());
+    command.args(["--exact", test, "--nocapture"]).env(BODY_OF, test).envs(variables.iter().copied());
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// As what a process opens first, by a thread that a fork waits for.
+fn open_while_another_thread_forks() {
+    static OPENED: OnceLock<Device> = OnceLock::new();
+    unsafe extern "C" fn open() {
+        let open = || {
+            let sim = raddle_sim::Sim::new(Box::new(Cpu::new()), raddle_sim::SimOptions::default());
+            let device = Device::open(Box::new(sim.expect("the CPU is there"))).expect("there is room");
+            device.allocate(100).map(|_| device)
+        };
+        let opened = std::thread::spawn(open).join();
+        _ = OPENED.set(opened.expect("it doesn't panic").expect("it has memory"));
+    }
+    process::before_forks(open).unwrap();
+    let end = in_child(|| match OPENED.get().ok_or(1)?.allocate(100) {
+        Err(Error::Forked { .. }) => Ok(()),
+        _ => Err(2),
+    });
+    assert_eq!(end, End::Code(0), "2: the child takes the device for its own");
+}
+
+/// Handlers that are registered while a fork is under way aren't called for it.
+#[test]
+fn a_fork_that_is_under_way_makes_a_child_too() {
+    in_fresh_process("a_fork_that_is_under_way_makes_a_child_too", &[], open_while_another_thread_forks);
+}
+
+#[test]
+fn fault_forks_watched_late() {
+    assert_caught(Fault::forks_watched_late, "a_fork_that_is_under_way_makes_a_child_too");
+}
+
+/// The thread that opens the first device is stopped in it while another one opens the second, works, and looks at the trace.
+fn open_two_at_once() {
+    let (told, begun, go) = Told::to_stop_at(Stop::Info);
+    let first = std::thread::spawn(move || Device::open(Box::new(told)).unwrap());
+    begun.recv().unwrap();
+    let second = Device::open(Box::new(Cpu::new())).unwrap();
+    second.upload(&second.allocate(4).unwrap(), 0, &[1; 4]).unwrap();
+    let mut text = Vec::new();
+    trace::write_to(&mut text).unwrap();
+    assert!(
+        String::from_utf8(text).unwrap().contains("\"upload\""),
+        "what the second thread does is missing"
+    );
+    drop(go);
+    first.join().unwrap();
+}
+
+#[test]
+fn devices_that_are_opened_at_once_are_traced() {
+    let test = "devices_that_are_opened_at_once_are_traced";
+    let path = env::temp_dir().join(format!("raddle-ends-{}.json", std::process::id()));
+    in_fresh_process(test, &[("RADDLE_TRACE", path.as_os_str())], open_two_at_once);
+    if env::var_os(BODY_OF).is_none() {
+        let text = std::fs::read_to_string(&path).unwrap();
+        std::fs::remove_file(path).unwrap();
+        assert!(text.contains("\"upload\""), "{text}");
+    }
+}
+
+#[test]
+fn fault_trace_starts_once() {
+    assert_caught(Fault::trace_starts_once, "devices_that_are_opened_at_once_are_traced");
+}
+
+/// The child of a callback has the callback's thread, which ends: the callbacks that wait are the parent's.
+#[test]
+fn a_callback_may_fork() {
+    let device = Device::open(Box::new(Cpu::new())).unwrap();
+    let stream = Stream::from_pool(&device, Priority::Normal).unwrap();
+    let (parent, buffer) = (std::process::id(), device.allocate(4).unwrap());
+    let ((go, wait), (tell, told)) = (mpsc::channel::<()>(), mpsc::channel());
+    let tell_more = tell.clone();
+    let fork_and_return = move |_| {
+        wait.recv().unwrap();
+        match process::fork(TIME_S_MAX).unwrap() {
+            Some(end) => tell.send(end).unwrap(),
+            // It goes on with the device.
+            None if device.upload(&buffer, 0, &[5; 4]).is_ok() => {}
+            None => process::leave_at_once(1),
+        }
+    };
+    stream.on_complete(fork_and_return).unwrap();
+    let next = move |_| {
+        if std::process::id() != parent {
+            process::leave_at_once(2);
+        }
+        tell_more.send(End::Code(100)).unwrap();
+    };
+    stream.on_complete(next).unwrap();
+    go.send(()).unwrap();
+    assert_eq!(told.recv(), Ok(End::Code(0)), "1: an error of the device, 2: it calls what is the parent's");
+    assert_eq!(told.recv(), Ok(End::Code(100)), "the parent goes on");
+}
+
+/// A hook, or a resource, that forks when it is asked. In the child it has nothing.
+#[derive(Default)]
+struct ForksWhenAsked {
+    end: Mutex<Option<End>>,
+}
+
+impl ForksWhenAsked {
+    /// Is this the parent?
+    fn fork(&self) -> bool {
+        let end = process::fork(TIME_S_MAX).unwrap();
+        end.inspect(|end| *self.end.lock().unwrap() = Some(*end)).is_some()
+    }
+
+    /// How the child has ended of an allocation that asks it: 0 if it got memory, and could use it.
+    fn ask(&self, device: Device) -> Option<End> {
+        let parent = std::process::id();
+        let written = device.allocate(100).and_then(|buffer| device.upload(&buffer, 0, &[1; 100]));
+        if std::process::id() != parent {
+            process::leave_at_once(i32::from(written.is_err()));
+        }
+        *self.end.lock().unwrap()
+    }
+}
+
+#[test]
+fn a_hook_may_fork() {
+    let device = Device::open(Box::new(Cpu::new())).unwrap();
+    let forks = Arc::new(ForksWhenAsked::default());
+    device.set_memory_history(8);
+    device.set_memory_limit(0);
+    let _hook = device.on_out_of_memory({
+        let forks = forks.clone();
+        move |_| {
+            forks.fork();
+            AfterNeed::GiveUp
+        }
+    });
+    assert_eq!(forks.ask(device), Some(End::Code(0)));
+}
+
+/// As above, asked for the scratch memory of an op: the child runs the op.
+#[test]
+fn a_hook_may_fork_in_an_op() {
+    const COUNT: usize = 300_000; // more than a thread of the CPU has scratch for
+    let device = Device::open(Box::new(Cpu::new())).unwrap();
+    let [input, sorted, order] = [0; 3].map(|_| device.allocate(COUNT * 8).unwrap());
+    let bytes: Vec<u8> = (0..COUNT as i64).rev().flat_map(i64::to_ne_bytes).collect();
+    device.upload(&input, 0, &bytes).unwrap();
+    device.set_memory_limit(0);
+    let forks = Arc::new(ForksWhenAsked::default());
+    let _hook = device.on_out_of_memory({
+        let forks = forks.clone();
+        move |_| {
+            forks.fork();
+            AfterNeed::GiveUp
+        }
+    });
+    let parent = std::process::id();
+    let all = layout(&[COUNT]);
+    let operands = [
+        operand(&sorted, Access::Write, DType::I64, &all),
+        operand(&order, Access::Write, DType::I64, &all),
+        operand(&input, Access::Read, DType::I64, &all),
+    ];
+    let submitted = device.submit(&Kernel::Sort { axis: 0, descending: false }, &operands);
+    if std::process::id() != parent {
+        let mut bytes = vec![1; COUNT * 8];
+        let read = submitted.and_then(|()| device.download(&sorted, 0, &mut bytes));
+        let numbers = bytes.as_chunks::<8>().0.iter().map(|&bytes| i64::from_ne_bytes(bytes));
+        process::leave_at_once(i32::from(read.is_err() || !numbers.eq(0..COUNT as i64)));
+    }
+    assert!(matches!(submitted, Err(Error::OutOfMemory { .. })), "{submitted:?}");
+    assert_eq!(*forks.end.lock().unwrap(), Some(End::Code(0)));
+}
+
+#[test]
+fn a_resource_may_fork() {
+    struct Resource(Arc<ForksWhenAsked>, DeviceMemory);
+    impl MemoryResource for Resource {
+        fn allocate(&self, size_bytes: usize) -> Result<Allocation> {
+            if self.0.fork() {
+                return self.1.allocate(size_bytes);
+            }
+            drop(self.1.allocate(size_bytes)?);
+            Err(Error::LostAtFork { device: self.1.0.name().into() })
+        }
+        fn free(&self, allocation: Allocation) {
+            drop(allocation);
+        }
+        fn device(&self) -> Device {
+            self.1.0
+        }
+    }
+    let device = Device::open(Box::new(Cpu::new())).unwrap();
+    let forks = Arc::new(ForksWhenAsked::default());
+    let resource = Resource(forks.clone(), DeviceMemory(device));
+    device.set_memory_resource(Some(Arc::new(resource))).unwrap();
+    assert_eq!(forks.ask(device), Some(End::Code(0)));
+}
+
+#[test]
+fn fault_child_goes_on_as_parent() {
+    for test in ["a_callback_may_fork", "a_hook_may_fork", "a_hook_may_fork_in_an_op", "a_resource_may_fork"]
+    {
+        assert_caught(Fault::child_goes_on_as_parent, test);
+    }
 }
 
 /// A thread of the parent reads what was recorded all the time, so that many a child finds its own record locked.
@@ -549,4 +773,82 @@ fn a_child_ends_no_capture_of_its_parent() {
         }
     });
     assert_eq!(end, End::Code(0));
+}
+
+fn cpu_and_sim() -> [Device; 2] {
+    let sim = raddle_sim::Sim::new(Box::new(Cpu::new()), raddle_sim::SimOptions::default());
+    [Device::open(Box::new(Cpu::new())).unwrap(), Device::open(Box::new(sim.unwrap())).unwrap()]
+}
+
+#[test]
+fn what_is_behind_a_hold_waits() {
+    for device in cpu_and_sim() {
+        let stream = Stream::from_pool(&device, Priority::Normal).unwrap();
+        let buffer = device.allocate(4).unwrap();
+        device.upload(&buffer, 0, &[1; 4]).unwrap();
+        let held = testing::hold(stream).unwrap();
+        let guard = stream.enter();
+        device.upload(&buffer, 0, &[2; 4]).unwrap();
+        drop(guard);
+        // Each question is an occasion for work to go on.
+        assert!((0..1000).all(|_| !stream.query()), "{device:?}");
+        held.release();
+        let mut found = [0; 4];
+        device.download(&buffer, 0, &mut found).unwrap();
+        assert_eq!(found, [2; 4]);
+    }
+}
+
+#[test]
+fn fault_hold_holds_nothing() {
+    assert_caught(Fault::hold_holds_nothing, "what_is_behind_a_hold_waits");
+}
+
+/// Of one who lets go later, and of one who never will.
+fn close_while_held() {
+    for device in cpu_and_sim() {
+        let stream = Stream::from_pool(&device, Priority::Normal).unwrap();
+        let held = testing::hold(stream).unwrap();
+        std::mem::forget(testing::hold(stream).unwrap());
+        stream.on_complete(|result| assert_eq!(result, Ok(()))).unwrap();
+        assert_eq!(device.close(), Ok(true));
+        assert!(stream.query());
+        drop(held);
+    }
+}
+
+#[test]
+fn closing_lets_go_of_what_is_held() {
+    close_while_held();
+}
+
+#[test]
+fn fault_close_waits_for_holds() {
+    let end = process::in_child(PLANTED_TIME_S_MAX, Leave::AtOnce, || {
+        let _planted = faults::plant(Fault::close_waits_for_holds);
+        close_while_held();
+        0
+    });
+    assert_eq!(end.unwrap(), End::Signal(libc::SIGALRM), "it waits for ever");
+}
+
+/// Of its parent's streams none goes on or stands still by what it does; of its own work all is over when a call returns.
+#[test]
+fn a_child_holds_no_stream() {
+    let device = Device::open(Box::new(Cpu::new())).unwrap();
+    let stream = Stream::from_pool(&device, Priority::Normal).unwrap();
+    let mut held = Some(testing::hold(stream).unwrap());
+    let end = in_child(|| {
+        drop(held.take());
+        let expected = "cpu: the device has no queue to hold in a forked child";
+        match testing::hold(stream) {
+            Err(error) if error.to_string() == expected => {}
+            _ => return Err(1),
+        }
+        testing::spin(stream, Duration::from_micros(1)).map_err(|_| 2)
+    });
+    assert_eq!(end, End::Code(0));
+    assert!(!stream.query());
+    drop(held);
+    stream.synchronize().unwrap();
 }

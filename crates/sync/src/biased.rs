@@ -114,20 +114,34 @@ impl<T> Biased<T> {
     pub fn visit<R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
         let visit = self.announce();
         visited_fence();
-        visit.enter(work)
+        visit.wait();
+        visit.work(work)
     }
 
-    /// Works on the values of many, one after the other, for one call of the kernel. Owners and other visitors spin until it
-    /// has been at theirs, so `work` calls nothing that blocks. Nobody is visited yet when that call is refused, which panics.
+    /// Works on the values of many, one at a time, for one call of the kernel. Owners and other visitors spin until it has
+    /// been at theirs, so `work` calls nothing that blocks. Nobody is visited yet when that call is refused, which panics.
+    ///
+    /// Those whose owner is inside come last, in whatever order the owners come out: an owner that loses its core inside
+    /// holds up this call, and nobody else.
     ///
     /// Never from inside of `own` or a visit: it would wait for itself. All who visit several name them in one order.
     pub fn visit_all<'a>(locks: impl Iterator<Item = &'a Biased<T>>, mut work: impl FnMut(&mut T))
     where
         T: 'a,
     {
-        let visits: Vec<Visit<'a, T>> = locks.map(Biased::announce).collect();
+        let mut visits: Vec<Visit<'a, T>> = locks.map(Biased::announce).collect();
         visited_fence();
-        visits.into_iter().for_each(|visit| visit.enter(&mut work));
+        if fault!(sweeps_in_order) {
+            visits.iter().for_each(Visit::wait);
+        }
+        let mut turns = 0;
+        loop {
+            visits.extract_if(.., |visit| visit.is_alone()).for_each(|visit| visit.work(&mut work));
+            if visits.is_empty() {
+                return;
+            }
+            pause(&mut turns);
+        }
     }
 
     fn announce(&self) -> Visit<'_, T> {
@@ -141,14 +155,22 @@ impl<T> Biased<T> {
 }
 
 impl<T> Visit<'_, T> {
-    /// Goes in. A heavy fence stands between this and `announce`.
-    fn enter<R>(self, work: impl FnOnce(&mut T) -> R) -> R {
+    /// Is the owner outside? Asked behind a heavy fence that comes after `announce`. Once it is outside, it stays so until
+    /// `self` is dropped: an owner that goes in from now on sees the visit, and goes out before it touches the value.
+    fn is_alone(&self) -> bool {
+        !self.lock.inside.load(Acquire) // pairs with the Release of an owner that leaves
+    }
+
+    fn wait(&self) {
         let mut turns = 0;
-        // Acquire pairs with the Release of an owner that leaves.
-        while self.lock.inside.load(Acquire) {
+        while !self.is_alone() {
             pause(&mut turns);
         }
-        // SAFETY: `visited` was free and is ours until `self` is dropped; an owner that goes in from now on sees it.
+    }
+
+    /// For whoever has seen that it [is alone](Visit::is_alone).
+    fn work<R>(self, work: impl FnOnce(&mut T) -> R) -> R {
+        // SAFETY: `visited` was free and is ours until `self` is dropped, and the owner is outside until then.
         self.lock.value.with_mut(|value| work(unsafe { &mut *value }))
     }
 }

@@ -113,6 +113,18 @@ faults! {
     visits_without_fence breaks "T1";
     /// A thread that goes into its magazine looks for visitors before others can see that it is inside.
     owns_without_fence breaks "T1";
+    /// Forks are watched from the first use on, not from the start of the program.
+    forks_watched_late breaks "T6";
+    /// The child of a fork in a callback, a hook or a resource goes on where its parent was.
+    child_goes_on_as_parent breaks "T6";
+    /// Who opens a device while another thread opens the first one doesn't see to it that a trace has begun.
+    trace_starts_once breaks "T6";
+    /// A stream that is held goes on.
+    hold_holds_nothing breaks "T2";
+    /// Closing a device waits for whoever holds a stream of it.
+    close_waits_for_holds breaks "T6";
+    /// Who visits many magazines waits for the owner of the first before it goes to the second.
+    sweeps_in_order breaks "T5";
     /// A piece that is split off a block is described as shorter than it is.
     split_loses_bytes breaks "T9";
     /// Pieces are merged although uses of the second are in flight, which are forgotten.
@@ -193,6 +205,14 @@ faults! {
     borrowed_operand breaks "T3";
     /// A tensor doesn't count that it was written, so that backward computes with what it didn't save.
     version_not_bumped breaks "T3";
+    /// A thread notes an op when it has let go of the op's operands, so that the op of another may come between.
+    told_after_release breaks "T3";
+    /// An op in place takes another view of its output for a constant.
+    own_view_is_constant breaks "T3";
+    /// A view remembers its place in a graph though its base has got another one.
+    view_keeps_its_place breaks "T3";
+    /// Backward looks at what was saved only before it reads it.
+    checked_before_it_reads breaks "T3";
     /// A number that tells what is complete is overwritten by an older one.
     completed_falls breaks "T4";
     /// Who sees a number that tells what is complete doesn't see what was written before.
@@ -209,10 +229,16 @@ faults! {
     close_in_flight breaks "T6";
     /// A kernel doesn't compute the last element of a block.
     last_element_left breaks "T7";
+    /// A product of which nothing counts is asked of a library, which may leave its output as it is.
+    nothing_is_multiplied breaks "T7";
+    /// A library is given a bias that lies where it can't read it.
+    bias_where_it_lies breaks "T7";
     /// Lines of elements that lie apart are taken for such as lie side by side.
     strided_as_packed breaks "T7";
     /// An output may overlap an input half.
     overlap_allowed breaks "T7";
+    /// One launch for many tensors takes tensors that meet.
+    groups_meet breaks "T7";
     /// The parts of a sum are added in another order if there are more threads.
     order_by_threads breaks "T8";
     /// What is drawn depends on where in its memory a tensor begins.
@@ -231,6 +257,8 @@ faults! {
     folder_tidied_once breaks "T9";
     /// A tokenizer's table of characters is walked without a look at it.
     table_is_believed breaks "T9";
+    /// A long text is cut wherever a word ends, also inside of a special token.
+    cuts_inside_of_tokens breaks "T9";
     /// A device has as many streams as there can be, whatever its limit says.
     streams_unlimited breaks "T9";
     /// A variable that is no value counts as not set.

@@ -2,7 +2,12 @@
 //! only in the parent. For statics that are locked rarely; what belongs to a device or a tensor looks after itself.
 //!
 //! They are taken from the first lock on, and given back on both sides. Forks are counted, too: by that whatever has threads
-//! knows that they have stayed behind. Nothing here waits for a thread that arranges for it, since a child would for ever.
+//! knows that they have stayed behind.
+//!
+//! This is arranged for when the program is loaded, before it has a thread that could fork. Handlers that are registered
+//! while a fork is under way have no part in it: a device that is opened just then would count as the child's own, and a
+//! lock that is taken just then would be held there for ever. (Where loaders call no functions of ours it is arranged for at the
+//! first use, without waiting for a thread that does so, since a child would for ever; a fork that is under way then is such.)
 
 use crate::Rank;
 use std::{
@@ -60,7 +65,25 @@ pub fn fork_count() -> u32 {
     FORKS.load(Relaxed)
 }
 
-/// Arranges for forks to be counted and to take the locks. Threads that are the first at once may do it twice, which does no harm.
+/// Called by the loader, before `main`.
+#[cfg(all(unix, not(any(loom, miri))))]
+#[used]
+#[cfg_attr(target_vendor = "apple", unsafe(link_section = "__DATA,__mod_init_func"))]
+#[cfg_attr(not(target_vendor = "apple"), unsafe(link_section = ".init_array"))]
+static AT_LOAD: extern "C" fn() = {
+    extern "C" fn at_load() {
+        // Handlers are called in the reverse order of their registration, and ours allocate: before those of the allocator are
+        // called, so after it has been used.
+        drop(std::hint::black_box(Box::new(0_u8)));
+        if !crate::fault!(forks_watched_late) {
+            watch();
+        }
+    }
+    at_load
+};
+
+/// Arranges for forks to be counted and to take the locks, unless the loader has done so. Threads that are the first at once may
+/// do it twice, which does no harm.
 pub fn watch() {
     #[cfg(unix)]
     {

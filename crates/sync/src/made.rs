@@ -36,6 +36,12 @@ impl<T> Made<T> {
         unsafe { &*made }
     }
 
+    /// The value, if it is there.
+    pub fn get(&self) -> Option<&T> {
+        // SAFETY: as in `get_or_init`, as is the order.
+        unsafe { self.0.load(Acquire).as_ref() }
+    }
+
     /// Puts a value down, unless there is one.
     #[cold]
     fn put(&self, value: T) -> *mut T {

@@ -35,7 +35,9 @@ impl Tensor {
     /// once. A query for which no key takes part, or all scores are −∞, gets 0. What isn't finite in a value may show in
     /// results that give it no weight (0 · ∞).
     ///
-    /// Has a gradient by query, key, value and a mask of floats; 0 where no key takes part.
+    /// Has a gradient by query, key, value and a mask of floats; 0 where no key takes part. What isn't finite in a key that a
+    /// query doesn't see, by a mask of bools or `is_causal`, shows neither in its result nor in its gradient. A mask of floats
+    /// hides no NaN: it is added.
     ///
     /// Errors: `scaled_dot_product_attention: inner sizes differ, …`, and wrong dtypes, ranks and shapes.
     ///
@@ -62,8 +64,7 @@ impl Tensor {
         let attention = Attention::new(self, key, value, mask, is_causal, scale)?;
         let layout = Layout::contiguous(attention.shape());
         let out = Tensor::allocate(OP, layout, self.dtype(), &self.device())?;
-        attention.launch(&out)?;
-        record::fresh(&attention.inputs, &[&out], || attention.call())?;
+        record::fresh(&attention.inputs, &[&out], || attention.call(), || attention.launch(&out))?;
         Ok(out)
     }
 
@@ -82,7 +83,7 @@ impl Tensor {
         check_out(OP, out, &attention.shape(), &self.device())?;
         check_disjoint(OP, out, &attention.inputs)?;
         let call = || attention.call();
-        record::written(Mode::Out, &attention.inputs, &[out], call, || attention.launch(out))
+        record::op(Mode::Out, &attention.inputs, &[out], call, || attention.launch(out))
     }
 }
 

@@ -16,10 +16,14 @@ pub enum Arg<'a> {
     Tensor(&'a Tensor),
     /// A number; in promotion it counts by its kind only.
     ///
-    /// Beside integers it must be one of theirs, -255 to 255 beside `u8`, where negative ones wrap. Two kinds of op take any:
-    /// comparisons and logic, which take it as it is (PyTorch wraps it), and bounds (`clamp` and its like, `minimum`,
-    /// `maximum`), of which those that all integers of the dtype keep are none. Beside 16-bit floats a number is rounded to
-    /// `f32`, in comparisons to the tensor's dtype.
+    /// It must be one of the dtype's that it meets, here as wherever a number is given for elements (`full`, `fill_`, `arange`):
+    /// beside integers one of their range, of which -255 to -1 wrap beside `u8`; a float that is made an integer loses its
+    /// fraction, and is within the range then (of `u8` not below 0). Floats take every number, past their range as an
+    /// infinity, and bools as well: what isn't 0 is true.
+    ///
+    /// Two kinds of op take numbers that the dtype lacks: comparisons and logic, which take them as they are (PyTorch wraps
+    /// them), and bounds (`clamp` and its like, `minimum`, `maximum`), of which those that all integers of the dtype keep are
+    /// none. Beside 16-bit floats a number is rounded to `f32`, in comparisons to the tensor's dtype.
     Scalar(Scalar),
 }
 

@@ -2,6 +2,7 @@
 
 use crate::{
     Call, DType, Device, Dims, Error, Layout, Result, Tensor,
+    number::fit,
     pointwise::{check_out, check_overlap},
     record::{self, Mode},
 };
@@ -20,16 +21,19 @@ impl Tensor {
         Tensor::allocate("empty", Layout::contiguous(shape), dtype, device)
     }
 
-    /// A tensor whose elements are all `value`, converted to `dtype`.
+    /// A tensor whose elements are all `value`.
+    ///
+    /// Errors: `dtype` lacks that number (see [`Arg::Scalar`](crate::Arg::Scalar)).
     pub fn full(
         shape: impl AsRef<[usize]>,
         value: impl Into<Scalar>,
         dtype: DType,
         device: &Device,
     ) -> Result<Tensor> {
-        let shape = dims("full", shape.as_ref())?;
-        let out = Tensor::allocate("full", Layout::contiguous(shape), dtype, device)?;
-        out.fill_raw(value.into())?;
+        let op = "full";
+        let (shape, value) = (dims(op, shape.as_ref())?, fit(op, "the number", value.into(), dtype)?);
+        let out = Tensor::allocate(op, Layout::contiguous(shape), dtype, device)?;
+        out.fill_raw(value)?;
         Ok(out)
     }
 
@@ -48,10 +52,11 @@ impl Tensor {
         Tensor::allocate("empty_like", self.layout().preserved(), self.dtype(), &self.device())
     }
 
-    /// `value` everywhere; shape, dtype, device and (if dense) strides of `self`.
+    /// `value` everywhere; shape, dtype, device and (if dense) strides of `self`. Errors: as of [`full`](Tensor::full).
     pub fn full_like(&self, value: impl Into<Scalar>) -> Result<Tensor> {
+        let value = fit("full_like", "the number", value.into(), self.dtype())?;
         let out = self.empty_like()?;
-        out.fill_raw(value.into())?;
+        out.fill_raw(value)?;
         Ok(out)
     }
 
@@ -65,21 +70,23 @@ impl Tensor {
         self.full_like(1)
     }
 
-    /// Overwrites all elements with a number, converted to the dtype.
+    /// Overwrites all elements with a number. A result that required grad requires none any more (PyTorch goes on with gradients of
+    /// 0). Errors: as of [`full`](Tensor::full).
     pub fn fill_(&self, value: impl Into<Scalar>) -> Result<&Tensor> {
         self.fill_with(value.into())?;
         Ok(self)
     }
 
-    /// Zeros in place.
+    /// Zeros in place, as by [`fill_`](Tensor::fill_).
     pub fn zero_(&self) -> Result<&Tensor> {
         self.fill_with(Scalar::Int(0))?;
         Ok(self)
     }
 
-    /// `start`, `start + step`, … as long as it is before `end`. Integers are computed in `i64`, floats in `f64`.
+    /// `start`, `start + step`, … as long as it is before `end`. Of integers `start` and `step` lose their fractions, and numbers are
+    /// computed in `i64`; of floats in `f64`.
     ///
-    /// Errors: a step of 0, or one that leads away from `end`.
+    /// Errors: a step of 0, or one that leads away from `end`; the first or the last number is none of `dtype`.
     pub fn arange(
         start: impl Into<Scalar>,
         end: impl Into<Scalar>,
@@ -116,12 +123,21 @@ impl Tensor {
                 count as i128
             }
         };
+        if count > 0 && dtype.is_int() {
+            fit(op, "the first number", start, dtype)?;
+            let by = fit(op, "step", step, DType::I64)?.to_i64();
+            let last = (count - 1).saturating_mul(by.into()).saturating_add(start.to_i64().into());
+            let last = i64::try_from(last).map_or(Scalar::Float(last as f64), Scalar::Int);
+            fit(op, "the last number", last, dtype)?;
+        }
         let count = usize::try_from(count).unwrap_or(usize::MAX);
         Tensor::iota(op, count, start, step, dtype, device)
     }
 
     /// `count` numbers from `start` to `end`, both included, evenly spaced; computed in `f64`. One number is `start`. Of
-    /// integers each is the one that truncation leaves.
+    /// integers each is the one that truncation leaves, of `start` and `end` beforehand.
+    ///
+    /// Errors: `dtype` lacks `start` or `end` (see [`Arg::Scalar`](crate::Arg::Scalar)).
     pub fn linspace(
         start: impl Into<Scalar>,
         end: impl Into<Scalar>,
@@ -129,17 +145,17 @@ impl Tensor {
         dtype: DType,
         device: &Device,
     ) -> Result<Tensor> {
-        let (start, end) = (start.into().to_f64(), end.into().to_f64());
+        let op = "linspace";
+        let (start, end) = (fit(op, "start", start.into(), dtype)?, fit(op, "end", end.into(), dtype)?);
+        let (start, end) = (start.to_f64(), end.to_f64());
         let (span, steps) = (end - start, count.saturating_sub(1).max(1) as f64);
         if !dtype.is_float() {
             // Whole multiples are divided last: a multiple of the rounded step may be a little less than an integer.
             let (first, by) = (Scalar::Float(start * steps), Scalar::Float(span));
-            return Tensor::iota("linspace", count, first, by, DType::F64, device)?
-                .div(steps)?
-                .to_dtype(dtype);
+            return Tensor::iota(op, count, first, by, DType::F64, device)?.div(steps)?.to_dtype(dtype);
         }
         let spaced = |start: f64, step: f64| {
-            Tensor::iota("linspace", count, Scalar::Float(start), Scalar::Float(step), dtype, device)
+            Tensor::iota(op, count, Scalar::Float(start), Scalar::Float(step), dtype, device)
         };
         let out = if span.is_finite() {
             spaced(start, span / steps)?
@@ -208,8 +224,8 @@ impl Tensor {
     fn triangle(&self, op: &'static str, upper: bool, diagonal: i64) -> Result<Tensor> {
         check_matrix(op, self)?;
         let out = Tensor::allocate(op, self.layout().preserved(), self.dtype(), &self.device())?;
-        self.triangle_launch(upper, diagonal, &out)?;
-        record::fresh(&[self], &[&out], || Call::Triangle { upper, diagonal })?;
+        let run = || self.triangle_launch(upper, diagonal, &out);
+        record::fresh(&[self], &[&out], || Call::Triangle { upper, diagonal }, run)?;
         Ok(out)
     }
 
@@ -226,7 +242,7 @@ impl Tensor {
         check_overlap(op, out, &[self])?;
         check_dtype(op, "the output", self.dtype(), out)?;
         let call = || Call::Triangle { upper, diagonal };
-        record::written(mode, &[self], &[out], call, || self.triangle_launch(upper, diagonal, out))
+        record::op(mode, &[self], &[out], call, || self.triangle_launch(upper, diagonal, out))
     }
 
     fn triangle_launch(&self, upper: bool, diagonal: i64, out: &Tensor) -> Result<()> {
@@ -251,8 +267,10 @@ impl Tensor {
 
     /// Overwrites all elements of an existing tensor.
     pub(crate) fn fill_with(&self, value: Scalar) -> Result<()> {
-        check_out("fill", self, self.shape(), &self.device())?;
-        record::written(Mode::InPlace, &[self], &[self], || Call::Overwrite, || self.fill_raw(value))
+        let op = "fill";
+        check_out(op, self, self.shape(), &self.device())?;
+        let value = fit(op, "the number", value, self.dtype())?;
+        record::op(Mode::InPlace, &[self], &[self], || Call::Overwrite, || self.fill_raw(value))
     }
 }
 

@@ -1,6 +1,10 @@
 //! What can be wrong with a call. The text reads: where, what, expected, found.
+//!
+//! Errors of the crates above convert to this one, too, so that a function that uses several needs one type. They do so there,
+//! with [`Error::layer`]: this crate doesn't know them.
 
 use raddle_base::{DType, Dims, Scalar, ViewError};
+use std::sync::Arc;
 
 /// Why an op was refused. Nothing has been written.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -50,6 +54,9 @@ pub enum Error {
     /// An output shares some memory with an input, but isn't the same view.
     #[error("{op}: the output overlaps {what} without being the same view, use copy() first")]
     Overlap { op: &'static str, what: &'static str },
+    /// Of several that are written at once, one shares some memory with another, or with what is read beside it.
+    #[error("{op}: an output shares memory with {what}, use copy() first")]
+    Shared { op: &'static str, what: &'static str },
     /// A reduction without a neutral element over no elements.
     #[error("{op}: axis {axis} is empty, expected at least one element, shape is {shape:?}")]
     EmptyAxis { op: &'static str, axis: usize, shape: Vec<usize> },
@@ -82,6 +89,46 @@ pub enum Error {
     /// Whoever records ops (`grad`) refuses this one.
     #[error("{op}: {reason}")]
     Refused { op: &'static str, reason: &'static str },
+    /// An error of a crate above: of gradients, optimizers, models.
+    #[error(transparent)]
+    Layer(LayerError),
+}
+
+impl Error {
+    /// An error of a crate above this one.
+    pub fn layer(error: impl std::error::Error + Send + Sync + 'static) -> Error {
+        Error::Layer(LayerError(Arc::new(error)))
+    }
+}
+
+/// An error of a crate above this one, as it was made there: [`downcast_ref`](LayerError::downcast_ref) tells. Two are equal if
+/// their texts are.
+#[derive(Clone, Debug)]
+pub struct LayerError(Arc<dyn std::error::Error + Send + Sync>);
+
+impl LayerError {
+    /// The error, if it is one of that type.
+    pub fn downcast_ref<T: std::error::Error + 'static>(&self) -> Option<&T> {
+        self.0.downcast_ref()
+    }
+}
+
+impl PartialEq for LayerError {
+    fn eq(&self, other: &LayerError) -> bool {
+        self.0.to_string() == other.0.to_string()
+    }
+}
+
+impl std::fmt::Display for LayerError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl std::error::Error for LayerError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.0.source()
+    }
 }
 
 impl From<ViewError> for Error {

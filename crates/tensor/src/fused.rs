@@ -1,8 +1,8 @@
-//! Kernels from closures, and one launch for many tensors.
+//! Kernels from closures.
 
 use crate::{
     Arg, Call, DType, Device, Dims, Error, Layout, Result, Tensor, can_cast,
-    error::shape_error,
+    number::wide_for,
     pointwise::{check_device, check_out, check_overlap, result_layout},
     record::{self, Mode, TensorRefs},
     result_type,
@@ -28,7 +28,7 @@ pub struct Fused {
 ///
 /// Inputs are broadcast together and promoted; the result has the promoted dtype. Integers and bools are converted to
 /// `f32` if the closure divides, uses a function such as `exp`, or a literal with a fraction. A literal that integers of the
-/// promoted dtype lack is computed with in `i64`, and the result wraps.
+/// promoted dtype lack is computed with in `i64`, and the result wraps; one that `i64` lacks is an error of the call.
 ///
 /// ```
 /// let softsign = raddle_tensor::fused(|[x]| x / (1.0 + x.abs()));
@@ -88,9 +88,8 @@ impl Fused {
         let outputs: SmallVec<[Tensor; 2]> =
             (0..self.program.outputs().len()).map(allocate).collect::<Result<_>>()?;
         let refs: TensorRefs<'_> = outputs.iter().collect();
-        let compute = self.compute(promoted);
-        self.launch(compute, inputs, &refs)?;
-        record::fresh(inputs, &refs, || self.as_call(compute))?;
+        let compute = self.compute(promoted)?;
+        record::fresh(inputs, &refs, || self.as_call(compute), || self.launch(compute, inputs, &refs))?;
         drop(refs);
         Ok(outputs)
     }
@@ -110,15 +109,9 @@ impl Fused {
         }
         check_out(op, out, &shape, &device)?;
         check_overlap(op, out, inputs)?;
-        let compute = self.compute(promoted);
+        let compute = self.compute(promoted)?;
         let mode = if inputs.iter().any(|input| input.is(out)) { Mode::InPlace } else { Mode::Out };
-        record::written(
-            mode,
-            inputs,
-            &[out],
-            || self.as_call(compute),
-            || self.launch(compute, inputs, &[out]),
-        )
+        record::op(mode, inputs, &[out], || self.as_call(compute), || self.launch(compute, inputs, &[out]))
     }
 
     fn plan(&self, inputs: &[&Tensor]) -> Result<(Dims, DType, Device)> {
@@ -139,14 +132,8 @@ impl Fused {
     }
 
     /// The dtype to compute in. All literals are numbers of it.
-    fn compute(&self, promoted: DType) -> DType {
-        let [least, most] = match promoted {
-            DType::Bool => [0.0, 1.0],
-            DType::U8 => [0.0, 255.0],
-            DType::I32 => [f64::from(i32::MIN), f64::from(i32::MAX)],
-            _ => return promoted.compute(),
-        };
-        if self.literals[0] < least || self.literals[1] > most { DType::I64 } else { promoted }
+    fn compute(&self, promoted: DType) -> Result<DType> {
+        wide_for("fused", "a literal", &self.literals, promoted)
     }
 
     fn output_dtype(&self, index: usize, promoted: DType) -> DType {
@@ -171,63 +158,4 @@ impl Fused {
         let kernel = Kernel::Pointwise { program, compute, params, groups: 1 };
         Ok(out.device().submit_named("fused", &kernel, &operands)?)
     }
-}
-
-/// One launch of a program over many groups of tensors: for each group the outputs, which are overwritten, and the inputs,
-/// which have the outputs' shape. An input may be the very same view as an output of its group. What one group writes
-/// another must not touch: the caller answers for that.
-///
-/// It is not recorded: it is refused if a recorder wants to know of one of the tensors, so wrap it in `no_grad`.
-pub fn pointwise_groups(
-    op: &'static str,
-    program: impl Into<ProgramRef>,
-    compute: DType,
-    params: &[Scalar],
-    groups: &[(&[&Tensor], &[&Tensor])],
-) -> Result<()> {
-    let program = program.into();
-    let check_count = |what, expected, found| match found == expected {
-        true => Ok(()),
-        false => Err(Error::Count { op, what, expected, found }),
-    };
-    check_count("parameters", program.param_count(), params.len())?;
-    check_count("parameters", params.len().min(PARAM_COUNT_MAX), params.len())?;
-    let Some(first) = groups.iter().find_map(|(outputs, _)| outputs.first()) else { return Ok(()) };
-    let device = first.device();
-    let mut operands: Vec<Operand<'_>> = Vec::new();
-    let mut launched = 0;
-    for (outputs, inputs) in groups {
-        check_count("outputs", program.outputs().len(), outputs.len())?;
-        check_count("inputs", program.input_count(), inputs.len())?;
-        let Some(shape) = outputs.first().map(|out| *out.shape()) else { continue };
-        check_device(op, first, inputs)?;
-        for (index, out) in outputs.iter().enumerate() {
-            check_out(op, out, &shape, &device)?;
-            check_overlap(op, out, inputs)?;
-            if outputs[..index].iter().any(|other| other.buffer().is(out.buffer())) {
-                check_overlap(op, out, &outputs[..index])?;
-            }
-        }
-        if let Some(input) = inputs.iter().find(|input| *input.shape() != shape) {
-            return Err(shape_error(op, "an input", &shape, input.shape()));
-        }
-        if record::is_recording() && outputs.iter().chain(*inputs).any(|tensor| tensor.slot().is_some()) {
-            return Err(record::refuse(op, "it has no gradient, expected recording to be off (no_grad)"));
-        }
-        if shape.contains(&0) {
-            continue;
-        }
-        operands.extend(outputs.iter().map(|out| out.write(out.layout())));
-        operands.extend(inputs.iter().map(|input| input.read(input.layout())));
-        launched += 1;
-    }
-    if launched == 0 {
-        return Ok(());
-    }
-    let mut all = [Scalar::Int(0); PARAM_COUNT_MAX];
-    all[..params.len()].copy_from_slice(params);
-    let kernel = Kernel::Pointwise { program, compute, params: all, groups: launched };
-    device.submit_named(op, &kernel, &operands)?;
-    groups.iter().flat_map(|(outputs, _)| *outputs).for_each(|out| out.bump_version());
-    Ok(())
 }

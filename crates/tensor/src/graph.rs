@@ -69,8 +69,6 @@ tuples! { (Tensor a, Tensor b) (Tensor a, Tensor b, Tensor c) (Tensor a, Tensor 
 struct Notes {
     /// For each draw, the generator, unless it is the thread's, and how many blocks.
     draws: Vec<(Option<Generator>, u64)>,
-    /// A handle of each storage that was written.
-    written: Vec<Tensor>,
 }
 
 thread_local! {
@@ -84,16 +82,6 @@ impl Drop for Forget {
     fn drop(&mut self) {
         drop(NOTES.take());
     }
-}
-
-/// This thread captures, and has written to an existing tensor.
-#[cold]
-pub(crate) fn note_write(tensor: &Tensor) {
-    NOTES.with_borrow_mut(|notes| {
-        if !notes.written.iter().any(|other| other.shares_storage(tensor)) {
-            notes.written.push(tensor.detach());
-        }
-    });
 }
 
 /// This thread captures a draw.
@@ -117,7 +105,6 @@ pub struct Graph<T> {
     raw: runtime::Graph,
     outputs: Vec<Output>,
     draws: Vec<(Option<Generator>, u64)>,
-    written: Vec<Tensor>,
     returns: PhantomData<fn() -> T>,
 }
 
@@ -159,7 +146,7 @@ pub fn capture<T: Outputs, E: From<Error>>(
     let capture = Capture::begin(device).map_err(Error::from)?;
     let _forget = Forget;
     let returned = body()?.into_tensors();
-    let Notes { draws, written } = NOTES.take();
+    let Notes { draws } = NOTES.take();
     let mut storages: Vec<Tensor> = Vec::new();
     let outputs = returned.iter().map(|tensor| {
         if !capture.is_inside(tensor.buffer()) {
@@ -172,11 +159,10 @@ pub fn capture<T: Outputs, E: From<Error>>(
         Output::Inside { storage, layout: *tensor.layout(), dtype: tensor.dtype() }
     });
     let outputs = outputs.collect();
-    let written = written.into_iter().filter(|tensor| !capture.is_inside(tensor.buffer())).collect();
     let buffers: Vec<_> = storages.iter().map(Tensor::buffer).collect();
     let raw = capture.end(&buffers).map_err(Error::from)?;
     debug_assert_eq!(raw.draw_count(), draws.len());
-    Ok(Graph { raw, outputs, draws, written, returns: PhantomData })
+    Ok(Graph { raw, outputs, draws, returns: PhantomData })
 }
 
 impl<T: Outputs> Graph<T> {
@@ -230,10 +216,6 @@ impl<T: Outputs> Graph<T> {
                 .find(|(old, _)| old.buffer().is(tensor.buffer()))
                 .map(|(old, new)| (*old, *new))
         };
-        // Also when a kernel has failed: the others have run.
-        for tensor in &self.written {
-            replacement(tensor).map_or(tensor, |(_, new)| new).bump_version();
-        }
         let mut storages: SmallVec<[Option<Tensor>; 4]> = SmallVec::new();
         let buffers = result?;
         storages.resize_with(buffers.len(), || None);

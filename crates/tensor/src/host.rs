@@ -86,10 +86,17 @@ impl Tensor {
     /// A tensor of as many bytes as it has.
     fn upload(op: &'static str, bytes: &[u8], shape: Dims, dtype: DType, device: &Device) -> Result<Tensor> {
         let tensor = Tensor::allocate(op, Layout::contiguous(shape), dtype, device)?;
-        if !bytes.is_empty() {
-            device.upload(tensor.buffer(), 0, bytes)?;
-        }
+        tensor.upload_bytes(bytes)?;
         Ok(tensor)
+    }
+
+    /// Into the part of the storage where a contiguous tensor begins.
+    fn upload_bytes(&self, bytes: &[u8]) -> Result<()> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let offset_bytes = self.storage_offset() * self.dtype().size_bytes();
+        Ok(self.device().upload(self.buffer(), offset_bytes, bytes)?)
     }
 
     /// Overwrites the elements with `values`, in row-major order; strides stay. `T` must be the type of the elements. The values
@@ -109,12 +116,7 @@ impl Tensor {
         check_out(op, self, self.shape(), &self.device())?;
         let mut bytes = Vec::with_capacity(std::mem::size_of_val(values));
         values.iter().for_each(|value| value.append_bytes(&mut bytes));
-        let offset_bytes = self.storage_offset() * T::DTYPE.size_bytes();
-        let upload = || match bytes.is_empty() {
-            true => Ok(()),
-            false => Ok(self.device().upload(self.buffer(), offset_bytes, &bytes)?),
-        };
-        record::written(Mode::InPlace, &[self], &[self], || Call::Overwrite, upload)?;
+        record::op(Mode::InPlace, &[self], &[self], || Call::Overwrite, || self.upload_bytes(&bytes))?;
         Ok(self)
     }
 
@@ -172,8 +174,9 @@ impl Tensor {
         if *device == self.device() {
             return Ok(self.clone());
         }
-        let out = Tensor::upload("to", &self.to_bytes()?, *self.shape(), self.dtype(), device)?;
-        crate::record::fresh(&[self], &[&out], || crate::Call::To)?;
+        let out = Tensor::allocate("to", Layout::contiguous(*self.shape()), self.dtype(), device)?;
+        let run = || out.upload_bytes(&self.detach().to_bytes()?);
+        record::fresh(&[self], &[&out], || Call::To, run)?;
         Ok(out)
     }
 }

@@ -7,8 +7,8 @@ use crate::{
     Call, DType, Dims, Error, INFER, Layout, Result, Tensor,
     create::check_dtype,
     error::shape_error,
+    number::fit_factor,
     pointwise::{check_device, check_disjoint, check_out, check_overlap},
-    promote::whole,
     record::{self, Mode, Silence},
 };
 use raddle_base::Scalar;
@@ -51,8 +51,8 @@ impl Tensor {
         let op = "gather";
         let axis = self.check_beside(op, axis, index)?;
         let out = Tensor::allocate(op, Layout::contiguous(*index.shape()), self.dtype(), &self.device())?;
-        self.gather_launch(op, axis, index, 1, &out)?;
-        record::fresh(&[self, index], &[&out], || Call::Gather { axis })?;
+        let run = || self.gather_launch(op, axis, index, 1, &out);
+        record::fresh(&[self, index], &[&out], || Call::Gather { axis }, run)?;
         Ok(out)
     }
 
@@ -64,7 +64,7 @@ impl Tensor {
         check_out(op, out, index.shape(), &self.device())?;
         check_disjoint(op, out, &[self, index])?;
         let run = || self.gather_launch(op, axis, index, 1, out);
-        record::written(Mode::Out, &[self, index], &[out], || Call::Gather { axis }, run)
+        record::op(Mode::Out, &[self, index], &[out], || Call::Gather { axis }, run)
     }
 
     fn gather_launch(
@@ -131,9 +131,12 @@ impl Tensor {
         mode: ScatterMode,
     ) -> Result<Tensor> {
         let axis = self.check_scatter(op, axis, index, values)?;
-        let out = self.detach().copy()?;
-        out.scatter_launch(op, axis, (index, 1), values, mode)?;
-        record::fresh(&[self, index, values], &[&out], || Call::Scatter { axis, mode })?;
+        let out = Tensor::allocate(op, self.layout().preserved(), self.dtype(), &self.device())?;
+        let run = || {
+            self.detach().copy_into_fresh(&out)?;
+            out.scatter_launch(op, axis, (index, 1), values, mode)
+        };
+        record::fresh(&[self, index, values], &[&out], || Call::Scatter { axis, mode }, run)?;
         Ok(out)
     }
 
@@ -150,7 +153,7 @@ impl Tensor {
         check_disjoint(op, self, &[index, values])?;
         let run = || self.scatter_launch(op, axis, (index, 1), values, mode);
         let call = || Call::Scatter { axis, mode };
-        record::written(Mode::InPlace, &[self, index, values], &[self], call, run)?;
+        record::op(Mode::InPlace, &[self, index, values], &[self], call, run)?;
         Ok(self)
     }
 
@@ -192,8 +195,8 @@ impl Tensor {
         let op = "index_select";
         let (axis, shape) = self.check_slices(op, axis, index)?;
         let out = Tensor::allocate(op, Layout::contiguous(shape), self.dtype(), &self.device())?;
-        self.index_select_launch(op, axis, index, &out)?;
-        record::fresh(&[self, index], &[&out], || Call::IndexSelect { axis })?;
+        let run = || self.index_select_launch(op, axis, index, &out);
+        record::fresh(&[self, index], &[&out], || Call::IndexSelect { axis }, run)?;
         Ok(out)
     }
 
@@ -205,7 +208,7 @@ impl Tensor {
         check_out(op, out, &shape, &self.device())?;
         check_disjoint(op, out, &[self, index])?;
         let run = || self.index_select_launch(op, axis, index, out);
-        record::written(Mode::Out, &[self, index], &[out], || Call::IndexSelect { axis }, run)
+        record::op(Mode::Out, &[self, index], &[out], || Call::IndexSelect { axis }, run)
     }
 
     /// Axis, and the shape with as many slices as the index names.
@@ -243,9 +246,13 @@ impl Tensor {
     /// 16-bit floats are rounded once. Of integers alpha is one, of bools 0 or 1.
     pub fn index_add(&self, axis: isize, index: &Tensor, source: &Tensor, alpha: f64) -> Result<Tensor> {
         let axis = self.check_index_add(axis, index, source, alpha)?;
-        let out = self.detach().copy()?;
-        out.index_add_launch(axis, index, source, alpha)?;
-        record::fresh(&[self, index, source], &[&out], || Call::IndexAdd { axis, alpha })?;
+        let layout = self.layout().preserved();
+        let out = Tensor::allocate("index_add", layout, self.dtype(), &self.device())?;
+        let run = || {
+            self.detach().copy_into_fresh(&out)?;
+            out.index_add_launch(axis, index, source, alpha)
+        };
+        record::fresh(&[self, index, source], &[&out], || Call::IndexAdd { axis, alpha }, run)?;
         Ok(out)
     }
 
@@ -257,7 +264,7 @@ impl Tensor {
         check_disjoint(op, self, &[index, source])?;
         let call = || Call::IndexAdd { axis, alpha };
         let run = || self.index_add_launch(axis, index, source, alpha);
-        record::written(Mode::InPlace, &[self, index, source], &[self], call, run)?;
+        record::op(Mode::InPlace, &[self, index, source], &[self], call, run)?;
         Ok(self)
     }
 
@@ -276,14 +283,14 @@ impl Tensor {
 
     fn check_index_add(&self, axis: isize, index: &Tensor, source: &Tensor, alpha: f64) -> Result<usize> {
         let op = "index_add";
-        let (fits, expected) = match self.dtype() {
-            dtype if dtype.is_float() => (true, ""),
-            DType::Bool => (alpha == 0.0 || alpha == 1.0, "0 or 1, as the tensors are bools"),
-            _ => (whole(alpha).is_some(), "an integer, as the tensors are"),
-        };
-        if !fits {
-            let found = Scalar::Float(alpha);
-            return Err(Error::Argument { op, what: "alpha", expected, found });
+        match self.dtype() {
+            dtype if dtype.is_float() => {}
+            DType::Bool if alpha == 0.0 || alpha == 1.0 => {}
+            DType::Bool => {
+                let (expected, found) = ("0 or 1, as the tensors are bools", Scalar::Float(alpha));
+                return Err(Error::Argument { op, what: "alpha", expected, found });
+            }
+            dtype => _ = fit_factor(op, "alpha", alpha, dtype)?,
         }
         let (axis, shape) = self.check_slices(op, axis, index)?;
         check_device(op, self, &[source])?;
@@ -302,7 +309,7 @@ impl Tensor {
             (1.0, _) => source,
             (_, DType::Bool) => Tensor::zeros(*source.shape(), DType::Bool, &self.device())?,
             (_, dtype) if dtype.is_float() => source.mul(alpha)?,
-            _ => source.mul(whole(alpha).expect("it has been checked"))?,
+            (_, dtype) => source.mul(fit_factor(op, "alpha", alpha, dtype)?)?,
         };
         let (index, repeats) = if self.rank() == 0 {
             (index.detach().reshape([0usize; 0])?, 1)

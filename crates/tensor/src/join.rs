@@ -5,7 +5,7 @@ use crate::{
     create::check_dtype,
     error::shape_error,
     pointwise::{check_device, check_disjoint, check_out, check_rank},
-    record::{self, Mode, TensorRefs, refs},
+    record::{self, Mode, refs},
     result_type,
 };
 use raddle_base::Scalar;
@@ -15,7 +15,7 @@ use std::borrow::Borrow;
 
 impl Tensor {
     /// The tensors one after the other along an axis. They agree in all other axes; dtypes are promoted. Tensors of shape
-    /// `[0]` are left out, as in PyTorch. The list is of tensors or of references to some.
+    /// `[0]` add nothing, whatever the others are, as in PyTorch. The list is of tensors or of references to some.
     ///
     /// ```
     /// # use raddle_tensor::{DType, Device, Result, Tensor};
@@ -34,9 +34,7 @@ impl Tensor {
         let args: Vec<Arg<'_>> = tensors.iter().map(|tensor| Arg::Tensor(tensor)).collect();
         let device = tensors[0].device();
         let out = Tensor::allocate(op, Layout::contiguous(shape), result_type(&args), &device)?;
-        cat_launch(tensors, axis, &out)?;
-        let inputs: TensorRefs<'_> = tensors.iter().copied().filter(|tensor| !is_skipped(tensor)).collect();
-        record::fresh(&inputs, &[&out], || Call::Cat { axis })?;
+        record::fresh(tensors, &[&out], || Call::Cat { axis }, || cat_launch(tensors, axis, &out))?;
         Ok(out)
     }
 
@@ -49,8 +47,7 @@ impl Tensor {
         check_dtype(op, "the output", result_type(&args), out)?;
         check_out(op, out, &shape, &tensors[0].device())?;
         check_disjoint(op, out, tensors)?;
-        let inputs: TensorRefs<'_> = tensors.iter().copied().filter(|tensor| !is_skipped(tensor)).collect();
-        record::written(Mode::Out, &inputs, &[out], || Call::Cat { axis }, || cat_launch(tensors, axis, out))
+        record::op(Mode::Out, tensors, &[out], || Call::Cat { axis }, || cat_launch(tensors, axis, out))
     }
 
     /// The tensors, which have one shape, along a new axis. The list as in [`cat`](Tensor::cat).

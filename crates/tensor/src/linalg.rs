@@ -7,13 +7,14 @@ use crate::{
     Activation, Call, DType, Dims, Error, INFER, Layout, Result, Tensor,
     create::check_dtype,
     error::shape_error,
+    number::fit_factor,
     pointwise::{check_device, check_disjoint, check_float, check_out},
-    promote::whole,
     record::{self, Mode, Silence, TensorRefs},
 };
 use raddle_base::Scalar;
 use raddle_op::Kernel;
 use raddle_runtime::Operand;
+use raddle_sync::fault;
 use smallvec::SmallVec;
 
 /// What a product does besides multiplying: `act(alpha · a b + bias) + beta · c`.
@@ -76,14 +77,24 @@ fn launch(
     if out_layout.is_empty() {
         return Ok(());
     }
-    // A factor of 0 means that the addend doesn't count, not even its NaN.
-    let addend = options.addend.filter(|(beta, _)| *beta != 0.0);
+    // Factors count as what is computed with: 1e-50 is 0 in `f32`. One of 0 means that the product or the addend doesn't count,
+    // not even its NaN. No backend is asked for such a product: libraries give it up without writing.
+    let is_zero = |factor: f64| match out.dtype().compute() {
+        DType::F32 => factor as f32 == 0.0,
+        _ => factor == 0.0,
+    };
+    let addend = options.addend.filter(|(beta, _)| !is_zero(*beta));
     if !out.dtype().is_float() {
         let alias = |(tensor, layout): Seen<'_>| tensor.detach().alias(layout);
         let operands = [(lhs, lhs_layout), (rhs, rhs_layout), (out, out_layout)].map(alias);
         return launch_integers(op, &operands, options, addend);
     }
-    if lhs_layout.shape()[2] == 0 {
+    let k = lhs_layout.shape()[2];
+    let mut is_product = k != 0 && !is_zero(options.alpha);
+    if fault!(nothing_is_multiplied) {
+        is_product = k != 0;
+    }
+    if !is_product {
         return without_product(&out.detach().alias(out_layout), options, addend);
     }
     let see = |tensor| Ok::<_, Error>((tensor, Tensor::layout(tensor).broadcast_to(op, out_layout.shape())?));
@@ -113,17 +124,9 @@ fn launch_integers(
     addend: Option<(f64, &Tensor)>,
 ) -> Result<()> {
     const PRODUCT_COUNT_MAX: usize = 1 << 22; // guess: some tens of MiB of products
-    let integer = |what: &'static str, factor: f64| match whole(factor) {
-        Some(factor) => Ok(factor),
-        _ => Err(Error::Argument {
-            op,
-            what,
-            expected: "an integer, as the tensors are",
-            found: Scalar::Float(factor),
-        }),
-    };
+    let beta = addend.map_or(0.0, |(beta, _)| beta);
     let (alpha, beta) =
-        (integer("alpha", options.alpha)?, integer("beta", addend.map_or(0.0, |(beta, _)| beta))?);
+        (fit_factor(op, "alpha", options.alpha, out.dtype())?, fit_factor(op, "beta", beta, out.dtype())?);
     if options.activation == Activation::Gelu {
         return Err(Error::DType { op, what: "the input of gelu", expected: "a float", found: out.dtype() });
     }
@@ -156,7 +159,7 @@ fn launch_integers(
     Ok(())
 }
 
-/// What is left where the inner axis is empty: `act(bias) + beta · c`.
+/// What is left where the inner axis is empty or the product's factor 0: `act(bias) + beta · c`.
 fn without_product(out: &Tensor, options: &MatMulOptions<'_>, addend: Option<(f64, &Tensor)>) -> Result<()> {
     let _silence = Silence::new();
     // The addend may be the output.
@@ -177,29 +180,28 @@ fn without_product(out: &Tensor, options: &MatMulOptions<'_>, addend: Option<(f6
 }
 
 /// A tensor and a layout of rank 3 with its elements in row-major order; a copy if strides demand it.
-fn see(tensor: &Tensor, shape: [usize; 3]) -> Result<(Tensor, Layout)> {
+fn see(tensor: &Tensor, layout: &Layout, shape: [usize; 3]) -> Result<(Tensor, Layout)> {
     let shape = Dims::from_iter(shape);
-    match tensor.layout().view(&shape) {
+    match layout.view(&shape) {
         Ok(layout) => Ok((tensor.clone(), layout)),
         Err(_) => {
-            let copy = tensor.detach().row_major_copy()?;
+            let copy = tensor.detach().alias(*layout).row_major_copy()?;
             let layout = copy.layout().view(&shape)?;
             Ok((copy, layout))
         }
     }
 }
 
-/// Operands brought to three axes, and the shape of the result.
-struct Folded {
-    lhs: (Tensor, Layout),
-    rhs: (Tensor, Layout),
-    /// Of the kernel's output.
-    kernel: Dims,
-    /// Of the user's.
+/// Operands as stacks of matrices, and the shape of the result.
+struct Folded<'a> {
+    lhs: (&'a Tensor, Layout),
+    rhs: (&'a Tensor, Layout),
+    /// Matrices, rows, inner size, columns.
+    sizes: [usize; 4],
     shape: Dims,
 }
 
-fn fold(lhs: &Tensor, rhs: &Tensor) -> Result<Folded> {
+fn fold<'a>(lhs: &'a Tensor, rhs: &'a Tensor) -> Result<Folded<'a>> {
     let op = "matmul";
     check_operands(op, lhs, rhs)?;
     for (what, operand) in [("lhs", lhs), ("rhs", rhs)] {
@@ -231,8 +233,7 @@ fn fold(lhs: &Tensor, rhs: &Tensor) -> Result<Folded> {
     if right_count == 1
         && let Ok(merged) = left.view(&Dims::from_iter([1, rows, k]))
     {
-        let rhs = see(rhs, [1, k, n])?;
-        return Ok(Folded { lhs: (lhs.clone(), merged), rhs, kernel: Dims::from_iter([1, rows, n]), shape });
+        return Ok(Folded { lhs: (lhs, merged), rhs: (rhs, right), sizes: [1, rows, k, n], shape });
     }
     batch.push(m);
     batch.push(k);
@@ -240,16 +241,21 @@ fn fold(lhs: &Tensor, rhs: &Tensor) -> Result<Folded> {
     let last = batch.len() - 1;
     (batch[last - 1], batch[last]) = (k, n);
     let right = right.broadcast_to(op, &batch)?;
-    let lhs = see(&lhs.alias(left), [count, m, k])?;
-    let rhs = see(&rhs.alias(right), [count, k, n])?;
-    Ok(Folded { lhs, rhs, kernel: Dims::from_iter([count, m, n]), shape })
+    Ok(Folded { lhs: (lhs, left), rhs: (rhs, right), sizes: [count, m, k, n], shape })
 }
 
-impl Folded {
+impl Folded<'_> {
+    /// The result's shape as the kernel has it.
+    fn kernel(&self) -> Dims {
+        let [count, m, _, n] = self.sizes;
+        Dims::from_iter([count, m, n])
+    }
+
     fn launch(&self, out: &Tensor, layout: Layout) -> Result<()> {
-        let options = MatMulOptions::default();
-        let [lhs, rhs] = [&self.lhs, &self.rhs].map(|(tensor, layout)| (tensor, *layout));
-        launch("matmul", lhs, rhs, (out, layout), &options)
+        let [count, m, k, n] = self.sizes;
+        let (lhs, lhs_layout) = see(self.lhs.0, &self.lhs.1, [count, m, k])?;
+        let (rhs, rhs_layout) = see(self.rhs.0, &self.rhs.1, [count, k, n])?;
+        launch("matmul", (&lhs, lhs_layout), (&rhs, rhs_layout), (out, layout), &MatMulOptions::default())
     }
 }
 
@@ -264,8 +270,8 @@ impl Tensor {
         let folded = fold(self, rhs)?;
         let layout = Layout::contiguous(folded.shape);
         let out = Tensor::allocate("matmul", layout, self.dtype(), &self.device())?;
-        folded.launch(&out, Layout::contiguous(folded.kernel))?;
-        record::fresh(&[self, rhs], &[&out], || Call::MatMul)?;
+        let run = || folded.launch(&out, Layout::contiguous(folded.kernel()));
+        record::fresh(&[self, rhs], &[&out], || Call::MatMul, run)?;
         Ok(out)
     }
 
@@ -277,17 +283,17 @@ impl Tensor {
         let folded = fold(self, rhs)?;
         check_out(op, out, &folded.shape, &self.device())?;
         check_disjoint(op, out, &[self, rhs])?;
-        let run = || match out.layout().view(&folded.kernel) {
+        let run = || match out.layout().view(&folded.kernel()) {
             Ok(layout) => folded.launch(out, layout),
             // The axes of the output can't be merged: through a temporary, copied back whole.
             Err(_) => {
                 let layout = Layout::contiguous(folded.shape);
                 let made = Tensor::allocate(op, layout, self.dtype(), &self.device())?;
-                folded.launch(&made, Layout::contiguous(folded.kernel))?;
+                folded.launch(&made, Layout::contiguous(folded.kernel()))?;
                 made.copy_into_fresh(out)
             }
         };
-        record::written(Mode::Out, &[self, rhs], &[out], || Call::MatMul, run)
+        record::op(Mode::Out, &[self, rhs], &[out], || Call::MatMul, run)
     }
 
     /// The product of stacks of matrices, `[b, m, k] × [b, k, n] → [b, m, n]`, without broadcasting.
@@ -330,13 +336,14 @@ impl Tensor {
     }
 
     /// `beta · self + alpha · a b`, with `a` [m, k], `b` [k, n], and `self` broadcast to [m, n]. With `beta` 0 what `self`
-    /// holds doesn't count, not even NaN.
+    /// holds doesn't count, not even NaN or infinity; with `alpha` 0 neither does what `a` and `b` hold. (As in BLAS. PyTorch
+    /// does the same in f32 and f64; in its 16-bit floats 0 · ∞ is NaN.) Of all but f64 the factors are rounded to f32 first.
     pub fn addmm(&self, a: &Tensor, b: &Tensor, beta: f64, alpha: f64) -> Result<Tensor> {
         let op = "addmm";
         let shape = self.check_addmm(a, b)?;
         let out = Tensor::allocate(op, Layout::contiguous(shape), self.dtype(), &self.device())?;
-        self.addmm_launch(a, b, beta, alpha, &out)?;
-        record::fresh(&[self, a, b], &[&out], || Call::AddMm { beta, alpha })?;
+        let run = || self.addmm_launch(a, b, beta, alpha, &out);
+        record::fresh(&[self, a, b], &[&out], || Call::AddMm { beta, alpha }, run)?;
         Ok(out)
     }
 
@@ -367,7 +374,7 @@ impl Tensor {
         check_disjoint(op, out, &[a, b])?;
         crate::pointwise::check_overlap(op, out, &[self])?;
         let call = || Call::AddMm { beta, alpha };
-        record::written(mode, &[self, a, b], &[out], call, || self.addmm_launch(a, b, beta, alpha, out))
+        record::op(mode, &[self, a, b], &[out], call, || self.addmm_launch(a, b, beta, alpha, out))
     }
 
     fn check_addmm(&self, a: &Tensor, b: &Tensor) -> Result<Dims> {
@@ -404,10 +411,10 @@ impl Tensor {
         let op = "linear";
         let shape = self.check_linear(weight, bias)?;
         let out = Tensor::allocate(op, Layout::contiguous(shape), self.dtype(), &self.device())?;
-        self.linear_launch(weight, bias, activation, &out)?;
         let mut inputs = TensorRefs::from_slice(&[self, weight]);
         inputs.extend(bias);
-        record::fresh(&inputs, &[&out], || Call::Linear { bias: bias.is_some(), activation })?;
+        let call = || Call::Linear { bias: bias.is_some(), activation };
+        record::fresh(&inputs, &[&out], call, || self.linear_launch(weight, bias, activation, &out))?;
         Ok(out)
     }
 
@@ -422,9 +429,7 @@ impl Tensor {
         check_disjoint(op, out, &inputs)?;
         let activation = Activation::None;
         let call = || Call::Linear { bias: bias.is_some(), activation };
-        record::written(Mode::Out, &inputs, &[out], call, || {
-            self.linear_launch(weight, bias, activation, out)
-        })
+        record::op(Mode::Out, &inputs, &[out], call, || self.linear_launch(weight, bias, activation, out))
     }
 
     fn check_linear(&self, weight: &Tensor, bias: Option<&Tensor>) -> Result<Dims> {
@@ -462,7 +467,7 @@ impl Tensor {
             self.linear_launch(weight, bias, activation, &made)?;
             return made.copy_into_fresh(out);
         };
-        let (lhs, lhs_layout) = see(self, [1, rows, k])?;
+        let (lhs, lhs_layout) = see(self, self.layout(), [1, rows, k])?;
         let options = MatMulOptions { bias, activation, ..MatMulOptions::default() };
         let weight = (weight, weight.layout().transpose(0, 1)?.unsqueeze(0)?);
         launch(op, (&lhs, lhs_layout), weight, (out, layout), &options)
@@ -488,13 +493,17 @@ impl Tensor {
         check_bias(op, self, bias, n)?;
         let shape: Dims = [self.shape()[0], n].into_iter().collect();
         let out = Tensor::allocate(op, Layout::contiguous(shape), self.dtype(), &self.device())?;
-        if self.layout().is_empty() && !out.layout().is_empty() {
-            let _silence = Silence::new();
-            match bias {
-                Some(bias) => _ = out.copy_(bias)?,
-                None => out.fill_raw(Scalar::Int(0))?,
+        let run = || {
+            if out.layout().is_empty() {
+                return Ok(());
             }
-        } else if !out.layout().is_empty() {
+            if self.layout().is_empty() {
+                let _silence = Silence::new();
+                return match bias {
+                    Some(bias) => out.copy_(bias).map(drop),
+                    None => out.fill_raw(Scalar::Int(0)),
+                };
+            }
             let bias = bias
                 .map(|bias| Ok::<_, Error>((bias, bias.layout().broadcast_to(op, &shape)?)))
                 .transpose()?;
@@ -503,11 +512,11 @@ impl Tensor {
             operands.extend([self, index, weight].map(|tensor| tensor.read(tensor.layout())));
             operands.extend(bias.iter().map(|(bias, layout)| bias.read(layout)));
             let kernel = Kernel::SparseMatMul { bias: bias.is_some() };
-            self.device().submit_named(op, &kernel, &operands)?;
-        }
+            Ok(self.device().submit_named(op, &kernel, &operands)?)
+        };
         let mut inputs = TensorRefs::from_slice(&[self, index, weight]);
         inputs.extend(bias);
-        record::fresh(&inputs, &[&out], || Call::SparseLinear { bias: bias.is_some() })?;
+        record::fresh(&inputs, &[&out], || Call::SparseLinear { bias: bias.is_some() }, run)?;
         Ok(out)
     }
 

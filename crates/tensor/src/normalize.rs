@@ -28,7 +28,8 @@ impl Tensor {
         self.softmax_any("softmax", axis, false)
     }
 
-    /// `x − max − log Σ exp(x − max)` along an axis, of floats.
+    /// `x − max − log Σ exp(x − max)` along an axis, of floats. Where one element has nearly all of the weight its logarithm is
+    /// small, and keeps its digits; so does its gradient. (Of 16-bit floats the gradient is that of the rounded result.)
     pub fn log_softmax(&self, axis: isize) -> Result<Tensor> {
         self.softmax_any("log_softmax", axis, true)
     }
@@ -70,8 +71,8 @@ impl Tensor {
     fn softmax_any(&self, op: &'static str, axis: isize, log: bool) -> Result<Tensor> {
         let axis = self.softmax_axis(op, axis)?;
         let out = Tensor::allocate(op, self.layout().preserved(), self.dtype(), &self.device())?;
-        self.softmax_launch(op, axis, log, &out)?;
-        record::fresh(&[self], &[&out], || Call::Softmax { axis, log })?;
+        let run = || self.softmax_launch(op, axis, log, &out);
+        record::fresh(&[self], &[&out], || Call::Softmax { axis, log }, run)?;
         Ok(out)
     }
 
@@ -81,7 +82,7 @@ impl Tensor {
         check_out(op, out, self.shape(), &self.device())?;
         check_disjoint(op, out, &[self])?;
         let call = || Call::Softmax { axis, log };
-        record::written(Mode::Out, &[self], &[out], call, || self.softmax_launch(op, axis, log, out))
+        record::op(Mode::Out, &[self], &[out], call, || self.softmax_launch(op, axis, log, out))
     }
 
     fn softmax_launch(&self, op: &'static str, axis: usize, log: bool, out: &Tensor) -> Result<()> {
@@ -95,6 +96,10 @@ impl Tensor {
 
     /// Over the last `axes` axes: `(x − mean) · rstd · weight + bias` with `rstd = 1 / √(variance + eps)` and the variance
     /// divided by n. Weight and bias have the shape of these axes and the dtype of the input. Of floats.
+    ///
+    /// Mean and rstd are numbers of the compute dtype, as in PyTorch. So a row far from 0 is shifted by what the mean is rounded
+    /// by, as if its elements had moved by up to a unit in the last place. And where the sum of the squares overflows, which in
+    /// `f32` it does for distances of some 2e19 / √n, rstd and the result are 0. In `f64` both have room.
     pub fn layer_norm(
         &self,
         axes: usize,
@@ -118,7 +123,7 @@ impl Tensor {
     }
 
     /// [`layer_norm`](Tensor::layer_norm) of `self + addend`, both of one shape and dtype, in one launch: a residual and the
-    /// normalisation behind it. Of 16-bit floats the sum isn't rounded.
+    /// normalisation behind it. Of 16-bit floats the sum isn't rounded, for the gradients either.
     pub fn layer_norm_add(
         &self,
         addend: &Tensor,
@@ -149,27 +154,22 @@ impl Tensor {
         let out = Tensor::allocate(op, self.layout().preserved(), dtype, &device)?;
         let stat = || Tensor::allocate(op, Layout::contiguous(stats), dtype.compute(), &device);
         let (mean, rstd) = (stat()?, stat()?);
-        if out.layout().is_empty() {
-            mean.fill_raw(Scalar::Int(0))?;
-            rstd.fill_raw(Scalar::Float(1.0 / eps.sqrt()))?;
-        } else {
-            let mut operands: SmallVec<[Operand<'_>; 7]> = SmallVec::new();
-            operands.extend([&out, &mean, &rstd].map(|tensor| tensor.write(tensor.layout())));
-            operands.push(self.read(self.layout()));
-            operands
-                .extend([weight, bias, addend].iter().flatten().map(|tensor| tensor.read(tensor.layout())));
-            let (weight, bias, addend) = (weight.is_some(), bias.is_some(), addend.is_some());
-            let kernel = Kernel::LayerNorm { axes, eps, weight, bias, addend };
-            device.submit_named(op, &kernel, &operands)?;
-        }
         let mut inputs = TensorRefs::from_slice(&[self]);
         inputs.extend([weight, bias, addend].into_iter().flatten());
-        record::fresh(&inputs, &[&out, &mean, &rstd], || Call::LayerNorm {
-            axes,
-            weight: weight.is_some(),
-            bias: bias.is_some(),
-            addend: addend.is_some(),
-        })?;
+        let (weight, bias, addend) = (weight.is_some(), bias.is_some(), addend.is_some());
+        let run = || {
+            if out.layout().is_empty() {
+                mean.fill_raw(Scalar::Int(0))?;
+                return rstd.fill_raw(Scalar::Float(1.0 / eps.sqrt()));
+            }
+            let mut operands: SmallVec<[Operand<'_>; 7]> = SmallVec::new();
+            operands.extend([&out, &mean, &rstd].map(|tensor| tensor.write(tensor.layout())));
+            operands.extend(inputs.iter().map(|tensor| tensor.read(tensor.layout())));
+            let kernel = Kernel::LayerNorm { axes, eps, weight, bias, addend };
+            Ok(device.submit_named(op, &kernel, &operands)?)
+        };
+        let call = || Call::LayerNorm { axes, weight, bias, addend };
+        record::fresh(&inputs, &[&out, &mean, &rstd], call, run)?;
         Ok((out, mean, rstd))
     }
 

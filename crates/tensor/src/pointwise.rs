@@ -6,6 +6,7 @@
 use crate::{
     Arg, Call, CallArg, DType, Device, Dims, Error, Layout, Overlap, Result, Tensor, can_cast,
     error::shape_error,
+    number::{Side, fit, fit_bound, is_held},
     promote,
     record::{self, Mode, TensorRefs},
 };
@@ -67,8 +68,7 @@ pub fn pointwise(op: Pointwise, args: &[Arg<'_>], params: &[Scalar]) -> Result<T
         Shape::Broadcast(shape) => result_layout(shape, false, &plan.inputs),
     };
     let out = Tensor::allocate(op.name(), layout, plan.dtype, &device)?;
-    plan.launch(op, &device, &out)?;
-    record::fresh(&plan.inputs, &[&out], || call(op, args, params))?;
+    record::fresh(&plan.inputs, &[&out], || call(op, args, params), || plan.launch(op, &device, &out))?;
     Ok(out)
 }
 
@@ -92,7 +92,7 @@ pub(crate) fn pointwise_into(
     check_out(op.name(), out, &plan.shape, &device)?;
     check_overlap(op.name(), out, &plan.inputs)?;
     let run = || plan.launch(op, &device, out);
-    record::written(mode, &plan.inputs, &[out], || call(op, args, params), run)
+    record::op(mode, &plan.inputs, &[out], || call(op, args, params), run)
 }
 
 /// Is a condition still true, or not, once it is converted to the dtype to compute in? One half isn't as an integer, nor 2^32
@@ -203,7 +203,7 @@ impl<'a> Plan<'a> {
             return Ok(device);
         }
         if param_count > 0 {
-            check_params(op, &self.params[..row_params.len()], operand)?;
+            fit_params(op, &mut self.params[..row_params.len()], operand)?;
             self.fit_numbers(op, row_params.len()..param_count, operand)?;
         }
         Ok(device)
@@ -218,13 +218,14 @@ impl<'a> Plan<'a> {
             match (bound(op, position), operand) {
                 (_, DType::F16) if compares(op) => *number = f16::from_scalar(*number).into(),
                 (_, DType::BF16) if compares(op) => *number = bf16::from_scalar(*number).into(),
-                (Some(side), DType::U8 | DType::I32) => {
-                    *number = fit_bound(op.name(), *number, side, operand)?
+                (Some(side), _) => *number = fit_bound(op.name(), *number, side, operand)?,
+                // True and false of any number, as it is.
+                _ if op.row().result == ResultType::Bool => {
+                    if !is_held(*number, operand) {
+                        self.compute = DType::I64;
+                    }
                 }
-                _ => match check_fits(op.name(), *number, operand, 0) {
-                    Err(_) if op.row().result == ResultType::Bool => self.compute = DType::I64,
-                    _ => check_fits(op.name(), *number, operand, -255)?,
-                },
+                _ => *number = fit(op.name(), "the number", *number, operand)?,
             }
         }
         Ok(())
@@ -269,13 +270,16 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// Parameters of the row are numbers of the tensors' kind, and beside integers ones that these can be.
-fn check_params(op: Pointwise, params: &[Scalar], operand: DType) -> Result<()> {
+/// Parameters of the row are numbers of the tensors' kind, made numbers of their dtype.
+fn fit_params(op: Pointwise, params: &mut [Scalar], operand: DType) -> Result<()> {
     if let Some(value) = params.iter().find(|value| value.kind() > operand.kind()) {
         let expected = "a number of the tensor's kind (bool < integer < float)";
         return Err(Error::Argument { op: op.name(), what: "a parameter", expected, found: *value });
     }
-    params.iter().try_for_each(|value| check_fits(op.name(), *value, operand, -255))
+    params.iter_mut().try_for_each(|value| {
+        *value = fit(op.name(), "the number", *value, operand)?;
+        Ok(())
+    })
 }
 
 fn compares(op: Pointwise) -> bool {
@@ -283,29 +287,12 @@ fn compares(op: Pointwise) -> bool {
     matches!(op, eq | ne | lt | le | gt | ge)
 }
 
-/// Which side of the results an input bounds.
-#[derive(Clone, Copy)]
-enum Side {
-    Below,
-    Above,
-}
-
+/// What an input bounds, if it does.
 fn bound(op: Pointwise, input: usize) -> Option<Side> {
     match (op, input) {
         (Pointwise::clamp | Pointwise::clamp_min, 1) | (Pointwise::maximum, _) => Some(Side::Below),
         (Pointwise::clamp, 2) | (Pointwise::clamp_max, 1) | (Pointwise::minimum, _) => Some(Side::Above),
         _ => None,
-    }
-}
-
-/// A bound of integers as one of them. Past the end of their range at its own side it bounds nothing, and past the other one no
-/// integer keeps it.
-fn fit_bound(op: &'static str, value: Scalar, side: Side, dtype: DType) -> Result<Scalar> {
-    let (low, high) = if dtype == DType::U8 { (0, 255) } else { (i32::MIN.into(), i32::MAX.into()) };
-    match (value, side) {
-        (Scalar::Int(number), Side::Below) if number < low => Ok(Scalar::Int(low)),
-        (Scalar::Int(number), Side::Above) if number > high => Ok(Scalar::Int(high)),
-        _ => check_fits(op, value, dtype, 0).map(|()| value),
     }
 }
 
@@ -316,22 +303,6 @@ fn refused(op: Pointwise, found: DType) -> Error {
         _ => "a number",
     };
     Error::DType { op: op.name(), what: "the promoted input", expected, found }
-}
-
-/// A number beside integers must be one of theirs (PyTorch: "value cannot be converted without overflow"). Beside `u8` it is
-/// at least `lowest`: negative ones wrap.
-fn check_fits(op: &'static str, value: Scalar, dtype: DType, lowest: i64) -> Result<()> {
-    let (low, high, expected) = match dtype {
-        DType::U8 => (lowest, 255, "a number that fits u8"),
-        DType::I32 => (i64::from(i32::MIN), i64::from(i32::MAX), "a number that fits i32"),
-        _ => return Ok(()),
-    };
-    match value {
-        Scalar::Int(number) if !(low..=high).contains(&number) => {
-            Err(Error::Argument { op, what: "the number", expected, found: value })
-        }
-        _ => Ok(()),
-    }
 }
 
 /// All tensors are where the first is.
@@ -535,8 +506,7 @@ impl Tensor {
     pub(crate) fn copy_into_fresh(&self, out: &Tensor) -> Result<()> {
         let mut plan = Plan::new();
         let device = plan.make(Pointwise::copy, &[Arg::Tensor(self)], &[])?;
-        plan.launch(Pointwise::copy, &device, out)?;
-        record::fresh(&[self], &[out], || Call::To)
+        record::fresh(&[self], &[out], || Call::To, || plan.launch(Pointwise::copy, &device, out))
     }
 }
 

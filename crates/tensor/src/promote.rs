@@ -45,12 +45,6 @@ impl State {
     }
 }
 
-/// The integer that a number is, if it is an `i64`.
-pub(crate) fn whole(number: f64) -> Option<i64> {
-    const END: f64 = -(i64::MIN as f64);
-    (number.fract() == 0.0 && (-END..END).contains(&number)).then_some(number as i64)
-}
-
 /// May a result of dtype `from` be stored in an output of dtype `to`? Not from float to integer, nor to bool from
 /// anything else.
 pub fn can_cast(from: DType, to: DType) -> bool {

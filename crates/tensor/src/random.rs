@@ -11,6 +11,7 @@
 use crate::{
     Arg, Call, DType, Device, Error, Layout, Result, Tensor,
     create::dims,
+    number::range,
     pointwise::{check_device, check_disjoint, check_float, check_out},
     record::{self, Mode},
 };
@@ -201,10 +202,8 @@ impl Tensor {
         }
         let (least, most) = match self.dtype() {
             DType::Bool => (0, 1),
-            DType::U8 => (0, 255),
-            DType::I32 => (i64::from(i32::MIN), i64::from(i32::MAX)),
             DType::F16 => (-65_504, 65_504),
-            _ => (i64::MIN, i64::MAX),
+            dtype => range(dtype).unwrap_or((i64::MIN, i64::MAX)),
         };
         if low < least {
             return wrong("low", "a number that the dtype holds", low);
@@ -229,7 +228,8 @@ impl Tensor {
         Ok(self)
     }
 
-    /// Fills with 1 with probability `p`, else 0. `p` is a number or a tensor of floats, broadcast. Of any dtype. Numbers have to
+    /// Fills with 1 with probability `p`, else 0. `p` is a number or a tensor of floats, broadcast. Of any dtype. Probabilities
+    /// are met in steps of 2^-64, of `f64` in steps of 2^-53. Numbers have to
     /// be in [0, 1]; elements of a tensor below count as 0, those above as 1, and NaN as 0: to look would be to wait for them.
     pub fn bernoulli_<'a, 'g>(
         &self,
@@ -278,7 +278,7 @@ impl Tensor {
         probability: Option<&Tensor>,
     ) -> Result<&Tensor> {
         check_out(op, self, self.shape(), &self.device())?;
-        record::written(
+        record::op(
             Mode::InPlace,
             &[self],
             &[self],

@@ -1,22 +1,25 @@
 //! The funnel through which every op passes, so that `grad` can see it without this crate knowing `grad`.
 //!
-//! A tensor has a *slot*. While it is empty, an op costs one relaxed load an operand here and nothing else. `grad` fills
-//! it with a [`Recorder`]; from then on each op that reads the tensor is told to that recorder, on the calling thread:
-//! [`Recorder::prepare`] before an op that writes to an existing tensor (it can refuse), [`Recorder::record`] after any op
-//! has been submitted. Nothing is told while recording is off on the thread ([`set_recording`]).
+//! A tensor has a *slot*. While it is empty, an op costs one relaxed load an operand here, before and after, and little else.
+//! `grad` fills it with a [`Recorder`]; from then on each op of the tensor is recorded by it, on the calling thread. What the
+//! recorder has to know in the order of the ops (slots, [versions](Tensor::version)) it reads and changes while the op holds its
+//! operands ([`Recording::claimed`]). Nothing is recorded while recording is off on the thread ([`set_recording`]).
 //!
-//! A tensor made by an op has an empty slot; `record` fills it if the result belongs to a graph. Clones of a handle share
-//! the slot. Views and [`Tensor::detach`] have slots of their own, but share the storage and its
-//! [version](Tensor::version).
+//! A tensor made by an op has an empty slot; the recorder fills it if the result belongs to a graph. Clones of a handle share
+//! the slot. Views and [`Tensor::detach`] have slots of their own, but share the storage and its version.
+//!
+//! Another thread may put a tensor into a graph while an op on a view of it begins, of other elements perhaps: so an op on views
+//! looks at the slots again when it holds its operands, and is recorded from there if one is filled.
 
 use crate::{Call, Error, Result, Tensor};
 use arc_swap::ArcSwapOption;
+use raddle_runtime::Claimed;
 use raddle_sync::{
     Arc,
     atomic::{AtomicBool, Ordering},
 };
 use smallvec::SmallVec;
-use std::{any::Any, borrow::Borrow, cell::Cell};
+use std::{any::Any, borrow::Borrow, cell::Cell, ops::Range};
 
 /// Is the result a new tensor, or was an existing one written?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +35,7 @@ pub enum Mode {
 /// One op, as told to a recorder.
 pub struct Record<'a> {
     /// What was called.
-    pub call: &'a Call,
+    pub call: Call,
     /// How the outputs came to be.
     pub mode: Mode,
     /// The tensors that it reads, as the call says.
@@ -41,12 +44,37 @@ pub struct Record<'a> {
     pub outputs: &'a [&'a Tensor],
 }
 
-/// What a slot holds. One of the recorders of an op's tensors is told of it, which is expected to look at the others.
+/// What a slot holds. One of the recorders of an op's tensors records it, which is expected to look at the others. Recording is off
+/// meanwhile.
 pub trait Recorder: Any + Send + Sync {
-    /// Before an op that writes to an existing tensor (in place or `out`). An error refuses it; nothing was written.
-    fn prepare(&self, record: &Record<'_>) -> Result<()>;
-    /// After an op was submitted; versions of written outputs have been bumped.
-    fn record(&self, record: &Record<'_>) -> Result<()>;
+    /// Before an op. An error refuses it; nothing was written.
+    fn begin<'a>(&self, record: Record<'a>) -> Result<Box<dyn Recording + 'a>>;
+
+    /// While an op that has begun unrecorded holds its operands. As for [`Recording::claimed`].
+    fn begin_late<'a>(&self, record: Record<'a>) -> Box<dyn Recording + 'a>;
+
+    /// An op was submitted unrecorded, and while it was, another thread has put one of its tensors into a graph. The op has
+    /// seen the tensor before that or after.
+    fn missed(&self, record: Record<'_>) -> Result<()>;
+}
+
+/// The [versions](Tensor::version) of a tensor as a launch finds it and as it will leave it, if it is an operand.
+pub type Versions<'a> = dyn Fn(&Tensor) -> Option<Range<u64>> + 'a;
+
+/// An op that is being recorded.
+pub trait Recording {
+    /// Called for each launch of the op, of which it may have several or, as a view or without elements, none; while the
+    /// launch holds its operands, so that no launch of another thread on one of them comes between. If it says no, the launch
+    /// isn't made.
+    ///
+    /// See [`raddle_runtime::Witness`] for what may be done here.
+    fn claimed(&mut self, versions: &Versions<'_>) -> bool;
+
+    /// The op was submitted, but not all of its launches were made: is it to be tried again? May submit, as to get ready anew.
+    fn tries_again(&mut self) -> Result<bool>;
+
+    /// After the op was submitted, or failed.
+    fn finish(self: Box<Self>, result: Result<()>) -> Result<()>;
 }
 
 thread_local! {
@@ -100,6 +128,11 @@ impl Slot {
     fn was_filled(&self) -> bool {
         self.was_filled.load(Ordering::Relaxed)
     }
+    fn note_filled(&self, is_filled: bool) {
+        if is_filled {
+            self.was_filled.store(true, Ordering::Relaxed);
+        }
+    }
 }
 
 impl Tensor {
@@ -111,71 +144,175 @@ impl Tensor {
     /// Fills or empties the slot; returns what it held. All clones of this handle see it.
     pub fn set_slot(&self, recorder: Option<Arc<dyn Recorder>>) -> Option<Arc<dyn Recorder>> {
         let slot = self.slot_cell();
-        if recorder.is_some() {
-            slot.was_filled.store(true, Ordering::Relaxed);
-        }
+        slot.note_filled(recorder.is_some());
         slot.recorder.swap(recorder.map(Arc::new)).as_deref().cloned()
     }
-}
 
-/// The recorder that is to be told of an op on these tensors, if any.
-#[inline]
-fn recorder(tensors: impl Iterator<Item = impl AsRef<Tensor>>) -> Option<Arc<dyn Recorder>> {
-    for tensor in tensors {
-        let tensor = tensor.as_ref();
-        if (tensor.slot_cell().was_filled() || tensor.may_have_joined()) && is_recording() {
-            let recorder = tensor.slot().or_else(|| of_base(tensor));
-            if recorder.is_some() {
-                return recorder;
+    /// Fills or empties the slot if it still holds `expected`; else what it holds. Doesn't block.
+    pub fn exchange_slot(
+        &self,
+        expected: Option<&Arc<dyn Recorder>>,
+        recorder: Option<Arc<dyn Recorder>>,
+    ) -> Result<(), Option<Arc<dyn Recorder>>> {
+        let slot = self.slot_cell();
+        slot.note_filled(recorder.is_some());
+        let recorder = recorder.map(Arc::new);
+        loop {
+            let current = slot.recorder.load();
+            let held = current.as_deref().cloned();
+            if !is_same(held.as_ref(), expected) {
+                return Err(held);
+            }
+            let before = slot.recorder.compare_and_swap(&current, recorder.clone());
+            if before.as_ref().map(Arc::as_ptr) == current.as_ref().map(Arc::as_ptr) {
+                return Ok(());
             }
         }
     }
-    None
 }
 
-/// That of the tensor that this is a view of, which may have got a place in a graph after the view was made.
-#[cold]
-fn of_base(tensor: &Tensor) -> Option<Arc<dyn Recorder>> {
-    if tensor.may_have_joined() { tensor.view_base()?.slot() } else { None }
+/// Is it the same recorder, or none on both sides?
+pub fn is_same(one: Option<&Arc<dyn Recorder>>, other: Option<&Arc<dyn Recorder>>) -> bool {
+    let address = |recorder: &Arc<dyn Recorder>| Arc::as_ptr(recorder).cast::<()>();
+    one.map(address) == other.map(address)
 }
 
-impl AsRef<Tensor> for Tensor {
-    fn as_ref(&self) -> &Tensor {
-        self
-    }
-}
-
-/// Tells of an op that made new tensors.
+/// Runs an op that makes new tensors.
 #[inline]
-pub(crate) fn fresh(inputs: &[&Tensor], outputs: &[&Tensor], call: impl FnOnce() -> Call) -> Result<()> {
-    match recorder(inputs.iter()) {
-        None => Ok(()),
-        Some(recorder) => recorder.record(&Record { call: &call(), mode: Mode::Fresh, inputs, outputs }),
-    }
+pub(crate) fn fresh(
+    inputs: &[&Tensor],
+    outputs: &[&Tensor],
+    call: impl FnOnce() -> Call,
+    run: impl FnMut() -> Result<()>,
+) -> Result<()> {
+    op(Mode::Fresh, inputs, outputs, call, run)
 }
 
-/// Runs an op that writes to existing tensors: asks, runs, bumps versions, tells.
+/// Runs an op that makes or writes tensors, as the mode says.
 #[inline]
-pub(crate) fn written(
+pub(crate) fn op(
     mode: Mode,
     inputs: &[&Tensor],
     outputs: &[&Tensor],
     call: impl FnOnce() -> Call,
-    run: impl FnOnce() -> Result<()>,
+    mut run: impl FnMut() -> Result<()>,
 ) -> Result<()> {
-    match recorder(inputs.iter().chain(outputs)) {
-        None => {
-            run()?;
-            outputs.iter().for_each(|output| output.bump_version());
-            Ok(())
+    let op = Op { mode, inputs, outputs };
+    if op.may_be_recorded()
+        && is_recording()
+        && let Some(recorder) = op.recorder()
+    {
+        return recorded(&*recorder, op.record(call()), run);
+    }
+    if op.tensors().any(Tensor::is_view) && is_recording() {
+        return perhaps_recorded(op, call, run);
+    }
+    run()?;
+    if op.may_be_recorded()
+        && is_recording()
+        && let Some(recorder) = op.recorder()
+    {
+        return recorder.missed(op.record(call()));
+    }
+    Ok(())
+}
+
+/// An op that may turn out to need recording.
+#[derive(Clone, Copy)]
+struct Op<'a> {
+    mode: Mode,
+    inputs: &'a [&'a Tensor],
+    outputs: &'a [&'a Tensor],
+}
+
+impl<'a> Op<'a> {
+    fn record(self, call: Call) -> Record<'a> {
+        Record { call, mode: self.mode, inputs: self.inputs, outputs: self.outputs }
+    }
+
+    /// All that may be in a graph: new tensors aren't yet.
+    #[inline]
+    fn tensors(self) -> impl Iterator<Item = &'a Tensor> {
+        let written = if self.mode == Mode::Fresh { &[] } else { self.outputs };
+        self.inputs.iter().chain(written).copied()
+    }
+
+    #[inline]
+    fn may_be_recorded(self) -> bool {
+        self.tensors().any(|tensor| tensor.slot_cell().was_filled() || tensor.may_have_joined())
+    }
+
+    /// The recorder that records the op, if any.
+    #[cold]
+    fn recorder(self) -> Option<Arc<dyn Recorder>> {
+        // A view is in the graph of the tensor that it is a view of, which may have got there after the view was made.
+        self.tensors().find_map(|tensor| tensor.slot().or_else(|| tensor.view_base()?.slot()))
+    }
+}
+
+fn recorded(recorder: &dyn Recorder, record: Record<'_>, mut run: impl FnMut() -> Result<()>) -> Result<()> {
+    let _silence = Silence::new();
+    let mut recording = recorder.begin(record)?;
+    let result = loop {
+        let result = witnessed(&mut |versions| recording.claimed(versions), &mut run);
+        if result.is_err() || !recording.tries_again()? {
+            break result;
         }
-        Some(recorder) => {
-            let record = Record { call: &call(), mode, inputs, outputs };
-            recorder.prepare(&record)?;
-            run()?;
-            outputs.iter().for_each(|output| output.bump_version());
-            recorder.record(&record)
+    };
+    recording.finish(result)
+}
+
+/// An op on views, none of which is in a graph.
+fn perhaps_recorded(
+    op: Op<'_>,
+    call: impl FnOnce() -> Call,
+    run: impl FnMut() -> Result<()>,
+) -> Result<()> {
+    let _silence = Silence::new();
+    let mut call = Some(call);
+    let mut recording: Option<Box<dyn Recording + '_>> = None;
+    let mut kept = None; // not dropped while operands are held
+    let look = &mut |versions: &Versions<'_>| {
+        if recording.is_none()
+            && op.may_be_recorded()
+            && let Some(recorder) = op.recorder()
+            && let Some(call) = call.take()
+        {
+            recording = Some(recorder.begin_late(op.record(call())));
+            kept = Some(recorder);
         }
+        recording.as_mut().is_none_or(|recording| recording.claimed(versions))
+    };
+    let result = witnessed(look, run);
+    match recording {
+        Some(recording) => recording.finish(result),
+        None => result,
+    }
+}
+
+/// Runs `run`; whatever it submits is told to `claimed`, with the versions of tensors as it leaves them.
+pub(crate) fn witnessed<R>(claimed: &mut dyn FnMut(&Versions<'_>) -> bool, run: impl FnOnce() -> R) -> R {
+    struct Adaptor<'a>(&'a mut dyn FnMut(&Versions<'_>) -> bool);
+    impl raddle_runtime::Witness for Adaptor<'_> {
+        fn claimed(&mut self, op: &Claimed<'_>) -> bool {
+            (self.0)(&|tensor| tensor.versions_in(op))
+        }
+    }
+    raddle_runtime::witnessed(&mut Adaptor(claimed), run)
+}
+
+impl Tensor {
+    /// A copy that nobody records, with the strides of this tensor if it is dense, and the [version](Tensor::version) that was
+    /// copied.
+    pub fn copy_of_version(&self) -> Result<(Tensor, u64)> {
+        let _silence = Silence::new();
+        let mut copied = self.version(); // of no elements
+        let note = &mut |versions: &Versions<'_>| {
+            copied = versions(self).map_or(copied, |versions| versions.start);
+            true
+        };
+        let copy = witnessed(note, || self.detach().copy())?;
+        Ok((copy, copied))
     }
 }
 

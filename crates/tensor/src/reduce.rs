@@ -137,7 +137,7 @@ impl Reduction {
         let nan = Some(Scalar::Float(f64::NAN));
         match self {
             Reduction::Sum => (ReduceOp::Sum, 1.0, Some(Scalar::Int(0))),
-            Reduction::Mean => (ReduceOp::Sum, count as f64, nan),
+            Reduction::Mean => (ReduceOp::Mean, count as f64, nan),
             Reduction::Prod => (ReduceOp::Prod, 1.0, Some(Scalar::Int(1))),
             Reduction::AMax => (ReduceOp::Max, 1.0, None),
             Reduction::AMin => (ReduceOp::Min, 1.0, None),
@@ -168,9 +168,10 @@ macro_rules! reductions {
     )* } };
 }
 reductions! {
-    /// Σ x. Of integers and bools in `i64`; over no elements 0.
+    /// Σ x. Of integers and bools in `i64`; over no elements 0. Of 16-bit floats and `f32` summed in `f32`.
     sum sum_out = Sum;
-    /// The mean, of floats; over no elements NaN.
+    /// The mean, of floats; over no elements NaN. Of equal elements exactly what they are. Summed in `f64`, so that it doesn't
+    /// overflow where the mean of `f32` doesn't (PyTorch's does); of `f64` it is infinite where the sum is.
     mean mean_out = Mean;
     /// Π x. Of integers and bools in `i64`; over no elements 1.
     prod prod_out = Prod;
@@ -215,7 +216,8 @@ impl Tensor {
     }
 
     /// The p-norm (Σ |x|ᵖ)^(1/p), of floats, for a positive `p` (infinity: the largest |x|). Of 16-bit floats in `f32`. Powers
-    /// neither overflow nor vanish, but for squares of `f64`. The gradient at 0 is 0.
+    /// neither overflow nor vanish, but for squares of `f64`. The gradient at 0 is 0. Where an element is NaN it is NaN for all;
+    /// but of p 1 each element has its own sign, and at infinity the largest have theirs, and those of NaN are 0. (All as PyTorch.)
     pub fn norm_p(&self, p: f64, axes: impl Axes, keepdim: bool) -> Result<Tensor> {
         check_float("norm", "the tensor", self)?;
         if p == 2.0 {
@@ -226,7 +228,10 @@ impl Tensor {
             self.abs()?.sum(axes, keepdim)
         } else if p > 0.0 {
             let axes = Bits(axes.bits("norm", self.layout())?);
-            let size = self.to_dtype(self.dtype().compute())?.abs()?;
+            static SIZE: Made<Fused> = Made::new();
+            // |x|, but the gradient at NaN is NaN, as the norm.
+            let size = SIZE.get_or_init(|| fused(|[x]| x.isnan().select(x * x, x.abs())));
+            let size = size.call(&[&self.to_dtype(self.dtype().compute())?])?;
             // In units of the largest, which has no part in the gradient: the norm doesn't depend on the unit.
             let unit = size.detach().norm_unit(axes)?;
             let sum = size.div(&unit)?.pow(p)?.sum(axes, keepdim)?;
@@ -253,8 +258,8 @@ impl Tensor {
         let dtype = op.dtype(self)?;
         let shape = reduced_shape(self.shape(), axes, keepdim);
         let out = Tensor::allocate(op.name(), Layout::contiguous(shape), dtype, &self.device())?;
-        self.reduce_launch(op, axes, &out)?;
-        record::fresh(&[self], &[&out], || Call::Reduce { op, axes, keepdim })?;
+        let call = || Call::Reduce { op, axes, keepdim };
+        record::fresh(&[self], &[&out], call, || self.reduce_launch(op, axes, &out))?;
         Ok(out)
     }
 
@@ -264,7 +269,7 @@ impl Tensor {
         check_out(op.name(), out, &reduced_shape(self.shape(), axes, keepdim), &self.device())?;
         check_disjoint(op.name(), out, &[self])?;
         let call = || Call::Reduce { op, axes, keepdim };
-        record::written(Mode::Out, &[self], &[out], call, || self.reduce_launch(op, axes, out))
+        record::op(Mode::Out, &[self], &[out], call, || self.reduce_launch(op, axes, out))
     }
 
     fn reduce_launch(&self, op: Reduction, axes: u8, out: &Tensor) -> Result<()> {
@@ -375,15 +380,12 @@ impl Tensor {
         let layout = Layout::contiguous(reduced_shape(self.shape(), axes, keepdim));
         let values = Tensor::allocate(op, layout, self.dtype(), &self.device())?;
         let indices = Tensor::allocate(op, layout, DType::I64, &self.device())?;
-        self.max_min_launch(op, largest, axes, (&values, &indices))?;
-        let axis = axes.trailing_zeros() as usize;
-        if axes != 0 {
-            let call = || Call::MaxMin { largest, axis, keepdim };
-            record::fresh(&[self], &[&values, &indices], call)?;
-        } else {
-            // Without an axis the value is the tensor itself.
-            record::fresh(&[self], &[&values], || Call::To)?;
-        }
+        let call = || match axes {
+            0 => Call::To, // Without an axis the value is the tensor itself.
+            axes => Call::MaxMin { largest, axis: axes.trailing_zeros() as usize, keepdim },
+        };
+        let run = || self.max_min_launch(op, largest, axes, (&values, &indices));
+        record::fresh(&[self], &[&values, &indices], call, run)?;
         Ok((values, indices))
     }
 
@@ -406,7 +408,7 @@ impl Tensor {
         check_disjoint(op, values, &[indices])?;
         let call = || Call::MaxMin { largest, axis: axes.trailing_zeros() as usize, keepdim };
         let run = || self.max_min_launch(op, largest, axes, (values, indices));
-        record::written(Mode::Out, &[self], &[values, indices], call, run)
+        record::op(Mode::Out, &[self], &[values, indices], call, run)
     }
 
     fn max_min_launch(
@@ -438,8 +440,7 @@ impl Tensor {
     pub fn cumsum(&self, axis: isize) -> Result<Tensor> {
         let (axis, input) = self.cumsum_input(axis)?;
         let out = Tensor::allocate("cumsum", self.layout().preserved(), input.dtype(), &self.device())?;
-        input.cumsum_launch(axis, &out)?;
-        record::fresh(&[self], &[&out], || Call::CumSum { axis })?;
+        record::fresh(&[self], &[&out], || Call::CumSum { axis }, || input.cumsum_launch(axis, &out))?;
         Ok(out)
     }
 
@@ -451,7 +452,7 @@ impl Tensor {
         check_out(op, out, self.shape(), &check_device(op, self, &[])?)?;
         check_disjoint(op, out, &[self])?;
         let call = || Call::CumSum { axis };
-        record::written(Mode::Out, &[self], &[out], call, || input.cumsum_launch(axis, out))
+        record::op(Mode::Out, &[self], &[out], call, || input.cumsum_launch(axis, out))
     }
 
     /// The resolved axis, and the input in the dtype of the result.

@@ -95,13 +95,12 @@ impl Tensor {
         let layout = Layout::contiguous(shape);
         let values = Tensor::allocate(op, layout, self.dtype(), &self.device())?;
         let indices = Tensor::allocate(op, layout, DType::I64, &self.device())?;
-        self.sort_launch(op, kernel, (&values, &indices))?;
-        if self.rank() == 0 {
-            // Without axes there is nothing to gather from.
-            record::fresh(&[self], &[&values], || Call::To)?;
-        } else {
-            record::fresh(&[self], &[&values, &indices], || Call::Sort { axis })?;
-        }
+        let call = || match self.rank() {
+            0 => Call::To, // Without axes there is nothing to gather from.
+            _ => Call::Sort { axis },
+        };
+        let run = || self.sort_launch(op, kernel, (&values, &indices));
+        record::fresh(&[self], &[&values, &indices], call, run)?;
         Ok((values, indices))
     }
 
@@ -121,7 +120,7 @@ impl Tensor {
         }
         check_disjoint(op, values, &[indices])?;
         let run = || self.sort_launch(op, kernel, (values, indices));
-        record::written(Mode::Out, &[self], &[values, indices], || Call::Sort { axis }, run)
+        record::op(Mode::Out, &[self], &[values, indices], || Call::Sort { axis }, run)
     }
 
     fn sort_launch(

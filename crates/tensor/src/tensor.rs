@@ -1,12 +1,12 @@
 //! The handle.
 
 use crate::{DType, Device, Dims, Error, Layout, Result, record::Slot};
-use raddle_runtime::{Access, Buffer, Operand, Stream};
+use raddle_runtime::{Access, Buffer, Claimed, Operand, Stream};
 use raddle_sync::{
     Arc,
-    atomic::{AtomicBool, AtomicU64, Ordering},
-    fault,
+    atomic::{AtomicBool, Ordering},
 };
+use std::ops::Range;
 
 /// A view of numbers on a device. Cheap to clone: clones are the same tensor, with the same memory and the same place in
 /// a graph of gradients. [`Tensor::copy`] makes another one.
@@ -29,15 +29,15 @@ struct Inner {
 /// What views share.
 struct Storage {
     buffer: Buffer,
-    /// How often it was written since it was made, as far as `grad` is concerned.
-    version: AtomicU64,
+    /// The version of the buffer when this life of it began.
+    first_version: u64,
     /// Has a tensor got a place in a graph by a change in place? Then views of it that were made before have one, too.
     joined: AtomicBool,
 }
 
 impl Storage {
     fn new(buffer: Buffer) -> Storage {
-        Storage { buffer, version: AtomicU64::new(0), joined: AtomicBool::new(false) }
+        Storage { first_version: buffer.version(), buffer, joined: AtomicBool::new(false) }
     }
 }
 
@@ -202,21 +202,19 @@ impl Tensor {
         self.is_view() && self.0.storage.joined.load(Ordering::Relaxed)
     }
 
-    /// How often the storage was written since it was made. Views of one storage share it. A gradient that kept a tensor
-    /// compares it to find out whether somebody has changed it since.
+    /// How many ops that write to the storage have been submitted since it was made. Views of one storage share it. An op counts
+    /// while it claims its operands, in the order in which ops run, whoever submits it: this crate, a graph that is replayed, an
+    /// optimizer. A gradient that kept a tensor compares it to find out whether somebody has changed it since.
+    ///
+    /// From any thread; doesn't block.
     pub fn version(&self) -> u64 {
-        // Pairs with the release in `bump_version`. Writers and readers that are unordered may see either.
-        self.0.storage.version.load(Ordering::Acquire)
+        self.buffer().version() - self.0.storage.first_version
     }
-    /// Counts a write. Every op here that writes to an existing tensor does so by itself.
-    #[inline]
-    pub fn bump_version(&self) {
-        if !fault!(version_not_bumped) {
-            self.0.storage.version.fetch_add(1, Ordering::Release);
-        }
-        if self.device().is_capturing() {
-            crate::graph::note_write(self);
-        }
+
+    /// The versions as an op that holds its operands finds it and leaves it; none if the storage is no operand of it.
+    pub(crate) fn versions_in(&self, op: &Claimed<'_>) -> Option<Range<u64>> {
+        let first = self.0.storage.first_version;
+        op.versions(self.buffer()).map(|versions| versions.start - first..versions.end - first)
     }
 
     #[inline]

@@ -15,7 +15,7 @@ impl Tensor {
     /// A recorded view.
     fn view_of(&self, layout: Layout, view: impl FnOnce() -> View) -> Result<Tensor> {
         let out = self.alias(layout);
-        record::fresh(&[self], &[&out], || Call::View(view()))?;
+        record::fresh(&[self], &[&out], || Call::View(view()), || Ok(()))?;
         Ok(out)
     }
 

@@ -33,6 +33,7 @@ pub enum Kind {
     Programs,
     Sim,
     Model,
+    Spec,
     Stress,
     Conformance,
     Test,
@@ -40,11 +41,12 @@ pub enum Kind {
 }
 
 impl Kind {
-    pub const ALL: [Kind; 8] = [
+    pub const ALL: [Kind; 9] = [
         Kind::Loom,
         Kind::Programs,
         Kind::Sim,
         Kind::Model,
+        Kind::Spec,
         Kind::Stress,
         Kind::Conformance,
         Kind::Test,
@@ -57,6 +59,7 @@ impl Kind {
             Kind::Programs => "programs",
             Kind::Sim => "sim",
             Kind::Model => "model",
+            Kind::Spec => "spec",
             Kind::Stress => "stress",
             Kind::Conformance => "conformance",
             Kind::Test => "test",
@@ -75,6 +78,10 @@ impl Kind {
             }
             Kind::Sim => "the shipped code on the simulator or the oracle, in many orders",
             Kind::Model => "an explicit model, every state of which is visited",
+            Kind::Spec => {
+                "a specification in TLA+, every state of which TLC visits, or a faulty variant; skipped where there is no \
+                 Java or TLC, and then it says nothing"
+            }
             Kind::Stress => "many threads on a device",
             Kind::Conformance => "a body of `conformance`, the same for every backend",
             Kind::Test => "a test of one behaviour",
@@ -82,9 +89,18 @@ impl Kind {
         }
     }
 
-    /// Which build it is in.
-    pub fn build(self) -> Build {
-        if self == Kind::Loom { Build::Models } else { Build::Tests }
+    /// Which build it is in; none of a specification.
+    pub fn build(self) -> Option<Build> {
+        match self {
+            Kind::Spec => None,
+            Kind::Loom => Some(Build::Models),
+            _ => Some(Build::Tests),
+        }
+    }
+
+    /// Does it need nothing that a machine may not have?
+    pub fn is_always_there(self) -> bool {
+        ![Kind::Device, Kind::Spec].contains(&self)
     }
 }
 
@@ -133,7 +149,7 @@ macro_rules! kinds {
         }
     )* };
 }
-kinds!(loom Loom, sim Sim, model Model, stress Stress, conformance Conformance, test Test, device Device);
+kinds!(loom Loom, sim Sim, model Model, spec Spec, stress Stress, conformance Conformance, test Test, device Device);
 const PROGRAMS: Check = Check::PROGRAMS;
 
 /// Id, what it says, where, checks, faults.
@@ -154,14 +170,14 @@ rows! {
 "T1.1" "A block is given out only behind every use of its former lives: marks stay with the memory."
     "raddle_runtime::marks::Marks::uses"
     [loom("raddle_runtime::models::model_free_and_reuse"), loom("raddle_runtime::models::model_magazine"), PROGRAMS,
-     sim("raddle_runtime::tests::memory_crosses_streams_by_ticks"),
+     sim("raddle_runtime::tests::memory_crosses_streams_by_ticks"), spec("ticks.reuse"),
      device("raddle_conformance::race_suite::cuda::memory_is_not_reused_while_another_stream_reads")]
     [forget_marks]
 "T1.2" "A fence at the free covers the latest work on every stream that was noted, not the first."
     "raddle_runtime::alloc::free"
     [loom("raddle_runtime::models::model_free_and_reuse"), PROGRAMS,
      sim("raddle_runtime::tests::record_stream_covers_what_comes_until_the_free"),
-     sim("raddle_conformance::race_suite::sim::record_*"),
+     sim("raddle_conformance::race_suite::sim::record_*"), spec("ticks.noted"),
      device("raddle_conformance::race_suite::cuda::record_covers_what_comes_later")]
     [free_without_fence, fence_at_record]
 "T1.3" "A block is never in two hands, also when a thread's magazine is emptied by another."
@@ -208,7 +224,7 @@ rows! {
 "T2.1" "A read is ordered behind the last write."
     "raddle_runtime::marks::Marks::claim_read"
     [loom("raddle_runtime::models::model_readers_and_writer"), PROGRAMS,
-     sim("raddle_conformance::race_suite::sim::a_chain_is_handed_over"),
+     sim("raddle_conformance::race_suite::sim::a_chain_is_handed_over"), spec("ticks.streams"),
      device("raddle_conformance::race_suite::cuda::a_chain_is_handed_over")]
     [no_wait_after_write]
 "T2.2" "A write is ordered behind the last write and all reads."
@@ -262,18 +278,24 @@ rows! {
     [sim("raddle_runtime::tests::external::work_of_other_code_is_waited_for"),
      device("raddle_cuda::gpu::wrapped_streams_are_ordered_and_closed_in_flight")]
     [foreign_work_unseen]
+"T2.12" "Nothing that is put on a held stream starts before all who hold it have let go."
+    "raddle_runtime::testing::hold"
+    [test("raddle_runtime::ends::what_is_behind_a_hold_waits"), conformance("raddle_conformance::cpu::cpu::testing::*"),
+     conformance("raddle_conformance::sim::sim::testing::*"), device("raddle_conformance::cuda::cuda::testing::*")]
+    [hold_holds_nothing]
 
 "T3.1" "An op owns its operands through the marks that it stamps: none is freed before the op is over (safe by construction: all ops submit by this one path)."
     "raddle_runtime::submit::Stream::enqueue"
     [loom("raddle_runtime::models::model_operands_are_freed"),
      model("raddle_conformance::lifetime::a_single_operand_that_is_owned_lives"),
-     model("raddle_conformance::lifetime::all_operands_of_layer_norm_live"),
+     model("raddle_conformance::lifetime::all_operands_of_layer_norm_live"), spec("TL.001"), spec("TL.003"),
      sim("raddle_conformance::lifetime::operands_of_layer_norm_outlive_their_handles")]
     [borrowed_operand]
 "T3.2" "The borrowing variant dies in five steps: create; start with counts 2, 2, 1; bias is freed; the lock; a dead tensor is read."
     "raddle_conformance::lifetime::explore"
     [model("raddle_conformance::lifetime::a_borrowed_operand_dies_in_five_steps"),
-     model("raddle_conformance::lifetime::a_borrowed_operand_of_backward_dies")]
+     model("raddle_conformance::lifetime::a_borrowed_single_operand_dies"),
+     model("raddle_conformance::lifetime::a_borrowed_operand_of_backward_dies"), spec("TL.002"), spec("TL.004")]
     []
 "T3.3" "Gradients and saved tensors outlive their handles in backward."
     "raddle_grad::engine"
@@ -281,13 +303,15 @@ rows! {
      sim("raddle_conformance::lifetime::operands_of_backward_outlive_their_handles")]
     [borrowed_operand]
 "T3.4" "Backward computes with what was saved, or names what was changed since: every write counts a version."
-    "raddle_tensor::tensor::Tensor::bump_version"
+    "raddle_runtime::block::Block::count_write"
     [test("raddle_tensor::it::record::versions_count_writes_and_are_shared_by_views"),
-     test("raddle_grad::it::in_place::a_saved_tensor_that_was_changed_is_named")]
-    [version_not_bumped]
+     test("raddle_grad::it::in_place::a_saved_tensor_that_was_changed_is_named"),
+     stress("raddle_conformance::race_suite::cpu::a_saved_tensor_is_overwritten"),
+     stress("raddle_conformance::race_suite::sim::a_saved_tensor_is_overwritten")]
+    [version_not_bumped, checked_before_it_reads]
 "T3.5" "A slab goes back to the device only when nothing in flight names it."
     "raddle_runtime::large::Large::release_unused"
-    [PROGRAMS, sim("raddle_sim::tests::a_slab_in_use_is_not_released"),
+    [PROGRAMS, sim("raddle_sim::tests::a_slab_in_use_is_not_released"), spec("ticks.reuse"),
      sim("raddle_runtime::tests::random_programs_have_no_race")]
     [release_in_flight]
 "T3.6" "A kernel that is evicted is unloaded only when no launch of it is in flight."
@@ -302,6 +326,15 @@ rows! {
      test("raddle_cuda::transfers::tests::uploads_hold_nobody_up_and_free_their_blocks"),
      test("raddle_cpu::tests::an_idle_queue_runs_inline_and_a_busy_one_keeps_the_order")]
     [upload_borrows]
+
+"T3.8" "An op's place in the graph of gradients is found and replaced in the order in which ops run, for all views of a tensor and from all threads."
+    "raddle_runtime::witness::tell"
+    [PROGRAMS, test("raddle_grad::it::in_place::an_op_may_read_another_view_of_its_output"),
+     sim("raddle_conformance::race_suite::sim::a_view_is_looked_at_while_its_base_changes"),
+     stress("raddle_conformance::race_suite::cpu::a_view_is_looked_at_while_its_base_changes"),
+     sim("raddle_conformance::race_suite::sim::rows_are_filled_by_4_threads"),
+     stress("raddle_conformance::race_suite::cpu::rows_are_filled_by_4_threads")]
+    [told_after_release, own_view_is_constant, view_keeps_its_place]
 
 "T4.1" "An event that has recorded nothing is not complete."
     "raddle_runtime::event::Event::query"
@@ -433,6 +466,11 @@ rows! {
     "raddle_runtime::graph::Graph::replay"
     [test("raddle_runtime::ends::a_hook_may_replay_the_graph_that_is_short")]
     [hook_waits_for_itself]
+"T5.17" "A thread that loses its core inside of its magazine holds up who sweeps them, and no other owner."
+    "raddle_sync::biased::Biased::visit_all"
+    [test("raddle_sync::biased::tests::an_owner_that_is_put_off_holds_up_no_other"),
+     loom("raddle_sync::biased::models::model_owner_and_sweep")]
+    [sweeps_in_order]
 
 "T6.1" "Closing a device drains it: nothing is in flight, and all memory is given back."
     "raddle_runtime::device::Device::close"
@@ -517,7 +555,8 @@ rows! {
      test("raddle_server::it::stopping::what_waits_is_answered_and_health_says_no"),
      test("raddle_server::it::stopping::what_takes_too_long_is_counted"),
      test("raddle_cli::serve::answers_and_ends_when_it_is_told_to"),
-     test("raddle_cli::serve::a_second_signal_ends_it_at_once")]
+     test("raddle_cli::serve::a_second_signal_ends_it_at_once"),
+     test("raddle_cli::serve::signals_drain")]
     [leaves_at_stop]
 "T6.15" "A free block is in a magazine or in a list, to whoever looks through all of them: so a device closes behind its threads."
     "raddle_runtime::alloc::DeviceInner::to_centre"
@@ -551,6 +590,27 @@ rows! {
     [test("raddle_cuda::exit::tests::a_process_ends_though_a_thread_stays_in_the_driver"),
      device("raddle_cuda::gpu::a_process_ends_beside_a_kernel_that_does_not")]
     [end_waits_for_ever]
+"T6.22" "A fork makes a child also if it was under way when the first device was opened."
+    "raddle_sync::locks_at_fork::watch"
+    [test("raddle_runtime::ends::a_fork_that_is_under_way_makes_a_child_too")]
+    [forks_watched_late]
+"T6.23" "Code of the user that the library calls may fork, and end the process: a child doesn't go on where its parent was."
+    "raddle_runtime::fork::has_forked_in"
+    [test("raddle_runtime::ends::a_callback_may_fork"), test("raddle_runtime::ends::a_hook_may_fork"),
+     test("raddle_runtime::ends::a_resource_may_fork"), stress("raddle_conformance::lives::cpu::a_callback_exits"),
+     stress("raddle_conformance::lives::cpu::a_hook_exits"), stress("raddle_conformance::lives::cpu::a_resource_exits"),
+     stress("raddle_conformance::lives::cpu::a_capture_exits"),
+     stress("raddle_conformance::lives::cpu::a_thread_of_a_pool_exits")]
+    [child_goes_on_as_parent]
+"T6.24" "Devices that threads open at once are all traced from their first op on."
+    "raddle_runtime::trace::watch"
+    [test("raddle_runtime::ends::devices_that_are_opened_at_once_are_traced")]
+    [trace_starts_once]
+"T6.25" "Closing a device lets go of streams that somebody holds, or has held and lost."
+    "raddle_runtime::device::Device::close"
+    [conformance("raddle_conformance::cpu::cpu::testing::holds_end_with_their_device"),
+     test("raddle_runtime::ends::closing_lets_go_of_what_is_held")]
+    [close_waits_for_holds]
 
 "T7.1" "A kernel writes every element of its output view."
     "raddle_cpu::kernels::pointwise"
@@ -576,8 +636,25 @@ rows! {
      conformance("raddle_conformance::cpu::cpu::normalize::*"), conformance("raddle_conformance::cpu::cpu::order::*"),
      device("raddle_conformance::cuda::cuda::reduce::*"),
      test("raddle_cpu::kernels::structured_tests::reductions_are_the_definition"),
-     test("raddle_cpu::kernels::structured_tests::softmax_and_its_derivative_are_the_definition")]
+     test("raddle_cpu::kernels::structured_tests::softmax_and_its_derivative_are_the_definition"),
+     conformance("raddle_conformance::cpu::cpu::random::*"), device("raddle_conformance::cuda::cuda::random::*")]
     [strided_as_packed]
+"T7.5" "In one launch for many tensors, as of an optimizer's step, nothing meets what is written: it is refused."
+    "raddle_tensor::groups::check_apart"
+    [test("raddle_tensor::it::groups::what_a_group_writes_no_other_touches"),
+     test("raddle_tensor::it::groups::one_tensor_is_not_two_outputs"),
+     test("raddle_tensor::it::groups::slices_of_one_tensor_are_told_apart_in_no_quadratic_time")]
+    [groups_meet]
+"T7.6" "Where nothing is multiplied, or nothing added, the result is written all the same."
+    "raddle_tensor::linalg::launch"
+    [conformance("raddle_conformance::cpu::cpu::product::factors_of_zero"),
+     device("raddle_conformance::cuda::cuda::product::factors_of_zero")]
+    [nothing_is_multiplied]
+"T7.7" "What a library is given lies where it can read it, wherever a view starts."
+    "raddle_cuda::kernels::matmul::row_of"
+    [test("raddle_cuda::kernels::tests::a_bias_lies_where_the_library_can_read_it"),
+     device("raddle_conformance::cuda::cuda::product::starts")]
+    [bias_where_it_lies]
 
 "T8.1" "Results don't depend on thread, stream or load, to the last bit."
     "raddle_cpu::threads::Threads::for_each_part"
@@ -748,6 +825,12 @@ rows! {
      test("raddle_nn::text::charsmap::tests::what_passes_can_be_walked"),
      test("raddle_nn::it::untrusted::a_tokenizer_is_checked_before_it_is_made")]
     [table_is_believed]
+"T9.40" "Of a long text a part is tokenized, and its tokens are those of the whole."
+    "raddle_nn::text::cut::Cuts"
+    [test("raddle_nn::it::long::no_special_token_is_cut_in_two"),
+     test("raddle_nn::it::long::long_texts_have_the_tokens_of_the_whole"),
+     test("raddle_nn::it::long::long_pairs_are_cut_as_the_whole")]
+    [cuts_inside_of_tokens]
 
 "T9.28" "A stream holds no more than it has room for, however many threads have seen room at once."
     "raddle_runtime::submit::StreamInner::wait_for_room"
@@ -961,7 +1044,11 @@ mod tests {
         assert!(PROPERTIES.is_sorted_by(|a, b| number(a.id) < number(b.id)));
         let mut shown = HashSet::new();
         for row in PROPERTIES {
-            assert!(row.checks.iter().any(|check| check.kind != Kind::Device), "{}: needs a GPU", row.id);
+            assert!(
+                row.checks.iter().any(|check| check.kind.is_always_there()),
+                "{}: needs a GPU or Java",
+                row.id
+            );
             for fault in row.faults {
                 assert!(
                     row.id.starts_with(&format!("{}.", fault.breaks())),
@@ -1010,6 +1097,19 @@ mod tests {
         let is_named = |model: &String| checks.iter().any(|check| check.name.ends_with(model.as_str()));
         let left: Vec<_> = models.iter().filter(|model| !is_named(model)).collect();
         assert!(models.len() > 20 && left.is_empty(), "of {} no row names {left:?}", models.len());
+    }
+
+    #[test]
+    fn every_variant_of_a_specification_is_in_a_row() {
+        let checks: Vec<_> = PROPERTIES.iter().flat_map(|row| row.checks).collect();
+        let faults: Vec<_> = Fault::ALL.iter().map(|fault| fault.name()).collect();
+        for variant in crate::spec::VARIANTS {
+            let is_named = checks.iter().any(|check| check.kind == Kind::Spec && check.name == variant.id);
+            assert!(is_named || variant.fault().is_some_and(|fault| faults.contains(&fault)), "{variant:?}");
+        }
+        for check in checks.iter().filter(|check| check.kind == Kind::Spec) {
+            crate::spec::find(check.name);
+        }
     }
 
     #[test]

@@ -12,18 +12,18 @@
 //! checks fails, at least one of them ran, and every fault of it is caught: what needs a GPU is skipped where there is none
 //! and says nothing then.
 
-mod anchors;
+pub mod anchors;
 mod catalogue;
 mod checkers;
 mod programs;
 mod report;
 
-use crate::{Failure, Options, Outcome, command, failed};
+use crate::{Failure, Options, Outcome, command, failed, spec};
 use catalogue::{Check, Kind, PROPERTIES, Property};
 use checkers::{Checkers, Ran, Unit, Verdict};
 use programs::Build;
 use raddle_sync::faults::Fault;
-use report::{Caught, Results};
+use report::Results;
 use std::{
     sync::{
         Mutex, PoisonError,
@@ -55,7 +55,16 @@ const LONG_BATCH: u64 = 200;
 #[derive(Clone, Copy)]
 enum Job<'a> {
     Check(Check),
-    Planted { fault: Fault, kind: Build, test: &'a str },
+    Planted {
+        fault: Fault,
+        kind: Build,
+        test: &'a str,
+    },
+    /// A faulty variant of a specification.
+    Specified {
+        fault: Fault,
+        variant: &'static spec::Variant,
+    },
     Short(u64),
     Long(u64),
 }
@@ -109,6 +118,8 @@ pub fn run(mut options: Options) -> Outcome {
             let tests = checkers.tests(kind, |name| name.rsplit("::").next() == Some(&test));
             jobs.extend(tests.map(|test| Job::Planted { fault, kind, test }));
         }
+        let variants = spec::VARIANTS.iter().filter(|variant| variant.fault() == Some(fault.name()));
+        jobs.extend(variants.map(|variant| Job::Specified { fault, variant }));
     }
     jobs.extend(checks.iter().filter(|check| check.kind != Kind::Programs).map(|check| Job::Check(*check)));
     if with_programs {
@@ -124,11 +135,8 @@ pub fn run(mut options: Options) -> Outcome {
     for (job, ran) in jobs.iter().zip(ran) {
         match *job {
             Job::Check(check) => results.checks.push((check, ran)),
-            Job::Planted { fault, test, .. } => {
-                let entry = results.caught.iter_mut().find(|(other, _)| *other == fault);
-                let (_, caught) = entry.expect("each fault has an entry");
-                caught.push(Caught { by: test.to_string(), ran });
-            }
+            Job::Planted { fault, test, .. } => results.add_caught(fault, test.to_string(), ran),
+            Job::Specified { fault, variant } => results.add_caught(fault, variant.id.to_string(), ran),
             Job::Short(_) | Job::Long(_) => results.add_programs(ran),
         }
     }
@@ -157,6 +165,30 @@ fn in_order<T: Copy + PartialEq>(list: &mut Vec<T>) {
     });
 }
 
+/// Checks a variant of a specification.
+fn specified(variant: &spec::Variant) -> Ran {
+    let ran = |verdict, count, seconds, said, story| Ran {
+        verdict,
+        count,
+        unit: Unit::States,
+        seconds,
+        said,
+        story,
+    };
+    match variant.check() {
+        Ok(None) => ran(Verdict::Skipped, 0, 0.0, String::new(), Vec::new()),
+        Ok(Some(found)) if variant.is_expected(&found) => {
+            let story = found.violation.map(|(_, story)| story).unwrap_or_default();
+            ran(Verdict::Holds, found.states, found.seconds, String::new(), story)
+        }
+        Ok(Some(found)) => {
+            let said = format!("expected {:?} to be broken, found {:?}", variant.breaks, found.violation);
+            ran(Verdict::Fails, found.states, found.seconds, said, Vec::new())
+        }
+        Err(Failure::Check(said) | Failure::Usage(said)) => ran(Verdict::Fails, 0, 0.0, said, Vec::new()),
+    }
+}
+
 /// Runs the jobs on all cores, one process a job, and tells of each on standard error.
 fn run_all(checkers: &Checkers, jobs: &[Job<'_>]) -> Vec<Ran> {
     let next = AtomicUsize::new(0);
@@ -166,7 +198,13 @@ fn run_all(checkers: &Checkers, jobs: &[Job<'_>]) -> Vec<Ran> {
             let at = next.fetch_add(1, Ordering::Relaxed);
             let Some(&job) = jobs.get(at) else { break };
             let (name, ran) = match job {
-                Job::Check(check) => (check.to_string(), checkers.test(check.kind.build(), check.name)),
+                Job::Check(check) => match check.kind.build() {
+                    Some(build) => (check.to_string(), checkers.test(build, check.name)),
+                    None => (check.to_string(), specified(spec::find(check.name))),
+                },
+                Job::Specified { fault, variant } => {
+                    (format!("planted {}: {}", fault.name(), variant.id), specified(variant))
+                }
                 Job::Planted { fault, kind, test } => {
                     (format!("planted {}: {test}", fault.name()), checkers.test(kind, test))
                 }

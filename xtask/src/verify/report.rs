@@ -4,6 +4,7 @@ use super::{
     Ran, Unit, Verdict,
     catalogue::{Check, Kind, PROPERTIES, Property},
 };
+use crate::spec;
 use raddle_sync::faults::Fault;
 use serde_json::{Map, Value, json};
 use std::fmt::Write;
@@ -33,6 +34,13 @@ pub fn word(verdict: Verdict) -> &'static str {
 }
 
 impl Results {
+    /// What a test or a variant of a specification found that has a fault planted.
+    pub fn add_caught(&mut self, fault: Fault, by: String, ran: Ran) {
+        let entry = self.caught.iter_mut().find(|(other, _)| *other == fault);
+        let (_, caught) = entry.expect("each fault has an entry");
+        caught.push(Caught { by, ran });
+    }
+
     /// One more batch of random programs: all of them are one check.
     pub fn add_programs(&mut self, ran: Ran) {
         let Some((_, all)) = self.checks.iter_mut().find(|(check, _)| check.kind == Kind::Programs) else {
@@ -61,11 +69,11 @@ impl Results {
         let lost = self.lost_anchors.iter().any(|lost| lost.starts_with(&format!("{}: ", row.anchor)));
         // Where only faults are planted there are no checks.
         let checked = self.checks.is_empty() || self.of(row).any(|ran| ran.verdict == Verdict::Holds);
-        // Only a test that wants a device may be skipped.
+        // Only what wants a device, or Java, may be skipped.
         let is_bad = |check: &Check, ran: &Ran| match ran.verdict {
             Verdict::Holds => false,
             Verdict::Fails => true,
-            Verdict::Skipped => check.kind != Kind::Device,
+            Verdict::Skipped => check.kind.is_always_there(),
         };
         let fails = self.checks.iter().any(|(check, ran)| row.checks.contains(check) && is_bad(check, ran));
         !lost && checked && !fails && row.faults.iter().all(|fault| self.caught(*fault).is_some())
@@ -82,8 +90,9 @@ impl Results {
         Unit::ALL.into_iter().map(|unit| (unit, of(unit))).filter(|(_, count)| *count > 0).collect()
     }
 
-    fn story(&self, row: &Property) -> Vec<String> {
-        self.of(row).flat_map(|ran| ran.story.iter().cloned()).collect()
+    /// Of the first check that tells one.
+    fn story<'a>(&'a self, row: &'a Property) -> &'a [String] {
+        self.of(row).map(|ran| &*ran.story).find(|story| !story.is_empty()).unwrap_or_default()
     }
 
     /// Of the checks; where there are none, of the tests that plant.
@@ -140,6 +149,7 @@ pub fn json(rows: &[&Property], results: &Results) -> Value {
             "count": ran.count,
             "unit": ran.unit.name(),
             "seconds": ran.seconds,
+            "story": ran.story,
             "result": word(ran.verdict),
         })
     };
@@ -232,6 +242,18 @@ pub fn docs() -> String {
     );
     for kind in Kind::ALL {
         _ = writeln!(text, "| {} | {} |", kind.name(), kind.explained());
+    }
+    text += "\n## Specifications\n\nTLC checks `spec/Ticks.tla` (ticks, marks and the reuse of memory) and `spec/Lifetime.tla` (the model of the \
+             lifetime of operands, TL.001 to\nTL.004) by `cargo xtask spec`. Of each faulty variant it has to find a \
+             counterexample.\n\n| id | what it is | expected | properties |\n|---|---|---|---|\n";
+    for variant in spec::VARIANTS {
+        let is_of = |row: &&Property| {
+            row.checks.iter().any(|check| check.kind == Kind::Spec && check.name == variant.id)
+                || row.faults.iter().any(|fault| variant.fault() == Some(fault.name()))
+        };
+        let rows: Vec<&str> = PROPERTIES.iter().filter(is_of).map(|row| row.id).collect();
+        let expected = variant.breaks.map_or("holds".into(), |invariant| format!("breaks `{invariant}`"));
+        _ = writeln!(text, "| {} | {} | {expected} | {} |", variant.id, variant.says, rows.join(", "));
     }
     let mut group = "";
     for row in PROPERTIES {

@@ -12,6 +12,7 @@
 
 use super::axis::multiversion;
 use super::element::{Compute, Truth};
+use super::math;
 
 /// Independent sums in a block: 4 AVX2 vectors of `f32`, enough to hide the latency of an addition.
 pub const LANES: usize = 32;
@@ -36,6 +37,12 @@ pub trait Fold<A>: Send + Sync {
     fn seal(result: A) -> A {
         result
     }
+    /// What is done to it after it has been divided.
+    #[inline(always)]
+    fn settle(result: A, mean: A) -> A {
+        let _ = mean;
+        result
+    }
 }
 
 /// Σ x
@@ -48,7 +55,7 @@ pub struct Largest;
 pub struct Smallest;
 /// √ Σ x²
 pub struct Squares;
-/// Σ (x − mean)
+/// Σ (x − mean). Their mean is added to a mean that is a little off.
 pub struct Distances;
 /// Σ (x − mean)²
 pub struct Deviations;
@@ -85,6 +92,9 @@ macro_rules! float_folds {
             fn map(x: $t, mean: $t) -> $t { x - mean }
             #[inline(always)]
             fn combine(a: $t, b: $t) -> $t { a + b }
+            // There is no distance to infinity.
+            #[inline(always)]
+            fn settle(result: $t, mean: $t) -> $t { if result.is_finite() { mean + result } else { mean } }
         }
         impl Fold<$t> for Deviations {
             const IDENTITY: $t = -0.0;
@@ -107,12 +117,12 @@ macro_rules! float_folds {
         impl Fold<$t> for Largest {
             const IDENTITY: $t = $t::NEG_INFINITY;
             #[inline(always)]
-            fn combine(a: $t, b: $t) -> $t { if b > a || b.is_nan() { b } else { a } }
+            fn combine(a: $t, b: $t) -> $t { math::$t::larger(a, b) }
         }
         impl Fold<$t> for Smallest {
             const IDENTITY: $t = $t::INFINITY;
             #[inline(always)]
-            fn combine(a: $t, b: $t) -> $t { if b < a || b.is_nan() { b } else { a } }
+            fn combine(a: $t, b: $t) -> $t { math::$t::smaller(a, b) }
         }
     )* };
 }

@@ -361,8 +361,8 @@ pub fn binary(op: Binary, compute: DType, single: Single, level: Level) -> LoopF
                 Sub => map2!(level, single, $t => $t, |a, b| a - b),
                 Mul => map2!(level, single, $t => $t, |a, b| a * b),
                 Div => map2!(level, single, $t => $t, |a, b| a / b),
-                Min => map2!(level, single, $t => $t, |a, b| if a.is_nan() || a <= b { a } else { b }),
-                Max => map2!(level, single, $t => $t, |a, b| if a.is_nan() || a >= b { a } else { b }),
+                Min => map2!(level, single, $t => $t, |a, b| math::$t::smaller(a, b)),
+                Max => map2!(level, single, $t => $t, |a, b| math::$t::larger(a, b)),
                 // These three are library calls or long: no level makes more of them.
                 Rem => map2!(Level::Baseline, $t => $t, |a, b| a % b),
                 Pow => map2!(level, $t => $t, |a, b| math::$t::pow(a, b)),

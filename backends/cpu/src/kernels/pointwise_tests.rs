@@ -46,7 +46,7 @@ fn interpret(program: &Program, compute: DType, inputs: &[Scalar], params: &[Sca
                     Binary::Min => {
                         if a.is_nan() || b.is_nan() {
                             f64::NAN
-                        } else if b < a {
+                        } else if b < a || (b == a && b.is_sign_negative()) {
                             b
                         } else {
                             a
@@ -55,7 +55,7 @@ fn interpret(program: &Program, compute: DType, inputs: &[Scalar], params: &[Sca
                     Binary::Max => {
                         if a.is_nan() || b.is_nan() {
                             f64::NAN
-                        } else if b > a {
+                        } else if b > a || (b == a && b.is_sign_positive()) {
                             b
                         } else {
                             a

@@ -108,6 +108,8 @@ fn bits(low: u32, high: u32) -> u64 {
     u64::from(low) | u64::from(high) << 32
 }
 
+const TWO_32: f64 = 4_294_967_296.0;
+
 /// What stands for the first step of [`unit_f32`] in an exponential number, which isn't 0: people divide by it.
 const HALF_A_STEP_F32: f32 = 0.5 / 16_777_216.0;
 /// The same of [`unit_f64`].
@@ -164,7 +166,7 @@ maps! {
     ExponentialF64 { rate, least } -> f64, 2 a block, one -> f64, |low, high| {
         ((0.0 - (1.0 - unit_f64(low, high)).ln()).max(HALF_A_STEP_F64) / rate).max(least)
     };
-    UnitF32 {} -> f32, 4 a block, two -> [f32; 2], |a, b| [a, b].map(unit_f32);
+    Word {} -> i32, 4 a block, two -> [i32; 2], |a, b| [a as i32, b as i32];
     UnitF64 {} -> f64, 2 a block, one -> f64, |low, high| unit_f64(low, high);
 }
 
@@ -239,9 +241,13 @@ pub unsafe fn execute(
                 stream.fill(out, threads, ExponentialF32 { rate: rate as f32, least });
             }
             Distribution::Bernoulli { p } if double => {
-                stream.bernoulli(out, p, probability, threads, UnitF64 {})
+                stream.bernoulli(out, p, probability, threads, UnitF64 {}, |unit, p| f64::from(unit < p))
             }
-            Distribution::Bernoulli { p } => stream.bernoulli(out, p, probability, threads, UnitF32 {}),
+            Distribution::Bernoulli { p } => {
+                stream.bernoulli(out, p, probability, threads, Word {}, |word, p| {
+                    TWO_32 * p - f64::from(word as u32)
+                })
+            }
             Distribution::Integer { low, high } => {
                 let range = high.wrapping_sub(low) as u64;
                 match takes_more_bits(low, high) {
@@ -318,6 +324,9 @@ impl Stream {
         unsafe { fill(out, DType::I64, threads, make) }
     }
 
+    /// `above` says how far a probability is above what was drawn, in steps of that: 1 and more are 1, 0 and less 0, and
+    /// between them the word decides that the block's second part has there.
+    ///
     /// # Safety
     /// - The views are live; nobody else touches the first, nobody writes the second.
     unsafe fn bernoulli<M: Map>(
@@ -326,24 +335,39 @@ impl Stream {
         p: f64,
         probability: Option<&View>,
         threads: Threads,
-        unit: M,
-    ) where
-        M::Value: Into<f64>,
-    {
+        drawn: M,
+        above: impl Fn(M::Value, f64) -> f64 + Sync,
+    ) {
         let make = |range: Range<usize>, to: *mut u8| {
             let mut values = [MaybeUninit::<M::Value>::uninit(); CHUNK_COUNT];
-            self.chunk(range.start, unit, &mut values);
+            self.chunk(range.start, drawn, &mut values);
             let mut probabilities = Chunk::new();
             if let Some(view) = probability {
                 // SAFETY: the view is live; a chunk has room for the range.
                 unsafe { read_range(view, range.clone(), DType::F64, probabilities.start()) };
             }
             let probabilities = probabilities.start().cast::<f64>();
-            for (index, value) in values[..range.len()].iter().enumerate() {
-                // SAFETY: `index` is inside of the range, for which both have room; `chunk` has written all values.
+            let above = |index: usize| {
+                // SAFETY: `index` is inside of the range, for which there is room; `chunk` has written all values.
                 unsafe {
                     let p = if probability.is_some() { probabilities.add(index).read() } else { p };
-                    to.add(index).write(u8::from(value.assume_init().into() < p));
+                    above(values[index].assume_init(), p)
+                }
+            };
+            let is_open = |above: f64| above > 0.0 && above < 1.0;
+            let mut is_any_open = false;
+            for index in 0..range.len() {
+                let above = above(index);
+                is_any_open |= is_open(above);
+                // SAFETY: there is room for the range.
+                unsafe { to.add(index).write(u8::from(above >= 1.0)) };
+            }
+            for index in if is_any_open { 0..range.len() } else { 0..0 } {
+                let (above, at) = (above(index), range.start + index);
+                if is_open(above) {
+                    let more = philox(self.counter.wrapping_add((at / 4) as u64), 1, self.key)[at % 4];
+                    // SAFETY: as above.
+                    unsafe { to.add(index).write(u8::from(f64::from(more) < TWO_32 * above)) };
                 }
             }
         };

@@ -75,6 +75,38 @@ fn exponential_numbers_are_positive() {
     assert!(wide.one(0x800, 0) > 2f64.powi(-54));
 }
 
+/// Of the 2^32 words those below p · 2^32 are ones; where there is one just at it, 32 bits more decide.
+#[test]
+fn probabilities_are_met_in_steps_of_2_to_the_minus_64() {
+    let (counter, key) = (u64::MAX - 3, 0x1234_5678_9abc_def0);
+    let count = 1500;
+    for i in [0, 1, 2, 3, 700, 1499] {
+        let [word, more] = [0, 1].map(|part| philox(counter.wrapping_add(i as u64 / 4), part, key)[i % 4]);
+        let of = |word: f64, more: f64| (word + more / TWO_32) / TWO_32;
+        let (word, more) = (f64::from(word), f64::from(more));
+        // Of `more` an f64 behind 32 bits has 21.
+        for (p, expected) in [
+            (of(word, 0.0), 0),
+            (of(word + 1.0, 0.0), 1),
+            (of(word, more - 4096.0), 0),
+            (of(word, more + 4096.0), 1),
+        ] {
+            let mut given = Tensor::packed(DType::F64, vector(count));
+            given.write(|_| Scalar::Float(p));
+            for found in [
+                run(Distribution::Bernoulli { p }, &mut Tensor::packed(DType::U8, vector(count)), None),
+                run(
+                    Distribution::Bernoulli { p: 0.0 },
+                    &mut Tensor::packed(DType::F32, vector(count)),
+                    Some(&given),
+                ),
+            ] {
+                assert_eq!(found[i].to_i64(), expected, "element {i}, p {p:e}");
+            }
+        }
+    }
+}
+
 /// The upper 64 bits are those of the block, the lower ones of its second part.
 #[test]
 fn wide_ranges_take_128_bits() {

@@ -16,8 +16,8 @@
 use super::axis::{Grid, Line, Shared, for_each_range, multiversion};
 use super::element::{Compute, Truth, by_compute, by_dtype};
 use super::fold::{
-    BLOCK, Cascade, Deviations, Fold, LANES, Largest, Mapped, PIECE, Product, RootDeviations, Smallest,
-    Squares, Sum, fold_slice,
+    BLOCK, Cascade, Deviations, Distances, Fold, LANES, Largest, Mapped, PIECE, Product, RootDeviations,
+    Smallest, Squares, Sum, fold_slice,
 };
 use super::scratch::scratch;
 use super::view;
@@ -229,6 +229,11 @@ impl Plan {
         self.outer_count == 1 && self.part_count == 1
     }
 
+    /// Is each output that of one line along memory?
+    fn is_line_by_line(&self) -> bool {
+        self.is_direct() && self.row_axis().is_none()
+    }
+
     /// Partial results of an output.
     fn partial_count(&self) -> usize {
         if self.is_direct() { 0 } else { self.outer_count.saturating_mul(self.part_count) }
@@ -253,16 +258,23 @@ struct Sink<'a, A> {
     output: &'a View,
     partials: Shared<A>,
     divisor: f64,
+    /// Of each kept position, or none.
+    means: &'a [A],
 }
 
 /// What is done to a result before it is stored.
 #[inline(always)]
-fn finish<A: Compute, F: Fold<A>>(value: A, divisor: f64) -> A {
+fn finish<A: Compute, F: Fold<A>>(value: A, divisor: f64, mean: A) -> A {
     let value = F::seal(value);
-    if divisor == 1.0 { value } else { A::from_f64(value.f64() / divisor) }
+    F::settle(if divisor == 1.0 { value } else { A::from_f64(value.f64() / divisor) }, mean)
 }
 
 impl<A: Compute> Sink<'_, A> {
+    /// The mean of an output.
+    fn mean<F: Fold<A>>(&self, position: usize) -> A {
+        self.means.get(position).copied().unwrap_or(F::IDENTITY)
+    }
+
     /// Stores results of items along one axis of the items; `offsets` are those of the first.
     ///
     /// # Safety
@@ -272,9 +284,10 @@ impl<A: Compute> Sink<'_, A> {
         if self.plan.is_direct() {
             by_dtype!(self.output.dtype, E => {
                 let start = view::start::<E>(self.output).wrapping_add(offsets[OUTPUT]);
-                let stride = stride(OUTPUT);
+                let (mean_stride, stride) = (stride(MEAN), stride(OUTPUT));
                 for (index, value) in values.iter().enumerate() {
-                    let value = finish::<A, F>(*value, self.divisor);
+                    let mean = self.mean::<F>(offsets[MEAN] + index * mean_stride);
+                    let value = finish::<A, F>(*value, self.divisor, mean);
                     // SAFETY: the caller's bullet.
                     unsafe { *start.wrapping_add(index * stride) = value.give() };
                 }
@@ -292,8 +305,8 @@ impl<A: Compute> Sink<'_, A> {
 /// Items one by one, each along memory.
 ///
 /// # Safety
-/// - As of [`super::execute`]; `means` has one element for each kept position, or none.
-unsafe fn along<A: Compute, F: Fold<A>>(plan: &Plan, sink: &Sink<A>, means: &[A], threads: Threads) {
+/// - As of [`super::execute`]; the sink has a mean for each kept position, or none.
+unsafe fn along<A: Compute, F: Fold<A>>(plan: &Plan, sink: &Sink<A>, threads: Threads) {
     let Plan { items, inner, part_count, part, .. } = plan;
     let cost = inner.count.min(*part);
     for_each_range(threads, items.count() * part_count, cost, |range| {
@@ -301,7 +314,7 @@ unsafe fn along<A: Compute, F: Fold<A>>(plan: &Plan, sink: &Sink<A>, means: &[A]
             for unit in range {
                 let (item, index) = (unit / part_count, unit % part_count);
                 let offsets = items.at(item);
-                let mean = means.get(offsets[MEAN]).copied().unwrap_or(F::IDENTITY);
+                let mean = sink.mean::<F>(offsets[MEAN]);
                 let elements = index * part..inner.count.min((index + 1) * part);
                 let mut fold_staged = |elements: Range<usize>| {
                     let staged = &mut staged[..elements.len()];
@@ -332,14 +345,9 @@ unsafe fn along<A: Compute, F: Fold<A>>(plan: &Plan, sink: &Sink<A>, means: &[A]
 ///
 /// # Safety
 /// - As of [`along`].
-unsafe fn across<A: Compute, F: Fold<A>>(
-    plan: &Plan,
-    sink: &Sink<A>,
-    means: &[A],
-    axis: usize,
-    threads: Threads,
-) {
+unsafe fn across<A: Compute, F: Fold<A>>(plan: &Plan, sink: &Sink<A>, axis: usize, threads: Threads) {
     let Plan { items, inner, part_count: piece_count, .. } = plan;
+    let means = sink.means;
     let length = items.shape[axis];
     let width_max = (ROW_BYTES / size_of::<A>()).min(length);
     let chunk_count = length.div_ceil(width_max);
@@ -511,7 +519,7 @@ unsafe fn combine_partials<A: Compute, F: Fold<A>>(
                     outer.push::<F>(fold_slice::<A, Mapped<F>>(items, F::IDENTITY));
                 }
                 let value = if outer_count == 1 { items[0] } else { outer.finish::<F>() };
-                let value = finish::<A, F>(value, sink.divisor);
+                let value = finish::<A, F>(value, sink.divisor, sink.mean::<F>(position));
                 let [offset] = kept.at(position);
                 by_dtype!(sink.output.dtype, E => {
                     // SAFETY: each position is an element of its own.
@@ -536,12 +544,12 @@ unsafe fn run<A: Compute, F: Fold<A>>(
     let partial_count = view::layout(output).element_count() * plan.partial_count();
     scratch::<A, _>(partial_count, |partials| {
         let partials = Shared::new(partials.as_mut_ptr());
-        let sink = Sink { plan: &plan, output, partials, divisor };
+        let sink = Sink { plan: &plan, output, partials, divisor, means };
         // SAFETY: the contract of this function; the partial results are this launch's own.
         unsafe {
             match plan.row_axis() {
-                Some(axis) => across::<A, F>(&plan, &sink, means, axis, threads),
-                None => along::<A, F>(&plan, &sink, means, threads),
+                Some(axis) => across::<A, F>(&plan, &sink, axis, threads),
+                None => along::<A, F>(&plan, &sink, threads),
             }
             if !plan.is_direct() {
                 let layout = view::layout(output);
@@ -556,8 +564,11 @@ unsafe fn run<A: Compute, F: Fold<A>>(
 /// - As of [`super::execute`].
 unsafe fn reduce(op: ReduceOp, axes: u8, divisor: f64, output: &View, input: &View, threads: Threads) {
     let plan = Plan::new(output, input, axes);
-    let is_deviation = matches!(op, ReduceOp::SquaredDeviations | ReduceOp::Deviation);
-    let has_means = is_deviation && !(plan.is_direct() && plan.row_axis().is_none());
+    let has_means = match op {
+        ReduceOp::Mean => input.dtype == DType::F64,
+        ReduceOp::SquaredDeviations | ReduceOp::Deviation => !plan.is_line_by_line(),
+        _ => false,
+    };
     let each = plan.partial_count() + usize::from(has_means);
     for_each_window(output, input, axes, each, |output, input| {
         // SAFETY: the contract of this function, of a part of its outputs.
@@ -596,6 +607,7 @@ unsafe fn reduce_window(op: ReduceOp, axes: u8, divisor: f64, output: &View, inp
             ReduceOp::All => run::<Truth, Smallest>(what, divisor, &[], threads),
             ReduceOp::Any => run::<Truth, Largest>(what, divisor, &[], threads),
             ReduceOp::Sum => by_compute!(input.dtype, A => run::<A, Sum>(what, divisor, &[], threads)),
+            ReduceOp::Mean => mean(what, divisor, threads),
             ReduceOp::Prod => by_compute!(input.dtype, A => run::<A, Product>(what, divisor, &[], threads)),
             ReduceOp::Max => by_compute!(input.dtype, A => run::<A, Largest>(what, divisor, &[], threads)),
             ReduceOp::Min => by_compute!(input.dtype, A => run::<A, Smallest>(what, divisor, &[], threads)),
@@ -605,6 +617,32 @@ unsafe fn reduce_window(op: ReduceOp, axes: u8, divisor: f64, output: &View, inp
             ReduceOp::Deviation => deviations::<RootDeviations>(what, divisor, threads),
         }
     }
+}
+
+/// Of `f64` a second time around the first result, which is rounded.
+///
+/// # Safety
+/// - As of [`super::execute`].
+unsafe fn mean(what: (&View, &View, u8), divisor: f64, threads: Threads) {
+    let (output, input, axes) = what;
+    // SAFETY: the contract of this function.
+    unsafe {
+        if input.dtype != DType::F64 {
+            return run::<f64, Sum>(what, divisor, &[], threads);
+        }
+        let rounded = |place: &View| run::<f64, Sum>((place, input, axes), divisor, &[], threads);
+        with_means(output, rounded, |means| run::<f64, Distances>(what, divisor, means, threads));
+    }
+}
+
+/// Has means made for each element of an output, in memory of their own, and used.
+fn with_means(output: &View, make: impl FnOnce(&View), then: impl FnOnce(&[f64])) {
+    let shape = *view::layout(output).shape();
+    scratch::<f64, _>(shape.product(), |means| {
+        let address = Address { handle: means.as_mut_ptr() as u64, offset_bytes: 0 };
+        make(&View { address, dtype: DType::F64, layout: Layout::contiguous(shape) });
+        then(means);
+    });
 }
 
 /// Two passes: means, then squares of the distances to them. One pass after Welford would read memory once but can't
@@ -617,7 +655,6 @@ unsafe fn reduce_window(op: ReduceOp, axes: u8, divisor: f64, output: &View, inp
 /// - As of [`super::execute`].
 unsafe fn deviations<F: Fold<f64>>(what: (&View, &View, u8), divisor: f64, threads: Threads) {
     let (output, input, axes) = what;
-    let shape = *view::layout(output).shape();
     let count: usize = view::layout(input)
         .shape()
         .iter()
@@ -626,34 +663,30 @@ unsafe fn deviations<F: Fold<f64>>(what: (&View, &View, u8), divisor: f64, threa
         .product();
     let mean_divisor = count.max(1) as f64;
     let plan = Plan::new(output, input, axes);
-    if plan.is_direct() && plan.row_axis().is_none() {
+    if plan.is_line_by_line() {
         // SAFETY: the contract of this function.
-        return unsafe { deviations_along::<F>(&plan, output, mean_divisor, divisor, threads) };
+        return unsafe { deviations_along::<F>(&plan, what, mean_divisor, divisor, threads) };
     }
-    scratch::<f64, _>(shape.product(), |means| {
-        let address = Address { handle: means.as_mut_ptr() as u64, offset_bytes: 0 };
-        let place = View { address, dtype: DType::F64, layout: Layout::contiguous(shape) };
-        // SAFETY: the contract of this function; the means are this launch's own.
-        unsafe {
-            run::<f64, Sum>((&place, input, axes), mean_divisor, &[], threads);
-            run::<f64, F>(what, divisor, means, threads);
-        }
-    });
+    // SAFETY: the contract of this function; the means are this launch's own.
+    unsafe {
+        let make = |place: &View| mean((place, input, axes), mean_divisor, threads);
+        with_means(output, make, |means| run::<f64, F>(what, divisor, means, threads));
+    }
 }
 
-/// Both passes over one line after the other, so that the second finds it in the cache.
+/// All passes over one line after the other, so that the later ones find it in the cache.
 ///
 /// # Safety
 /// - As of [`super::execute`].
 unsafe fn deviations_along<F: Fold<f64>>(
     plan: &Plan,
-    output: &View,
+    (output, input, _): (&View, &View, u8),
     mean_divisor: f64,
     divisor: f64,
     threads: Threads,
 ) {
     let Plan { items, inner, .. } = plan;
-    let sink = Sink { plan, output, partials: Shared::new(std::ptr::null_mut()), divisor };
+    let sink = Sink { plan, output, partials: Shared::new(std::ptr::null_mut()), divisor, means: &[] };
     for_each_range(threads, items.count(), inner.count.saturating_mul(2), |range| {
         scratch::<f64, _>(inner.count, |staged| {
             for item in range {
@@ -661,7 +694,12 @@ unsafe fn deviations_along<F: Fold<f64>>(
                 // SAFETY: the line is in the input; each item has a place of its own.
                 unsafe {
                     let elements = inner.read(offsets[INPUT], staged);
-                    let mean = finish::<f64, Sum>(fold_slice::<f64, Sum>(elements, 0.0), mean_divisor);
+                    let fold = fold_slice::<f64, Sum>(elements, 0.0);
+                    let mut mean = finish::<f64, Sum>(fold, mean_divisor, 0.0);
+                    if input.dtype == DType::F64 {
+                        let fold = fold_slice::<f64, Distances>(elements, mean);
+                        mean = finish::<f64, Distances>(fold, mean_divisor, mean);
+                    }
                     let value = fold_slice::<f64, F>(elements, mean);
                     sink.put::<F>(offsets, None, 0, &[value]);
                 }

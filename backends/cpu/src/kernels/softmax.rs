@@ -3,6 +3,9 @@
 //! Each line is shifted by its largest element, so nothing overflows; a line of −∞ only gives NaN, as in PyTorch. A line
 //! is read from memory once and stays in the cache for the other steps; one that is too long for scratch is passed over for
 //! each step. Sums are those of [`super::fold`] either way, so the bits don't depend on strides.
+//!
+//! Where one element has nearly all of the weight, its logarithm and what that has for a gradient are small, and are
+//! computed from what the others have, not as a difference from 1: both keep their digits.
 
 use super::axis::{
     Grid, Line, Piece, fits, for_each_line, for_each_piece, for_each_range, multiversion, others,
@@ -18,8 +21,10 @@ use std::ops::Range;
 pub trait Transcendental: Real {
     /// eˣ
     fn exp(self) -> Self;
-    /// ln x
-    fn ln(self) -> Self;
+    /// eˣ − 1
+    fn exp_m1(self) -> Self;
+    /// ln (1 + x)
+    fn ln_1p(self) -> Self;
 }
 impl Transcendental for f32 {
     #[inline(always)]
@@ -27,8 +32,12 @@ impl Transcendental for f32 {
         math::f32::exp(self)
     }
     #[inline(always)]
-    fn ln(self) -> f32 {
-        math::f32::log(self)
+    fn exp_m1(self) -> f32 {
+        math::f32::expm1(self)
+    }
+    #[inline(always)]
+    fn ln_1p(self) -> f32 {
+        math::f32::log1p(self)
     }
 }
 impl Transcendental for f64 {
@@ -37,8 +46,12 @@ impl Transcendental for f64 {
         math::f64::exp(self)
     }
     #[inline(always)]
-    fn ln(self) -> f64 {
-        math::f64::log(self)
+    fn exp_m1(self) -> f64 {
+        math::f64::expm1(self)
+    }
+    #[inline(always)]
+    fn ln_1p(self) -> f64 {
+        math::f64::log1p(self)
     }
 }
 
@@ -116,6 +129,34 @@ fn pull_back_log<A: Transcendental>(to: &mut [A], y: &[A], dy: &[A], sum: A) {
 }
 }
 
+/// Where there is something that few elements are: whole parts are looked at before their elements.
+fn places<A: Copy>(elements: &[A], is: impl Fn(A) -> bool + Copy) -> impl Iterator<Item = usize> {
+    const PART: usize = 64;
+    let parts = elements.chunks(PART).enumerate();
+    let some = parts.filter(move |(_, part)| part.iter().fold(false, |some, &x| some | is(x)));
+    some.flat_map(move |(number, part)| {
+        part.iter().enumerate().filter(move |(_, x)| is(**x)).map(move |(at, _)| number * PART + at)
+    })
+}
+
+/// Puts 0 in place of the first largest, whose exponential is 1. Is it among these? There is none beside NaN and if it is infinite.
+fn leave_out_largest<A: Transcendental>(powers: &mut [A]) -> bool {
+    let largest = places(powers, |power| power == A::ONE).next();
+    if let Some(largest) = largest {
+        powers[largest] = A::ZERO;
+    }
+    largest.is_some()
+}
+
+/// `dx = dy − exp(y) · sum`. Where one element has most of the weight, without what the own gradient has in common with its part
+/// of the sum.
+fn pull_back_with_digits<A: Transcendental>(dx: &mut [A], y: &[A], dy: &[A], sum: A) {
+    pull_back_log(dx, y, dy, sum);
+    for at in places(y, |y| y > A::from_f64(-std::f64::consts::LN_2)) {
+        dx[at] = A::ZERO - (dy[at] * y[at].exp_m1() + y[at].exp() * (sum - dy[at]));
+    }
+}
+
 /// # Safety
 /// - As of [`super::execute`].
 unsafe fn softmax<A: Transcendental>(axis: usize, log: bool, operands: &[Operand], threads: Threads)
@@ -137,11 +178,13 @@ where
         let body = |_: &[usize; 2], [x]: [&[A]; 1], [y]: [&mut [A]; 1]| {
             let shift = fold_slice::<A, Largest>(x, A::ZERO);
             exp_shifted(y, x, shift);
-            let sum = fold_slice::<A, Sum>(y, A::ZERO);
-            match log {
-                true => subtract(y, x, shift, sum.ln()),
-                false => scale(y, A::ONE / sum),
+            if !log {
+                let sum = fold_slice::<A, Sum>(y, A::ZERO);
+                return scale(y, A::ONE / sum);
             }
+            leave_out_largest(y);
+            let others = fold_slice::<A, Sum>(y, A::ZERO);
+            subtract(y, x, shift, others.ln_1p());
         };
         // SAFETY: the contract of this function; the grid's operands are input and output.
         unsafe { for_each_line(&grid, positions, [&from], [&to], body) };
@@ -164,12 +207,15 @@ unsafe fn softmax_of_pieces<A: Transcendental>(
     struct State<A> {
         largest: Cascade<A>,
         shift: A,
+        /// Has the largest been left out of the sum?
+        is_without_largest: bool,
         sums: Cascade<A>,
         sum: A,
     }
     let start = || State {
         largest: Cascade::new::<Largest>(),
         shift: A::ZERO,
+        is_without_largest: false,
         sums: Cascade::new::<Sum>(),
         sum: A::ZERO,
     };
@@ -180,10 +226,13 @@ unsafe fn softmax_of_pieces<A: Transcendental>(
         }
         1 => {
             exp_shifted(y, x, state.shift);
+            if log && !state.is_without_largest {
+                state.is_without_largest = leave_out_largest(y);
+            }
             state.sums.push::<Sum>(fold_slice::<A, Sum>(y, A::ZERO));
             state.sum = state.sums.finish::<Sum>();
         }
-        _ if log => subtract(y, x, state.shift, state.sum.ln()),
+        _ if log => subtract(y, x, state.shift, state.sum.ln_1p()),
         _ => {
             exp_shifted(y, x, state.shift);
             scale(y, A::ONE / state.sum);
@@ -218,7 +267,7 @@ where
                         sums.push::<Sum>(fold_slice::<A, Sum>(products, A::ZERO));
                         *sum = sums.finish::<Sum>();
                     } else if log {
-                        pull_back_log(dx, y, dy, *sum);
+                        pull_back_with_digits(dx, y, dy, *sum);
                     } else {
                         pull_back(dx, y, dy, *sum);
                     }
@@ -229,7 +278,7 @@ where
         let body = |_: &[usize; 3], [y, dy]: [&[A]; 2], [dx]: [&mut [A]; 1]| {
             if log {
                 let sum = fold_slice::<A, Sum>(dy, A::ZERO);
-                return pull_back_log(dx, y, dy, sum);
+                return pull_back_with_digits(dx, y, dy, sum);
             }
             multiply(dx, y, dy);
             let sum = fold_slice::<A, Sum>(dx, A::ZERO);

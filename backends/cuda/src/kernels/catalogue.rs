@@ -159,8 +159,8 @@ impl Collection {
     fn reductions(&mut self) {
         use ReduceOp::*;
         for &dtype in DType::ALL {
-            for op in [Sum, Prod, Max, Min, All, Any, SquaredDeviations, Deviation, Norm2] {
-                if matches!(op, SquaredDeviations | Deviation | Norm2) && !dtype.is_float() {
+            for op in [Sum, Mean, Prod, Max, Min, All, Any, SquaredDeviations, Deviation, Norm2] {
+                if matches!(op, Mean | SquaredDeviations | Deviation | Norm2) && !dtype.is_float() {
                     continue;
                 }
                 let out = match op {

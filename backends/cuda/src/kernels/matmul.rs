@@ -11,11 +11,12 @@ use super::build::Builder;
 use super::geometry::{Array, is_aligned};
 use super::pointwise;
 use super::source::{Name, Text, Unit};
+use crate::matmul::BIAS_ALIGNMENT_BYTES;
 use crate::plan::{Args, MatMulStep, Matrix, Place, Step};
 use raddle_base::{DType, Dims, Scalar};
 use raddle_hal::{Kernel, Operand};
 use raddle_op::{Activation, Expr, Program, ProgramRef};
-use raddle_sync::Made;
+use raddle_sync::{Made, fault};
 
 /// Memory for cuBLASLt: what NVIDIA recommends for Hopper, where the product is large enough to use it.
 const WORKSPACE_BYTES: usize = 32 << 20;
@@ -50,10 +51,10 @@ pub fn plan(builder: &mut Builder, kernel: &Kernel, operands: &[Operand]) {
     }
     let bias = bias.then(|| array(3));
     let addend = accumulate.then(|| array(3 + usize::from(bias.is_some())));
-    let has_k = a.shape[2] > 0;
+    debug_assert!(a.shape[2] > 0, "cuda: a product of nothing");
     let own =
         Own { sides: [&out, &a, &b], alpha, beta, activation, bias: bias.as_ref(), addend: addend.as_ref() };
-    if has_k && (own.few_rows(builder) || own.some_rows(builder)) {
+    if own.few_rows(builder) || own.some_rows(builder) {
         return;
     }
     let alone = addend.is_none() && activation != Activation::Gelu;
@@ -68,23 +69,16 @@ pub fn plan(builder: &mut Builder, kernel: &Kernel, operands: &[Operand]) {
         (None, Some(addend), Activation::None) => Some((Some((beta, addend)), None)),
         _ => None,
     };
-    if let (Some((addend, row)), true) = (whole, has_k) {
+    if let Some((addend, row)) = whole {
         return product(builder, &out, &a, &b, alpha, addend, row, relu);
     }
-    let sums = if !has_k {
-        let zero = builder.scratch(16);
-        builder.fill(zero, 16, 0);
-        Array { place: zero, dtype: out.dtype, shape: out.shape, strides: Dims::filled(0, 3) }
-    } else {
-        // The addend may be the output's own view, which then has to stand until it is read.
-        // What follows takes sums of 16-bit floats in `f32`, so that a result is rounded once.
-        let wide = out.dtype.size_bytes() == 2;
-        let direct = !wide && addend.is_none() && matrix(&out).is_some_and(|matrix| !matrix.transposed);
-        let dtype = if wide { DType::F32 } else { out.dtype };
-        let sums = if direct { out } else { builder.scratch_array(dtype, out.shape) };
-        product(builder, &sums, &a, &b, 1.0, None, None, false);
-        sums
-    };
+    // The addend may be the output's own view, which then has to stand until it is read.
+    // What follows takes sums of 16-bit floats in `f32`, so that a result is rounded once.
+    let wide = out.dtype.size_bytes() == 2;
+    let direct = !wide && addend.is_none() && matrix(&out).is_some_and(|matrix| !matrix.transposed);
+    let dtype = if wide { DType::F32 } else { out.dtype };
+    let sums = if direct { out } else { builder.scratch_array(dtype, out.shape) };
+    product(builder, &sums, &a, &b, 1.0, None, None, false);
     let program = follow_up(bias.is_some(), addend.is_some(), activation);
     let mut arrays = vec![out, sums];
     arrays.extend(bias);
@@ -247,7 +241,7 @@ fn follow_up(bias: bool, addend: bool, activation: Activation) -> &'static Progr
     })
 }
 
-/// The one row that a bias consists of, where it lies or copied; none if its rows differ.
+/// The one row that a bias consists of, where it lies or copied to where the library can read it; none if its rows differ.
 fn row_of(builder: &mut Builder, bias: &Array) -> Option<Place> {
     let still = |axis: usize| bias.shape[axis] == 1 || bias.strides[axis] == 0;
     let row = Array {
@@ -255,7 +249,16 @@ fn row_of(builder: &mut Builder, bias: &Array) -> Option<Place> {
         strides: Dims::new(&bias.strides[2..]).expect("one axis"),
         ..*bias
     };
-    (still(0) && still(1)).then(|| builder.packed(&row).place)
+    if !(still(0) && still(1)) {
+        return None;
+    }
+    let packed = builder.packed(&row);
+    if is_aligned(packed.place, BIAS_ALIGNMENT_BYTES) || fault!(bias_where_it_lies) {
+        return Some(packed.place);
+    }
+    let copy = builder.scratch_array(row.dtype, row.shape);
+    builder.copy(&copy, &packed);
+    Some(copy.place)
 }
 
 /// A tensor [batch, rows, columns] as cuBLASLt takes it.

@@ -17,6 +17,7 @@ use raddle_base::{DType, Dims, Element, Scalar};
 use raddle_hal::Operand;
 use raddle_op::render::{Dialect, Slot, body, prelude, type_name};
 use raddle_op::{Program, ProgramRef};
+use raddle_sync::fault;
 use smallvec::SmallVec;
 use std::fmt::Write;
 use std::hash::{Hash, Hasher};
@@ -231,6 +232,10 @@ impl Pending<'_> {
         count: usize,
         operands: impl Iterator<Item = (Place, DType, Access)> + Clone,
     ) {
+        let mut count = count;
+        if fault!(last_element_left) {
+            count = (count - 1).max(1);
+        }
         let mut vector = vector_max(operands.clone().map(|(_, dtype, _)| dtype));
         let aligned = |(place, dtype, access): (Place, DType, Access)| {
             access != Access::Vector || is_aligned(place, vector * dtype.size_bytes())

@@ -82,17 +82,32 @@ constexpr int IN_A_BLOCK = DOUBLE || KIND == 4 || KIND == 5 ? 2 : 4;
 // What a block makes, and an element of it: of Bernoulli the probability at its position decides.
 #if KIND == 3
 typedef double Made;
-INLINE ELEMENT finish(const Params& p, double unit, unsigned long long probability_at) {
+INLINE ELEMENT finish(const Params& p, double drawn, unsigned long long probability_at, unsigned long long position) {
 #if HAS_PROBABILITY
     double probability = convert<double>(p.probability[probability_at]);
 #else
     double probability = p.a;
 #endif
-    return convert<ELEMENT>((int)(unit < probability));
+#if DOUBLE
+    return convert<ELEMENT>((int)(drawn < probability));
+#else
+    // Within the step between two words the one decides that the block's second part has there.
+    constexpr double TWO_32 = 4294967296.0;
+    const double above = TWO_32 * probability - drawn;
+    bool one = above >= 1;
+    if (above > 0 && above < 1) {
+        const Words more = philox(p, position / 4, 1);
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            if (position % 4 == i) one = (double)more.at[i] < TWO_32 * above;
+        }
+    }
+    return convert<ELEMENT>((int)one);
+#endif
 }
 #else
 typedef ELEMENT Made;
-INLINE ELEMENT finish(const Params&, ELEMENT made, unsigned long long) { return made; }
+INLINE ELEMENT finish(const Params&, ELEMENT made, unsigned long long, unsigned long long) { return made; }
 #endif
 
 #if KIND == 5
@@ -157,10 +172,11 @@ INLINE void make_block(const Params& p, unsigned long long block, Made* made) {
 #else
 // Of one word.
 INLINE Made make(const Params& p, unsigned word) {
-    float unit = unit_f32(word);
 #if KIND == 3
-    return (double)unit;
-#elif KIND == 0
+    return (double)word;
+#else
+    float unit = unit_f32(word);
+#if KIND == 0
     float value = (float)p.a + (float)p.b * unit, last = (float)p.c;
     return convert<ELEMENT>(value < last ? value : last);
 #elif KIND == 6
@@ -170,6 +186,7 @@ INLINE Made make(const Params& p, unsigned word) {
     float size = 0.5f * minus_two_log(1.0f - unit), half_a_step = 0.5f / 16777216.0f, least = (float)p.b;
     float value = (size > half_a_step ? size : half_a_step) / (float)p.a;
     return convert<ELEMENT>(value > least ? value : least);
+#endif
 #endif
 }
 INLINE void make_block(const Params& p, unsigned long long block, Made* made) {
@@ -190,7 +207,7 @@ template <bool WHOLE> INLINE void make_part(const Params& p, index_t first) {
         make_block(p, (first + i) / IN_A_BLOCK, block);
 #pragma unroll
         for (int j = 0; j < IN_A_BLOCK; j++) {
-            if (!HAS_PROBABILITY || i + j < count) made[i + j] = finish(p, block[j], first + i + j);
+            if (!HAS_PROBABILITY || i + j < count) made[i + j] = finish(p, block[j], first + i + j, first + i + j);
         }
     }
     constexpr int AT_ONCE = !WHOLE ? 1 : V * sizeof(ELEMENT) > 16 ? 16 / sizeof(ELEMENT) : V;
@@ -231,7 +248,7 @@ extern "C" __global__ void __launch_bounds__(256) random(const Params p) {
         for (int j = 1; j < IN_A_BLOCK; j++) {
             if (position % IN_A_BLOCK == j) value = made[j];
         }
-        p.out[offsets[0]] = finish(p, value, offsets[1]);
+        p.out[offsets[0]] = finish(p, value, offsets[1], position);
     }
 #endif
 }

@@ -1,8 +1,8 @@
 // One stage of a reduction. A unit is an output and a piece of what is reduced for it. Threads combine what they meet in
 // the order of memory, in parts of 64 steps, then they are combined pairwise.
 //
-// IN, ACC, OUT    element types; MAP: 0 x, 1 x², 2 (x − mean)², 3 truth; FOLD: 0 sum, 1 product, 2 max, 3 min
-// ROOT            the result is a square root; DIVIDE: it is divided
+// IN, ACC, OUT    element types; MAP: 0 x, 1 x², 2 (x − mean)², 3 truth, 4 x − mean; FOLD: 0 sum, 1 product, 2 max, 3 min
+// ROOT            the result is a square root; DIVIDE: it is divided; SETTLE: then it is added to the mean
 // ARG             0, or with positions: 1 largest, 2 smallest; PAIRS: the input has positions already
 // ACROSS          lanes lie along the first kept axis, not along what is reduced
 // V, LANES        elements at once; lanes of a unit (along), lanes of a block side by side (across)
@@ -28,6 +28,11 @@ INLINE bool is_nan(float x) { return x != x; }
 INLINE bool is_nan(double x) { return x != x; }
 INLINE bool is_nan(long long) { return false; }
 INLINE bool is_nan(int) { return false; }
+// Of floats; integers have one zero.
+INLINE bool is_negative(float x) { return __float_as_int(x) < 0; }
+INLINE bool is_negative(double x) { return __double_as_longlong(x) < 0; }
+INLINE bool is_negative(long long) { return false; }
+INLINE bool is_negative(int) { return false; }
 
 template <class T> struct Bound;
 template <> struct Bound<float> {
@@ -71,9 +76,9 @@ INLINE Total combine(Total a, Total b) {
 #elif FOLD == 1
     return multiply(a, b);
 #elif FOLD == 2
-    return b > a || is_nan(b) ? b : a;
+    return b > a || is_nan(b) || (b == a && is_negative(a)) ? b : a;
 #else
-    return b < a || is_nan(b) ? b : a;
+    return b < a || is_nan(b) || (b == a && is_negative(b)) ? b : a;
 #endif
 }
 #endif
@@ -87,7 +92,9 @@ INLINE Total take(Input x, ACC mean, long long at) {
     return (ACC)(widen(x) != 0);
 #else
     ACC value = convert<ACC>(x);
-#if MAP == 1
+#if MAP == 4
+    return value - mean;
+#elif MAP == 1
     return value * value;
 #elif MAP == 2
     return (value - mean) * (value - mean);
@@ -144,6 +151,10 @@ INLINE void put(const Params& p, const index_t (&offsets)[3], index_t position, 
 #if DIVIDE
     value = convert<ACC>((double)value / p.divisor);
 #endif
+#if SETTLE
+    // There is no distance to infinity.
+    value = value - value == 0 ? p.means[position] + value : p.means[position];
+#endif
     ((OUT*)p.out)[offsets[1] + step * (p.kept.strides[1][0] / V)] = convert<OUT>(value);
 #endif
 }
@@ -165,7 +176,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK) reduce(const Params p) {
 #pragma unroll
     for (int v = 0; v < V; v++) {
         total[v] = identity();
-        means[v] = MAP == 2 ? p.means[(live ? unit : 0) * V + v] : (ACC)0;
+        means[v] = MAP == 2 || MAP == 4 ? p.means[(live ? unit : 0) * V + v] : (ACC)0;
     }
     const index_t end = min(p.reduced_count, (piece + 1) * p.piece);
     if (live) {
@@ -216,7 +227,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK) reduce(const Params p) {
     const bool live = position < p.kept_count;
     index_t offsets[3];
     p.kept.at(live ? position : 0, offsets);
-    const ACC mean = MAP == 2 && live ? p.means[position] : (ACC)0;
+    const ACC mean = (MAP == 2 || MAP == 4) && live ? p.means[position] : (ACC)0;
     Total total[V];
 #pragma unroll
     for (int v = 0; v < V; v++) total[v] = identity();

@@ -26,6 +26,7 @@ enum Map {
     Square = 1,
     Deviation = 2,
     Truth = 3,
+    Distance = 4,
 }
 
 /// A stage, apart from its operands.
@@ -35,6 +36,8 @@ struct Stage {
     fold: usize,
     root: bool,
     divisor: f64,
+    /// Is the result added to the mean that it is a mean of distances to?
+    settle: bool,
     /// 0, or with positions: 1 for the largest, 2 for the smallest.
     arg: usize,
     acc: DType,
@@ -52,6 +55,7 @@ pub fn plan(builder: &mut Builder, kernel: &Kernel, operands: &[Operand]) {
                 fold: 0,
                 root: false,
                 divisor: 1.0,
+                settle: false,
                 arg: if largest { 1 } else { 2 },
                 acc: accumulator(input.dtype),
             };
@@ -73,9 +77,12 @@ fn accumulator(dtype: DType) -> DType {
 /// A reduction of arrays; the output has size 1 in each reduced axis.
 pub fn reduce(builder: &mut Builder, op: ReduceOp, axes: u8, divisor: f64, out: &Array, input: &Array) {
     let acc = accumulator(input.dtype);
-    let stage = |map, fold| Stage { map, fold, root: false, divisor, arg: 0, acc };
+    let stage = |map, fold| Stage { map, fold, root: false, divisor, settle: false, arg: 0, acc };
     let stage = match op {
         ReduceOp::Sum => stage(Map::Nothing, 0),
+        // Of f64 a second time around the first result, which is rounded.
+        ReduceOp::Mean if input.dtype == DType::F64 => Stage { settle: true, ..stage(Map::Distance, 0) },
+        ReduceOp::Mean => Stage { acc: DType::F64, ..stage(Map::Nothing, 0) },
         ReduceOp::Prod => stage(Map::Nothing, 1),
         ReduceOp::Max => stage(Map::Nothing, 2),
         ReduceOp::Min => stage(Map::Nothing, 3),
@@ -116,16 +123,20 @@ fn run(builder: &mut Builder, stage: Stage, axes: u8, out: &Array, places: Optio
     let kept = Grid::new(&shape, &[&of_input, &of_out, &of_places], Order::Memory);
     let (shape, of_input) = part(input, true);
     let reduced = Grid::new(&shape, &[&of_input], Order::Memory);
-    let means = (stage.map == Map::Deviation).then(|| {
-        let mut kept = kept.clone();
-        kept.strides[1] = dense(&kept.sizes, 1);
-        let count: usize = reduced.count();
-        let means = builder.scratch_array(stage.acc, Dims::filled(kept.count(), 1));
-        let mean = Stage { map: Map::Nothing, root: false, divisor: count.max(1) as f64, ..stage };
-        let pass = Pass { stage: mean, pairs: false, input, out: &means, places: None, means: None };
-        pass.run(builder, &kept, &reduced);
-        means.place
-    });
+    let mut in_means = kept.clone();
+    in_means.strides[1] = dense(&kept.sizes, 1);
+    let divisor = reduced.count().max(1) as f64;
+    let mean = Stage { map: Map::Nothing, root: false, divisor, settle: false, ..stage };
+    let mut mean_of = |stage: Stage, means: Option<Place>| {
+        let out = builder.scratch_array(stage.acc, Dims::filled(kept.count(), 1));
+        let pass = Pass { stage, pairs: false, input, out: &out, places: None, means };
+        pass.run(builder, &in_means, &reduced);
+        out.place
+    };
+    let mut means = matches!(stage.map, Map::Deviation | Map::Distance).then(|| mean_of(mean, None));
+    if stage.map == Map::Deviation && input.dtype == DType::F64 {
+        means = Some(mean_of(Stage { map: Map::Distance, settle: true, ..mean }, means));
+    }
     let pass = Pass { stage, pairs: false, input, out, places: places.map(|places| places.place), means };
     pass.run(builder, &kept, &reduced);
 }
@@ -211,6 +222,7 @@ impl Pass<'_> {
             .number(Name::FOLD, self.stage.fold)
             .flag(Name::ROOT, self.stage.root && !partial)
             .flag(Name::DIVIDE, self.stage.divisor != 1.0 && !partial)
+            .flag(Name::SETTLE, self.stage.settle && !partial)
             .number(Name::ARG, self.stage.arg)
             .flag(Name::PAIRS, self.pairs)
             .flag(Name::ACROSS, across)
@@ -250,7 +262,6 @@ impl Pass<'_> {
             stage: Stage { map, ..self.stage },
             pairs: self.stage.arg != 0,
             input: &partials,
-            means: None,
             ..*self
         };
         pass.run(builder, &outputs, &rest);

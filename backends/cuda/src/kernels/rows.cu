@@ -5,8 +5,6 @@
 
 INLINE float exponential(float x) { return expf(x); }
 INLINE double exponential(double x) { return exp(x); }
-INLINE float logarithm(float x) { return logf(x); }
-INLINE double logarithm(double x) { return log(x); }
 INLINE float root(float x) { return sqrtf(x); }
 INLINE double root(double x) { return sqrt(x); }
 INLINE float infinity(float) { return __int_as_float(0x7f800000); }

@@ -4,6 +4,7 @@ use super::build::Builder;
 use super::geometry::{Array, Grid, Order};
 use crate::plan::{Args, Place};
 use raddle_base::{DType, Dims};
+use raddle_sync::fault;
 
 /// Rows of `count` neighbouring elements each.
 #[derive(Clone, Copy, Debug)]
@@ -39,7 +40,10 @@ fn direct(array: &Array, axes: usize) -> Option<Rows> {
     let row = Grid::new(&shape, &[&strides], Order::RowMajor);
     let (shape, strides) = part(0, split);
     let outer = Grid::new(&shape, &[&strides], Order::RowMajor);
-    let packed = row.rank() == 1 && (row.strides[0][0] == 1 || row.sizes[0] == 1);
+    let mut packed = row.rank() == 1 && (row.strides[0][0] == 1 || row.sizes[0] == 1);
+    if fault!(strided_as_packed) {
+        packed = row.rank() == 1;
+    }
     (packed && outer.rank() == 1).then(|| Rows {
         place: array.place,
         dtype: array.dtype,
@@ -69,6 +73,6 @@ pub fn output(builder: &mut Builder, array: &Array, axes: usize) -> (Rows, Optio
 /// Brings an output home.
 pub fn finish(builder: &mut Builder, out: &Array, staged: Option<Array>) {
     if let Some(staged) = staged {
-        builder.copy(out, &staged);
+        builder.unpack(out, &staged);
     }
 }

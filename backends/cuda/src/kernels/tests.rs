@@ -1,11 +1,15 @@
 //! What launches are planned as. (That the texts compute what they should is tested on a GPU, that they compile by
 //! `cargo xtask kernels`.)
 
-use super::{plan, plan_over};
-use crate::plan::{KernelStep, MatMulStep, Plan, Step};
+use super::{geometry::is_aligned, plan, plan_over};
+use crate::{
+    matmul::BIAS_ALIGNMENT_BYTES,
+    plan::{KernelStep, MatMulStep, Plan, Step},
+};
 use raddle_base::{DType, Dims, Layout, Scalar};
 use raddle_hal::{Address, Kernel, Operand, View};
 use raddle_op::{Activation, PARAM_COUNT_MAX, Pointwise, ReduceOp, ScatterMode};
+use raddle_sync::faults::{Fault, assert_caught};
 
 /// A view whose first element lies at 2^20.
 fn strided(dtype: DType, shape: &[usize], strides: &[usize]) -> View {
@@ -358,6 +362,30 @@ fn some_rows_of_16_bits_take_all_that_follows_along() {
         // Eight neighbours wouldn't be loaded at once.
         assert_eq!(entries(DType::F16, 32, 68, turned), ["product", "pointwise"]);
     }
+}
+
+/// A bias where it lies if the library can read it there, and copied if not, whatever the start of its view.
+#[test]
+fn a_bias_lies_where_the_library_can_read_it() {
+    for dtype in [DType::F16, DType::BF16, DType::F32, DType::F64] {
+        for start in 0..=16 {
+            let (x, weight, y) =
+                (packed(dtype, &[1, 70, 30]), packed(dtype, &[1, 30, 24]), packed(dtype, &[1, 70, 24]));
+            let mut bias = strided(dtype, &[1, 70, 24], &[0, 0, 1]);
+            bias.layout = Layout::new(*bias.layout.shape(), *bias.layout.strides(), start);
+            let plan = planned(&matmul(true, Activation::None), &[y], &[x, weight, bias]);
+            let Some(Step::MatMul(step)) = plan.steps.last() else { panic!("{:?}", plan.steps) };
+            let place = step.bias.expect("a row goes along");
+            assert!(is_aligned(place, BIAS_ALIGNMENT_BYTES), "{dtype} from {start}: {place:?}");
+            let lies_well = (start * dtype.size_bytes()).is_multiple_of(BIAS_ALIGNMENT_BYTES);
+            assert_eq!(plan.steps.len(), if lies_well { 1 } else { 2 }, "{dtype} from {start}");
+        }
+    }
+}
+
+#[test]
+fn fault_bias_where_it_lies() {
+    assert_caught(Fault::bias_where_it_lies, "kernels::tests::a_bias_lies_where_the_library_can_read_it");
 }
 
 /// Not a benchmark, which would need a quiet machine: `cargo test --release -- --ignored --nocapture planning`.

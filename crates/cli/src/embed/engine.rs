@@ -31,6 +31,8 @@ pub struct Engine<'a> {
     pub model: &'a SentenceEncoder,
     /// Before each text.
     pub prompt: &'a str,
+    /// What is done with a text of too many tokens.
+    pub too_long: TooLong,
     pub threads: u16,
     /// The most tokens of a batch of more than one text.
     pub batch_tokens: usize,
@@ -168,8 +170,7 @@ impl Engine<'_> {
             lines.retain(Line::is_ok);
         }
         let texts = lines.iter().enumerate().filter_map(|(place, line)| Some((place, line.as_ref().ok()?)));
-        let texts: Vec<(usize, String)> =
-            texts.map(|(place, text)| (place, format!("{}{text}", self.prompt))).collect();
+        let texts: Vec<(usize, String)> = texts.map(|(place, text)| (place, text.clone())).collect();
         let rows = vec![f32::NAN; lines.len() * self.model.width()];
         let (tokens, padding_tokens, tokenized) = (0, 0, Vec::new());
         let mut window = Window { lines, rows, tokens, padding_tokens, number, tokenized, jobs: 0 };
@@ -206,14 +207,14 @@ impl Engine<'_> {
         match task {
             Task::Tokenize(texts) => {
                 // One after the other: a text that is refused is a line that can't be read, and not the end of the others.
-                let tokenize =
-                    |text: &String| match self.model.tokenizer().tokenize(&[text], TooLong::Truncate) {
-                        Ok(tokens) => match tokens.into_iter().next() {
-                            Some(tokens) if !tokens.ids.is_empty() => Ok(tokens),
-                            _ => Err("it has no tokens".to_string()),
-                        },
-                        Err(error) => Err(error.to_string()),
-                    };
+                let tokenizer = self.model.tokenizer();
+                let tokenize = |text: &String| {
+                    let tokens = tokenizer.tokenize_behind(self.prompt, &[text], self.too_long);
+                    match tokens.map_err(|error| error.to_string())?.into_iter().next() {
+                        Some(tokens) if !tokens.ids.is_empty() => Ok(tokens),
+                        _ => Err("it has no tokens".to_string()),
+                    }
+                };
                 let (mut tokenized, mut refused) = (Vec::with_capacity(texts.len()), Vec::new());
                 for (place, text) in texts {
                     match tokenize(&text) {
@@ -258,7 +259,14 @@ mod tests {
         write_random_model(&folder, &BertConfig::tiny(5), &["a"], 16, 3, &device).unwrap();
         let model = SentenceEncoder::load(&folder, &device).unwrap();
         std::fs::remove_dir_all(folder).unwrap();
-        let engine = Engine { model: &model, prompt: "", threads: 1, batch_tokens: 64, alone: false };
+        let engine = Engine {
+            model: &model,
+            prompt: "",
+            too_long: TooLong::Truncate,
+            threads: 1,
+            batch_tokens: 64,
+            alone: false,
+        };
         let mut windows = vec![vec![Ok("a".to_string()); 8 * TOKENIZED_TOGETHER]];
         let (leave, left) = mpsc::channel();
         let (leave, left, count) = (Mutex::new(Some(leave)), Mutex::new(left), AtomicUsize::new(0));

@@ -20,7 +20,7 @@ use input::{Format, Input, count_lines};
 use journal::{Entry, Identity, Journal};
 use raddle::{
     DType, Device, Limits,
-    nn::text::{ModelOptions, SentenceEncoder},
+    nn::text::{ModelOptions, SentenceEncoder, TooLong},
 };
 use raddle_sync::fault;
 use serde::{Deserialize, Serialize};
@@ -39,7 +39,8 @@ use vectors::{Kind, Output, partial_path};
 )]
 pub struct Arguments {
     /// The folder of the model: config.json, tokenizer.json, model.safetensors, and what sentence-transformers adds. Or a name
-    /// on the Hugging Face hub, such as sentence-transformers/all-MiniLM-L6-v2: what isn't in its cache is fetched.
+    /// on the Hugging Face hub, such as sentence-transformers/all-MiniLM-L6-v2, with @REVISION for a branch, tag or commit: what
+    /// isn't in its cache is fetched.
     #[arg(long, value_name = "FOLDER|NAME")]
     model: PathBuf,
     /// Texts, one a line (- for standard input); an empty line is a text, too. A line that can't be read, or whose vector has
@@ -70,6 +71,9 @@ pub struct Arguments {
     /// The most tokens of a text, special ones included; the rest is cut off. Without it: as many as the model says.
     #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u32).range(5..=1 << 20))]
     max_length: Option<u32>,
+    /// Which end of a text that is too long is cut off. Without it: as the model says, which for most is right.
+    #[arg(long, value_enum, value_name = "SIDE")]
+    truncation_side: Option<Side>,
     /// The name of a prompt of the model to put before each text. Without it: the model's default, if it has one.
     #[arg(long, value_name = "NAME")]
     prompt: Option<String>,
@@ -92,6 +96,13 @@ pub struct Arguments {
     /// Writes the figures as JSON (- or no name: standard output).
     #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
     json: Option<PathBuf>,
+}
+
+/// An end of a text.
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Side {
+    Left,
+    Right,
 }
 
 #[derive(Serialize)]
@@ -152,9 +163,15 @@ pub fn run(arguments: &Arguments) -> Outcome {
     };
     // On the CPU rows don't depend on what is computed with them.
     let exact = !device.info().prepares;
+    let too_long = match arguments.truncation_side {
+        None => TooLong::Truncate,
+        Some(Side::Left) => TooLong::TruncateLeft,
+        Some(Side::Right) => TooLong::TruncateRight,
+    };
     let engine = Engine {
         model: &model,
         prompt,
+        too_long: model.tokenizer().resolve(too_long),
         threads,
         batch_tokens: arguments.batch_tokens as usize,
         alone: arguments.deterministic && !exact,
@@ -241,6 +258,7 @@ fn identity(
 ) -> Outcome<Identity> {
     let reading = input.reading();
     let named = |name: &str, value: String| (name.to_string(), value);
+    let side = if engine.too_long == TooLong::TruncateLeft { "left" } else { "right" };
     let mut identity = vec![
         named("the program's version", env!("CARGO_PKG_VERSION").into()),
         named("the model's fingerprint", model::fingerprint(folder)?),
@@ -248,6 +266,7 @@ fn identity(
         named("--field", reading.field.clone()),
         named("--line-bytes", reading.line_bytes_max.to_string()),
         named("--max-length", engine.model.tokenizer().tokens_max().to_string()),
+        named("--truncation-side", side.into()),
         named("the prompt", engine.prompt.into()),
         named("--dtype", arguments.dtype.clone()),
         named("--device", arguments.device.split(':').next().unwrap_or_default().into()),

@@ -5,7 +5,15 @@
 
 use super::{Gradients, sum_to};
 use crate::{Result, graph::Context};
-use raddle_tensor::{DType, Tensor};
+use raddle_sync::Made;
+use raddle_tensor::{DType, Fused, Program, Tensor};
+
+/// What isn't finite is 0: to be multiplied by what is 0 where it isn't seen, and NaN where it is.
+fn finite(tensor: &Tensor) -> Result<Tensor> {
+    static FINITE: Made<Fused> = Made::new();
+    let finite = FINITE.get_or_init(|| Fused::new(Program::record(|[x]| x.isfinite().select(x, 0.0))));
+    Ok(finite.call(&[tensor])?)
+}
 
 /// Gradients by query, key, value and, if there is one, mask. 16-bit floats are computed in `f32`.
 pub(super) fn attention(
@@ -46,12 +54,15 @@ pub(super) fn attention(
     // (What a value is that isn't seen doesn't matter, as in the result.)
     let by_weights = g.matmul(&turned(&value)?)?.masked_fill(&unseen, 0.0)?;
     let along = weights.mul(&by_weights)?.sum(-1, true)?;
-    let by_scores = weights.mul(&by_weights.sub(&along)?)?;
+    // A score that isn't seen changes nothing, also beside one that is NaN.
+    let by_scores = weights.mul(&by_weights.sub(&along)?)?.masked_fill(&unseen, 0.0)?;
     if context.wants(0) {
-        results[0] = Some(sum_to(by_scores.matmul(&key)?.mul(scale)?, context.meta(0).shape())?);
+        let by_query = by_scores.matmul(&finite(&key)?)?.mul(scale)?;
+        results[0] = Some(sum_to(by_query, context.meta(0).shape())?);
     }
     if context.wants(1) {
-        results[1] = Some(sum_to(turned(&by_scores)?.matmul(&query)?.mul(scale)?, context.meta(1).shape())?);
+        let by_key = turned(&by_scores)?.matmul(&finite(&query)?)?.mul(scale)?;
+        results[1] = Some(sum_to(by_key, context.meta(1).shape())?);
     }
     if let Some(mask) = mask {
         let wanted = mask.dtype().is_float() && context.wants(3);

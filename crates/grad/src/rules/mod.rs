@@ -7,7 +7,7 @@ pub(crate) mod program;
 mod reduce;
 
 use crate::{
-    Result,
+    Error, Result,
     graph::{Context, Edge, Gradient, Meta},
 };
 use raddle_tensor::{Activation, Call, Dims, Reduction, Result as TensorResult, Tensor, record::Record};
@@ -24,12 +24,14 @@ pub(crate) enum Rule {
     Call(Call),
     /// Inputs: a tensor, and the new value of a view of it; output: the tensor with that part replaced.
     Assign,
+    /// An op of this name that ran while another thread changed what it reads or writes, without being in the order of both.
+    Raced(&'static str),
 }
 
 impl Rule {
     /// The rule of a recorded op, given by which of its inputs gradients are wanted.
     pub fn new(record: &Record<'_>, edges: &[Option<Edge>]) -> TensorResult<Rule> {
-        Ok(match record.call {
+        Ok(match &record.call {
             Call::Pointwise { .. } | Call::Fused { .. } => {
                 Rule::Program(program::Gradient::of(record, |input| edges[input].is_some())?)
             }
@@ -43,6 +45,7 @@ impl Rule {
             Rule::Program(gradient) => gradient.name,
             Rule::Call(call) => call_name(call),
             Rule::Assign => "a change in place",
+            Rule::Raced(op) => op,
         }
     }
 
@@ -51,7 +54,7 @@ impl Rule {
         match self {
             Rule::Program(gradient) => Needs { inputs: gradient.needs, outputs: 0 },
             Rule::Call(call) => needs(call),
-            Rule::Assign => Needs::default(),
+            Rule::Assign | Rule::Raced(_) => Needs::default(),
         }
     }
 }
@@ -166,6 +169,7 @@ pub(crate) fn apply(
             None => smallvec::smallvec![None; node.inputs.len()],
         },
         Rule::Assign => place::assign(context, first(0).expect("the only output"))?,
+        Rule::Raced(op) => return Err(Error::Raced { op }),
     };
     let mut conformed = Gradients::new();
     for (result, meta) in results.into_iter().zip(&node.inputs) {
@@ -221,15 +225,21 @@ fn apply_call(context: &Context<'_>, call: &Call, g: &Tensor) -> Result<Gradient
             attention::attention(context, *mask, *is_causal, *scale, g)
         }
         Call::LayerNorm { axes, weight, bias, addend } => {
-            let weight_value = weight.then(|| context.input(1));
             let stats = (context.output(1), context.output(2));
-            let sum = match addend {
-                true => &context.input(0).add(context.input(context.node.inputs.len() - 1))?,
-                false => context.input(0),
-            };
-            let gradients = g.layer_norm_backward(sum, stats, *axes, weight_value, *bias)?;
-            let by_addend = addend.then(|| gradients.input.clone());
-            let mut results = Gradients::from_iter([Some(gradients.input)]);
+            let mut weight_value = weight.then(|| context.input(1).clone());
+            let (mut x, mut g) = (context.input(0).clone(), g.clone());
+            if *addend {
+                // Of 16-bit floats the op doesn't round the sum. Beside the mean of what isn't rounded a rounded sum would have
+                // deviations that may be larger than its own.
+                let compute = meta.dtype.compute();
+                x = x.to(compute)?.add(context.input(context.node.inputs.len() - 1))?;
+                g = g.to(compute)?;
+                weight_value = weight_value.map(|weight| weight.to(compute)).transpose()?;
+            }
+            let gradients = g.layer_norm_backward(&x, stats, *axes, weight_value.as_ref(), *bias)?;
+            let by_input = gradients.input.to(meta.dtype)?;
+            let by_addend = addend.then(|| by_input.clone());
+            let mut results = Gradients::from_iter([Some(by_input)]);
             results.extend([gradients.weight, gradients.bias, by_addend].into_iter().flatten().map(Some));
             Ok(results)
         }

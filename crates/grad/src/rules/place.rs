@@ -168,8 +168,13 @@ pub(super) fn cat(context: &Context<'_>, axis: usize, g: &Tensor) -> Result<Grad
     let mut start = 0;
     let mut results = Gradients::new();
     for (input, meta) in context.node.inputs.iter().enumerate() {
-        let length = meta.shape()[axis];
-        results.push(context.wants(input).then(|| g.narrow(axis as isize, start, length)).transpose()?);
+        // A tensor of shape [0] goes with any others, and is nowhere among them.
+        let length = meta.shape().get(axis).copied().unwrap_or(0);
+        let part = || match **meta.shape() {
+            [0] => meta.zeros(),
+            _ => Ok(g.narrow(axis as isize, start, length)?),
+        };
+        results.push(context.wants(input).then(part).transpose()?);
         start += length;
     }
     Ok(results)

@@ -6,7 +6,7 @@ use crate::{
     graph::{Context, Meta},
 };
 use raddle_sync::Made;
-use raddle_tensor::{Activation, Dims, Fused, Pointwise, Program, Tensor};
+use raddle_tensor::{Activation, Dims, Fused, Program, Tensor};
 
 /// `a b`, summed over broadcast axes to the shape of `meta`; laid out as it is where that needs no sum.
 fn product_to(a: &Tensor, b: &Tensor, meta: &Meta, shape: &[usize]) -> Result<Tensor> {
@@ -64,10 +64,14 @@ pub(super) fn addmm(context: &Context<'_>, beta: f64, alpha: f64, g: &Tensor) ->
     let (a, b) = (context.input(1), context.input(2));
     let mut results: Gradients = smallvec::smallvec![None, None, None];
     if context.wants(0) {
-        let scaled = if beta == 1.0 { g.clone() } else { g.mul(beta)? };
-        results[0] = Some(sum_to(scaled, context.meta(0).shape())?);
+        results[0] = Some(match beta {
+            // It doesn't count, whatever the gradient is.
+            0.0 => context.meta(0).zeros()?,
+            1.0 => sum_to(g.clone(), context.meta(0).shape())?,
+            _ => sum_to(g.mul(beta)?, context.meta(0).shape())?,
+        });
     }
-    // beta 0: what the fresh memory holds doesn't count.
+    // beta 0: what the fresh memory holds doesn't count. Nor do the factors with alpha 0.
     let scaled =
         |a: &Tensor, b: &Tensor, meta: &Meta| filled(meta, |out| out.addmm_(a, b, 0.0, alpha).map(|_| ()));
     if context.wants(1) {
@@ -95,10 +99,13 @@ pub(super) fn linear(
             .get_or_init(|| Fused::new(Program::record(|[g, y]| y.le(0.0).select(0.0, g))))
             .call(&[g, context.output(0)])?,
         Activation::Gelu => {
+            // In the op these sums aren't rounded to 16 bits. Here they are, so that they are a product of that dtype: the
+            // slope is gelu's half a unit of the last place beside, at most, as where gelu is an op of its own. What has
+            // become infinite by it has the slope of what it was.
             let inner = x.linear(weight, context.find_input(2))?;
             let gelu = GELU.get_or_init(|| {
-                let program = Pointwise::gelu.gradient_program(&[0]).expect("gelu has a gradient");
-                Fused::new(program.clone())
+                let gelu = Program::record(|[x]| x.abs().ge(64.0).select(x.relu(), x.gelu()));
+                Fused::new(gelu.gradient(&[0]))
             });
             gelu.call(&[g, &inner])?
         }

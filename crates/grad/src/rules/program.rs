@@ -40,7 +40,7 @@ fn passes(program: &Program) -> impl Fn(usize) -> bool {
 impl Gradient {
     pub fn of(record: &Record<'_>, wanted: impl Fn(usize) -> bool) -> TensorResult<Gradient> {
         let wanted: SmallVec<[usize; 4]> = (0..record.inputs.len()).filter(|&input| wanted(input)).collect();
-        match record.call {
+        match &record.call {
             Call::Pointwise { op, args, params } => Gradient::of_row(record, *op, args, params, &wanted),
             Call::Fused { program, compute } => Ok(Gradient::of_closure(program, *compute, wanted)),
             _ => unreachable!("grad: only programs come here"),

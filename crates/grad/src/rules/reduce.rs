@@ -25,10 +25,8 @@ pub(super) fn reduce(context: &Context<'_>, op: Reduction, axes: u8, g: &Tensor)
         (0..meta.rank()).map(|axis| if is_reduced(&axis) { 1 } else { meta.shape()[axis] }).collect();
     // Results with the reduced axes put back broadcast against the input.
     let spread = |tensor: &Tensor| -> Result<Tensor> { Ok(tensor.reshape(kept)?) };
-    // An empty list of axes would mean all; without axes there is nothing to do.
-    let over = |tensor: Tensor,
-                reduce: &dyn Fn(&Tensor) -> raddle_tensor::Result<Tensor>|
-     -> Result<Tensor> { Ok(if listed.is_empty() { tensor } else { reduce(&tensor)? }) };
+    // The list is empty only if there are no axes. It means all then, as it does to the op: of one number the same comes out.
+    let listed = &listed[..];
     let g = spread(g)?;
     // Means and norms are taken again in f64, as the ops themselves do: around a rounded mean there is no deviation left, and
     // what has over- or underflowed has no direction.
@@ -41,13 +39,13 @@ pub(super) fn reduce(context: &Context<'_>, op: Reduction, axes: u8, g: &Tensor)
             // In f64, where a product has room that its factors have in f32. Without division by zero or infinity: the
             // product of the elements other than these, with an infinity's sign, and how many of both there are.
             let (x, g) = (x()?, wide(&g)?);
-            let total = |tensor: Tensor| over(tensor, &|tensor| tensor.sum(&listed[..], true));
-            let zeros = total(once!(|[x]| x.eq(0.0).number()).call(&[&x])?)?;
-            let infinities = total(once!(|[x]| x.abs().eq(f64::INFINITY).number()).call(&[&x])?)?;
+            let zeros = once!(|[x]| x.eq(0.0).number()).call(&[&x])?.sum(listed, true)?;
+            let infinities =
+                once!(|[x]| x.abs().eq(f64::INFINITY).number()).call(&[&x])?.sum(listed, true)?;
             let factors =
                 once!(|[x]| { x.eq(0.0).select(1.0, x.abs().eq(f64::INFINITY).select(x.sign(), x)) })
                     .call(&[&x])?;
-            let product = over(factors, &|tensor| tensor.prod(&listed[..], true))?;
+            let product = factors.prod(listed, true)?;
             once!(|[g, x, product, zeros, infinities]| {
                 let (is_zero, is_infinite) = (x.eq(0.0), x.abs().eq(f64::INFINITY));
                 let own = is_zero.select(1.0, is_infinite.select(x.sign(), x));
@@ -70,27 +68,26 @@ pub(super) fn reduce(context: &Context<'_>, op: Reduction, axes: u8, g: &Tensor)
             })
             .call(&[x, &extreme])?;
             // Counted in f32: f16 ends at 65,504.
-            let count = over(ties.to(meta.dtype.compute())?, &|tensor| tensor.sum(&listed[..], true))?;
+            let count = ties.to(meta.dtype.compute())?.sum(listed, true)?;
             once!(|[g, ties, count]| ties.eq(0.0).select(0.0, g / count)).call(&[&g, &ties, &count])?
         }
         Reduction::Var { correction } => {
             let x = x()?;
-            let mean = over(x.clone(), &|tensor| tensor.mean(&listed[..], true))?;
+            let mean = x.mean(listed, true)?;
             let factor = 2.0 / (count as f64 - correction).max(0.0);
             let scaled = wide(&g)?.mul(factor)?;
             once!(|[g, x, mean]| g * (x - mean)).call(&[&scaled, &x, &mean])?
         }
         Reduction::Std { correction } => {
             let x = x()?;
-            let mean = over(x.clone(), &|tensor| tensor.mean(&listed[..], true))?;
-            let deviation = over(x.clone(), &|tensor| tensor.std(&listed[..], correction, true))?;
+            let (mean, deviation) = (x.mean(listed, true)?, x.std(listed, correction, true)?);
             let scaled = wide(&g)?.div((count as f64 - correction).max(0.0))?;
             once!(|[g, x, mean, deviation]| { deviation.eq(0.0).select(0.0, g * ((x - mean) / deviation)) })
                 .call(&[&scaled, &x, &mean, &deviation])?
         }
         Reduction::Norm2 => {
             let (x, g) = (x()?, wide(&g)?);
-            let norm = if listed.is_empty() { x.abs()? } else { x.norm(&listed[..], true)? };
+            let norm = x.norm(listed, true)?;
             once!(|[g, x, norm]| norm.eq(0.0).select(0.0, g * (x / norm))).call(&[&g, &x, &norm])?
         }
         Reduction::All | Reduction::Any => unreachable!("grad: truth values have no gradient"),

@@ -1,6 +1,6 @@
 use crate::{check, gradient, leaf, random, tensor, values};
 use raddle_grad::{Autograd, Error, no_grad};
-use raddle_tensor::DType;
+use raddle_tensor::{DType, Tensor};
 
 #[test]
 fn a_saved_tensor_that_was_changed_is_named() {
@@ -12,9 +12,9 @@ fn a_saved_tensor_that_was_changed_is_named() {
     assert_eq!(
         error.to_string(),
         "backward: input 0 of mul, of shape [2], was changed in place since it was saved, \
-         expected version 0, found 1"
+         expected version 1, found 2"
     );
-    assert!(matches!(error, Error::Changed { op: "mul", saved: 0, current: 1, .. }));
+    assert!(matches!(error, Error::Changed { op: "mul", saved: 1, current: 2, .. }));
     let s = x.softmax(0).unwrap();
     let loss = s.sum(.., false).unwrap();
     no_grad(|| s.detach().zero_().map(|_| ())).unwrap();
@@ -49,6 +49,31 @@ fn leaves_are_refused() {
     no_grad(|| x.exp_out(&out)).unwrap();
     assert_eq!(values(&x), [2.0, 3.0]);
     assert!(x.is_leaf() && x.requires_grad());
+}
+
+/// PyTorch goes on with gradients of 0 there.
+#[test]
+fn what_is_overwritten_with_constants_leaves_the_graph() {
+    let x = leaf(&[1.0, 2.0], &[2]);
+    let overwrites: [fn(&Tensor) -> Result<&Tensor, raddle_tensor::Error>; 4] =
+        [|y| y.zero_(), |y| y.fill_(3.0), |y| y.copy_(4.0), |y| y.normal_(0.0, 1.0, None)];
+    for overwrite in overwrites {
+        let y = x.mul(2.0).unwrap();
+        overwrite(&y).unwrap();
+        assert!(!y.requires_grad());
+        assert!(matches!(y.sum(.., false).unwrap().backward(), Err(Error::NoGraph { .. })));
+        // Beside others it adds nothing to gradients.
+        x.zero_grad();
+        y.add(&x).unwrap().sum(.., false).unwrap().backward().unwrap();
+        assert_eq!(gradient(&x), [1.0, 1.0]);
+        // Of a part that is overwritten the rest stays.
+        let y = x.mul(2.0).unwrap();
+        overwrite(&y.narrow(0, 0, 1).unwrap()).unwrap();
+        assert!(y.requires_grad());
+        x.zero_grad();
+        y.sum(.., false).unwrap().backward().unwrap();
+        assert_eq!(gradient(&x), [0.0, 2.0]);
+    }
 }
 
 #[test]
@@ -178,4 +203,85 @@ fn what_is_copied_into_integers_has_no_gradient() {
         // Nor does it take that of the source.
         y.sum(.., false).unwrap().backward().unwrap();
     }
+}
+
+/// PyTorch's gradients.
+#[test]
+fn an_op_may_read_another_view_of_its_output() {
+    let a = leaf(&[1.0, 2.0], &[2]);
+    let twice = || {
+        let y = a.mul(1.0).unwrap();
+        (y.clone(), y.narrow(0, 0, 2).unwrap(), y.narrow(0, 0, 2).unwrap())
+    };
+    let gradient_of = |result: &raddle_tensor::Tensor| {
+        a.zero_grad();
+        result.sum(.., false).unwrap().backward_retain().unwrap();
+        gradient(&a)
+    };
+    let (y, p, q) = twice();
+    p.add_(&q).unwrap();
+    assert_eq!(
+        (gradient_of(&q), gradient_of(&p), gradient_of(&y)),
+        (vec![2.0; 2], vec![2.0; 2], vec![2.0; 2])
+    );
+    let (y, _, q) = twice();
+    y.add_(&q).unwrap();
+    assert_eq!((gradient_of(&q), gradient_of(&y)), (vec![2.0; 2], vec![2.0; 2]));
+    let (_, p, q) = twice();
+    p.addcmul_(&q, &q, 1.0).unwrap(); // x + x²
+    assert_eq!(gradient_of(&q), [3.0, 5.0]);
+    let (_, p, q) = twice();
+    q.addcmul_(&p, &q, 1.0).unwrap();
+    p.addcmul_(&p, &q, 2.0).unwrap(); // u + 2 u² of u = x + x²
+    assert_eq!(gradient_of(&q), [3.0 * (1.0 + 4.0 * 2.0), 5.0 * (1.0 + 4.0 * 6.0)]);
+    let rows = leaf(&[2.0, 3.0], &[2, 1]);
+    let y = rows.mul(1.0).unwrap();
+    let (p, q) = (y.select(0, 0).unwrap(), y.select(0, 0).unwrap());
+    p.mul_(&q).unwrap();
+    q.sum(.., false).unwrap().backward_retain().unwrap();
+    assert_eq!(gradient(&rows), [4.0, 0.0]);
+    rows.zero_grad();
+    y.sum(.., false).unwrap().backward().unwrap();
+    assert_eq!(gradient(&rows), [4.0, 1.0]);
+    // Views of one tensor that don't meet.
+    check("a row by another", &[random(&[2, 3], 0.5, 1.0, 1)], |i| {
+        let y = i[0].mul(1.0)?;
+        y.select(0, 0)?.mul_(&y.select(0, 1)?)?.div_(&y.select(0, 1)?.exp()?)?;
+        y.select(0, 1)?.copy_(&y.select(0, 0)?)?;
+        y.square()
+    });
+}
+
+#[test]
+fn fault_own_view_is_constant() {
+    let test = "in_place::an_op_may_read_another_view_of_its_output";
+    raddle_sync::faults::assert_caught(raddle_sync::faults::Fault::own_view_is_constant, test);
+}
+
+#[test]
+fn an_op_that_fails_leaves_the_graph_as_it_was() {
+    let a = leaf(&[1.0, 2.0], &[2]);
+    let y = a.mul(3.0).unwrap();
+    let view = y.narrow(0, 0, 2).unwrap();
+    let bad = tensor(&[7i64], &[1]);
+    assert!(y.index_add_(0, &bad, &tensor(&[1.0], &[1]), 1.0).is_err());
+    let plain = tensor(&[0.0, 0.0], &[2]);
+    assert!(plain.index_add_(0, &bad, &a.narrow(0, 0, 1).unwrap(), 1.0).is_err());
+    assert!(!plain.requires_grad() && view.requires_grad());
+    view.sum(.., false).unwrap().backward().unwrap();
+    assert_eq!(gradient(&a), [3.0, 3.0]);
+}
+
+#[test]
+fn views_of_a_view_that_is_a_leaf() {
+    let base = tensor(&[1.0, 2.0, 3.0], &[3]);
+    let part = base.narrow(0, 0, 2).unwrap();
+    part.requires_grad_(true).unwrap();
+    let one = part.narrow(0, 0, 1).unwrap();
+    assert!(one.requires_grad() && !base.requires_grad());
+    let error = one.mul_(2.0).unwrap_err().to_string();
+    assert!(error.starts_with("mul: a view of a leaf that requires grad"), "{error}");
+    no_grad(|| base.mul_(2.0).map(drop)).unwrap();
+    one.square().unwrap().sum(.., false).unwrap().backward().unwrap();
+    assert_eq!(gradient(&part), [4.0, 0.0]);
 }

@@ -65,15 +65,17 @@ pub struct Layout {
     pub groups: Vec<Shape>,
     /// Is a text padded in this model, so that there are masks?
     pub has_masks: bool,
+    /// Are prompts left out where tokens are pooled?
+    pub has_prompts: bool,
 }
 
 impl Layout {
     /// Of texts sorted by padded length.
-    pub fn new(texts: &[&Tokens], pad_to: usize) -> Layout {
+    pub fn new(texts: &[&Tokens], pad_to: usize, has_prompts: bool) -> Layout {
         let padded = |text: &Tokens| text.ids.len().next_multiple_of(pad_to);
         let groups = texts.chunk_by(|a, b| padded(a) == padded(b));
         let shape = |group: &[&Tokens]| Shape { texts: group.len(), length: padded(group[0]) };
-        Layout { groups: groups.map(shape).collect(), has_masks: pad_to > 1 }
+        Layout { groups: groups.map(shape).collect(), has_masks: pad_to > 1, has_prompts }
     }
 
     /// Of tokens, with padding.
@@ -81,24 +83,26 @@ impl Layout {
         self.groups.iter().map(|group| group.rows()).sum()
     }
 
-    /// Lengths of texts and the steps 0, 1, 2, … of the longest, which masks are made of.
-    fn lengths_and_steps(&self) -> (usize, usize) {
+    /// Lengths of texts, those of their prompts, and the steps 0, 1, 2, … of the longest text: what masks are made of.
+    fn lengths_prompts_and_steps(&self) -> [usize; 3] {
+        let texts = self.groups.iter().map(|group| group.texts).sum();
         let longest = self.groups.last().map_or(0, |group| group.length);
-        if self.has_masks { (self.groups.iter().map(|group| group.texts).sum(), longest) } else { (0, 0) }
+        let if_so = |has, count| if has { count } else { 0 };
+        let has_steps = self.has_masks || self.has_prompts;
+        [if_so(self.has_masks, texts), if_so(self.has_prompts, texts), if_so(has_steps, longest)]
     }
 
     /// How many [`numbers`](Layout::numbers) there are.
     pub fn number_count(&self) -> usize {
-        let (lengths, steps) = self.lengths_and_steps();
-        2 * self.rows() + lengths + steps
+        2 * self.rows() + self.lengths_prompts_and_steps().iter().sum::<usize>()
     }
 
     /// All that the device has to be told of a pass, so that it is one copy: for each row its token, then for each row its row
-    /// in the table of positions and types, then lengths and steps. Padding rows are token 0 at place 0; nothing looks at
+    /// in the table of positions and types, then lengths, prompts and steps. Padding rows are token 0 at place 0; nothing looks at
     /// them. Texts that are fewer than the layout says count as one such token each.
     pub fn numbers(&self, texts: &[&Tokens], table: Places) -> Vec<i64> {
         let rows = self.rows();
-        let (lengths, steps) = self.lengths_and_steps();
+        let [lengths, prompts, steps] = self.lengths_prompts_and_steps();
         let mut numbers = vec![0; 2 * rows];
         let (ids, places) = numbers.split_at_mut(rows);
         let spans = self.groups.iter().flat_map(|group| std::iter::repeat_n(group.length, group.texts));
@@ -118,7 +122,11 @@ impl Layout {
             row += length;
         }
         let length = |text| texts.get(text).map_or(1, |text: &&Tokens| text.ids.len() as i64);
+        // A token is left, as the special one at the end is, whatever is said.
+        let prompt =
+            |text| texts.get(text).map_or(0, |text: &&Tokens| text.prompt.min(text.ids.len() - 1) as i64);
         numbers.extend((0..lengths).map(length));
+        numbers.extend((0..prompts).map(prompt));
         numbers.extend((0..steps).map(|step| step as i64));
         numbers
     }
@@ -150,9 +158,14 @@ pub struct Group {
     pub length: usize,
     /// If texts of this model are padded.
     pub padding: Option<Padding>,
+    /// Those that are pooled, if not all rows are.
+    pub pooled: Option<Padding>,
+    /// Is the first token of each text one of those?
+    pub begins_pooled: bool,
 }
 
 /// Which rows of a group are tokens.
+#[derive(Clone)]
 pub struct Padding {
     /// True for tokens, [texts, length].
     pub mask: Tensor,
@@ -174,16 +187,30 @@ impl Batch {
     /// Of a layout, and its numbers on the device.
     pub fn new(layout: &Layout, numbers: &Tensor) -> Result<Batch> {
         let rows = layout.rows();
-        let (lengths, _) = layout.lengths_and_steps();
+        let [lengths, prompts, _] = layout.lengths_prompts_and_steps();
         let (mut groups, mut first, mut text) = (Vec::with_capacity(layout.groups.len()), 0, 0);
         for &Shape { texts, length } in &layout.groups {
+            let steps = || numbers.narrow(0, 2 * rows + lengths + prompts, length);
+            let column = |start: usize| numbers.narrow(0, 2 * rows + start + text, texts)?.unsqueeze(1);
             let padding = || -> Result<Padding> {
-                let steps = numbers.narrow(0, 2 * rows + lengths, length)?;
-                let counts = numbers.narrow(0, 2 * rows + text, texts)?.unsqueeze(1)?;
-                Ok(Padding { mask: counts.gt(&steps)?, counts })
+                let counts = column(0)?;
+                Ok(Padding { mask: counts.gt(&steps()?)?, counts })
             };
             let padding = layout.has_masks.then(padding).transpose()?;
-            groups.push(Group { first, texts, length, padding });
+            // Of all rows that are tokens, those behind the prompt.
+            let behind = || -> Result<Padding> {
+                let prompts = column(lengths)?;
+                let behind = prompts.le(&steps()?)?;
+                Ok(match &padding {
+                    Some(Padding { mask, counts }) => {
+                        Padding { mask: mask.logical_and(&behind)?, counts: counts.sub(&prompts)? }
+                    }
+                    None => Padding { mask: behind, counts: prompts.neg()?.add(length as i64)? },
+                })
+            };
+            let pooled = if layout.has_prompts { Some(behind()?) } else { padding.clone() };
+            let begins_pooled = !layout.has_prompts;
+            groups.push(Group { first, texts, length, padding, pooled, begins_pooled });
             first += texts * length;
             text += texts;
         }

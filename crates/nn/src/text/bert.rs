@@ -7,13 +7,14 @@
 
 use super::{
     Result,
+    activation::ActivationKind,
     batch::{Batch, Group, Places},
-    family::{Family, Names},
+    family::{Family, Names, check_fixed},
     folder::{Settings, Weights},
     relative,
 };
 use crate::{LayerNorm, Linear, Module};
-use raddle_tensor::{Activation, DType, Tensor};
+use raddle_tensor::{DType, Tensor};
 use serde_json::{Value, json};
 
 /// The sizes of a BERT encoder.
@@ -37,12 +38,16 @@ pub struct BertConfig {
     pub types: usize,
     /// Added to the variance in normalisations.
     pub eps: f64,
-    /// Between a layer's two linear maps: [`Activation::Gelu`] or [`Activation::Relu`].
-    pub activation: Activation,
+    /// Between a layer's two linear maps.
+    pub activation: ActivationKind,
+    /// Width of the tables, if it isn't that of a token: ELECTRA's.
+    pub embedding: Option<usize>,
 }
 
 /// Larger sizes are taken for a broken file; products of two must not overflow.
 pub(super) const SIZE_MAX: usize = 1 << 24;
+/// What files that don't say mean.
+const EPS: f64 = 1e-12;
 /// The table of positions and types is so many times as large as the one of positions in the file.
 const TYPES_MAX: usize = 16;
 
@@ -59,22 +64,16 @@ impl BertConfig {
             positions: 64,
             types: 2,
             eps: 1e-12,
-            activation: Activation::Gelu,
+            activation: ActivationKind::Gelu,
+            embedding: None,
         }
     }
 
     /// Of a `config.json`.
     pub(super) fn read(settings: &Settings) -> Result<BertConfig> {
         let family = Family::read(settings)?;
-        if settings.text("position_embedding_type").is_ok_and(|kind| kind != "absolute") {
-            return Err(settings.wrong("position_embedding_type", "absolute"));
-        }
+        check_fixed(settings)?;
         let keys = family.keys();
-        let activation = match settings.text(keys.activation)? {
-            "gelu" => Activation::Gelu,
-            "relu" => Activation::Relu,
-            _ => return Err(settings.wrong(keys.activation, "gelu or relu")),
-        };
         let size = |key| settings.count(key, 1..=SIZE_MAX);
         let positions = size("max_position_embeddings")?;
         let unused = family.unused_positions(settings)?;
@@ -89,9 +88,19 @@ impl BertConfig {
             heads: size(keys.heads)?,
             inner: size(keys.inner)?,
             positions: positions - unused,
-            types: if family.has_types() { settings.count("type_vocab_size", 1..=TYPES_MAX)? } else { 2 },
-            eps: if family == Family::DistilBert { 1e-12 } else { settings.number("layer_norm_eps")? },
-            activation,
+            types: match family.has_types() {
+                true => settings.count_if_there("type_vocab_size", 1..=TYPES_MAX)?.unwrap_or(2),
+                false => 2,
+            },
+            eps: match family {
+                Family::DistilBert => EPS,
+                _ => settings.number_if_there("layer_norm_eps")?.unwrap_or(EPS),
+            },
+            activation: ActivationKind::read(settings, keys.activation)?,
+            embedding: match family {
+                Family::Electra => settings.count_if_there("embedding_size", 1..=SIZE_MAX)?.or(Some(128)),
+                _ => None,
+            },
         };
         if !config.hidden.is_multiple_of(config.heads) {
             let expected = format!("a divisor of {}, which is {}", keys.hidden, config.hidden);
@@ -101,6 +110,11 @@ impl BertConfig {
             relative::check(settings, &config)?;
         }
         Ok(config)
+    }
+
+    /// Width of the tables.
+    fn embedding(&self) -> usize {
+        self.embedding.unwrap_or(self.hidden)
     }
 
     /// The table of positions.
@@ -117,7 +131,7 @@ impl BertConfig {
             "vocab_size": self.vocabulary, "hidden_size": self.hidden, "num_hidden_layers": self.layers,
             "num_attention_heads": self.heads, "intermediate_size": self.inner,
             "max_position_embeddings": self.positions, "type_vocab_size": self.types, "layer_norm_eps": self.eps,
-            "hidden_act": if self.activation == Activation::Relu { "relu" } else { "gelu" }
+            "hidden_act": self.activation.name()
         })
     }
 
@@ -172,9 +186,11 @@ struct Layer {
 pub struct Bert {
     pub config: BertConfig,
     words: Tensor,
-    /// [types · rows of [`Places`], hidden].
+    /// [types · rows of [`Places`], width of the tables].
     places: Tensor,
     norm: LayerNorm,
+    /// From the width of the tables to that of a token.
+    widen: Option<Linear>,
     layers: Vec<Layer>,
     /// Added to scores, [1, heads, positions, positions].
     bias: Option<Tensor>,
@@ -182,30 +198,34 @@ pub struct Bert {
 
 impl Bert {
     /// Takes the encoder's parameters out of a file, converted to `dtype`, for texts padded to a multiple of `pad_to`.
-    pub fn take(config: BertConfig, weights: &mut Weights, dtype: DType, pad_to: usize) -> Result<Bert> {
-        let hidden = config.hidden;
+    pub fn take(config: BertConfig, weights: &Weights, dtype: DType, pad_to: usize) -> Result<Bert> {
+        let width = config.embedding();
         let words =
-            weights.take("embeddings.word_embeddings.weight", &[Some(config.vocabulary), Some(hidden)])?;
-        let positions = weights.take("embeddings.position_embeddings.weight", &[None, Some(hidden)])?;
+            weights.take("embeddings.word_embeddings.weight", &[Some(config.vocabulary), Some(width)])?;
+        let positions = weights.take("embeddings.position_embeddings.weight", &[None, Some(width)])?;
         let unused = positions.shape()[0].saturating_sub(config.positions);
         if unused != config.family.unused() || positions.shape()[0] < config.positions {
             let expected = config.positions + config.family.unused();
             return Err(weights.wrong_shape(
                 "embeddings.position_embeddings.weight",
                 &positions,
-                &[expected, hidden],
+                &[expected, width],
             ));
         }
         let rows = config.places().rows;
         let positions = positions.narrow(0, positions.shape()[0] - rows, rows)?;
         let types = match config.family.has_types() {
-            true => weights
-                .take("embeddings.token_type_embeddings.weight", &[Some(config.types), Some(hidden)])?,
-            false => Tensor::zeros([config.types, hidden], DType::F32, &positions.device())?,
+            true => {
+                weights.take("embeddings.token_type_embeddings.weight", &[Some(config.types), Some(width)])?
+            }
+            false => Tensor::zeros([config.types, width], DType::F32, &positions.device())?,
         };
-        let places = types.unsqueeze(1)?.add(&positions)?.reshape([config.types * rows, hidden])?;
+        let places = types.unsqueeze(1)?.add(&positions)?.reshape([config.types * rows, width])?;
         let names = config.family.names();
-        let norm = take_norm(weights, "embeddings.LayerNorm", &config, dtype)?;
+        let norm = take_norm(weights, "embeddings.LayerNorm", width, config.eps, dtype)?;
+        let widen = (width != config.hidden)
+            .then(|| take_linear(weights, "embeddings_project", [config.hidden, width], dtype))
+            .transpose()?;
         let layer = |layer| Layer::take(&format!("{}.{layer}", names.layers), names, &config, weights, dtype);
         let layers = (0..config.layers).map(layer).collect::<Result<_>>()?;
         let padded = config.positions.next_multiple_of(pad_to);
@@ -214,6 +234,7 @@ impl Bert {
             words: words.to_dtype(dtype)?,
             places: places.to_dtype(dtype)?,
             norm,
+            widen,
             layers,
             bias,
             config,
@@ -224,14 +245,16 @@ impl Bert {
     pub fn forward(&self, batch: &Batch) -> raddle_tensor::Result<Tensor> {
         let embedded = self.words.embedding(&batch.ids)?;
         let mut x = self.norm.forward_with_residual(&embedded, &self.places.embedding(&batch.places)?)?;
+        if let Some(widen) = &self.widen {
+            x = widen.forward(&x)?;
+        }
         let masks = batch.groups.iter().map(|group| self.mask(group));
         let masks = masks.collect::<raddle_tensor::Result<Vec<_>>>()?;
         for layer in &self.layers {
             let attended =
                 layer.attention_output.forward(&layer.attend(&x, batch, &masks, self.config.heads)?)?;
             x = layer.attention_norm.forward_with_residual(&attended, &x)?;
-            let inner =
-                x.linear_with(&layer.inner.weight, layer.inner.bias.as_ref(), self.config.activation)?;
+            let inner = self.config.activation.behind(&layer.inner, &x)?;
             x = layer.norm.forward_with_residual(&layer.output.forward(&inner)?, &x)?;
         }
         Ok(x)
@@ -253,7 +276,7 @@ impl Layer {
         name: &str,
         names: &Names,
         config: &BertConfig,
-        weights: &mut Weights,
+        weights: &Weights,
         dtype: DType,
     ) -> Result<Layer> {
         let hidden = config.hidden;
@@ -265,14 +288,15 @@ impl Layer {
             bias.extend(part.bias.map(|bias| bias.mul(scale)).transpose()?);
         }
         let joined = |parts: &[Tensor]| Tensor::cat(parts, 0)?.to_dtype(dtype);
-        let mut linear = |part: &str, shape| take_linear(weights, &format!("{name}.{part}"), shape, dtype);
+        let norm = |part: &str| take_norm(weights, &format!("{name}.{part}"), hidden, config.eps, dtype);
+        let linear = |part: &str, shape| take_linear(weights, &format!("{name}.{part}"), shape, dtype);
         Ok(Layer {
             attention: Linear { weight: as_multiplied(&joined(&weight)?)?, bias: Some(joined(&bias)?) },
             attention_output: linear(names.attention_output, [hidden, hidden])?,
             inner: linear(names.inner, [config.inner, hidden])?,
             output: linear(names.output, [hidden, config.inner])?,
-            attention_norm: take_norm(weights, &format!("{name}.{}", names.attention_norm), config, dtype)?,
-            norm: take_norm(weights, &format!("{name}.{}", names.norm), config, dtype)?,
+            attention_norm: norm(names.attention_norm)?,
+            norm: norm(names.norm)?,
         })
     }
 
@@ -308,18 +332,16 @@ pub(super) fn as_multiplied(weight: &Tensor) -> raddle_tensor::Result<Tensor> {
 }
 
 /// The linear map of this name, of shape [outputs, inputs].
-pub fn take_linear(weights: &mut Weights, name: &str, shape: [usize; 2], dtype: DType) -> Result<Linear> {
+pub fn take_linear(weights: &Weights, name: &str, shape: [usize; 2], dtype: DType) -> Result<Linear> {
     let weight = weights.take(&format!("{name}.weight"), &shape.map(Some))?.to_dtype(dtype)?;
     let weight = as_multiplied(&weight)?;
     let bias = weights.take(&format!("{name}.bias"), &[Some(shape[0])])?.to_dtype(dtype)?;
     Ok(Linear { weight, bias: Some(bias) })
 }
 
-fn take_norm(weights: &mut Weights, name: &str, config: &BertConfig, dtype: DType) -> Result<LayerNorm> {
-    let mut part = |part: &str| {
-        Ok::<_, super::ModelError>(
-            weights.take(&format!("{name}.{part}"), &[Some(config.hidden)])?.to_dtype(dtype)?,
-        )
+fn take_norm(weights: &Weights, name: &str, width: usize, eps: f64, dtype: DType) -> Result<LayerNorm> {
+    let part = |part: &str| -> Result<Tensor> {
+        Ok(weights.take(&format!("{name}.{part}"), &[Some(width)])?.to_dtype(dtype)?)
     };
-    Ok(LayerNorm { weight: part("weight")?, bias: part("bias")?, eps: config.eps })
+    Ok(LayerNorm { weight: part("weight")?, bias: part("bias")?, eps })
 }

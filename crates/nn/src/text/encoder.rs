@@ -6,7 +6,7 @@ use super::{
     bert::Bert,
     captured::{Captured, What},
     folder::{Settings, Weights},
-    modules::Modules,
+    modules::{self, Modules},
 };
 use raddle_sync::Made;
 use raddle_tensor::{DType, Device, Error, Fused, Scalar, Tensor, fused};
@@ -42,6 +42,8 @@ pub(super) struct Reader {
     pub device: Device,
     pad_to: usize,
     captured: Option<Captured>,
+    /// Are prompts left out where tokens are pooled?
+    skips_prompts: bool,
 }
 
 impl Reader {
@@ -51,7 +53,9 @@ impl Reader {
             let (what, expected) = ("the model", "f32, f16 or bf16");
             return Err(Error::DType { op, what, expected, found: options.dtype }.into());
         }
-        let config = BertConfig::read(&Settings::read(folder.join("config.json"))?)?;
+        let folder = &modules::transformer(folder)?;
+        let settings = Settings::read(folder.join("config.json"))?;
+        let config = BertConfig::read(&settings)?;
         // A device that prepares launches does so for each new shape: it shall see few.
         let usual = if device.info().prepares { 16.min(config.positions) } else { 1 };
         let pad_to = options.pad_to.unwrap_or(usual);
@@ -60,13 +64,14 @@ impl Reader {
             let found = Scalar::Int(i64::try_from(pad_to).unwrap_or(i64::MAX));
             return Err(Error::Argument { op, what, expected, found }.into());
         }
-        let tokenizer = Tokenizer::load(folder, config.vocabulary, config.positions)?;
-        let mut weights = Weights::read(folder, device)?;
-        let bert = Bert::take(config, &mut weights, options.dtype, pad_to)?;
+        let tokenizer = Tokenizer::load(folder, &settings, config.vocabulary, config.positions)?;
+        let weights = Weights::open(folder, device)?;
+        let bert = Bert::take(config, &weights, options.dtype, pad_to)?;
         let usual = if device.info().prepares { 2048 } else { 0 };
         let tokens_max = options.captured_tokens_max.unwrap_or(usual);
         let captured = (tokens_max > 0).then(|| Captured::new(tokens_max));
-        Ok((Reader { tokenizer, bert, device: *device, pad_to, captured }, weights))
+        let reader = Reader { tokenizer, bert, device: *device, pad_to, captured, skips_prompts: false };
+        Ok((reader, weights))
     }
 
     pub fn limit_tokens(&mut self, tokens_max: usize) -> Result<()> {
@@ -131,7 +136,8 @@ impl Reader {
         finish: impl Fn(&Batch, &Tensor) -> raddle_tensor::Result<Tensor>,
     ) -> raddle_tensor::Result<(Tensor, bool)> {
         let run = |batch: &Batch| finish(batch, &self.bert.forward(batch)?);
-        let (layout, table) = (Layout::new(texts, self.pad_to), self.bert.config.places());
+        let (layout, table) =
+            (Layout::new(texts, self.pad_to, self.skips_prompts), self.bert.config.places());
         let captured = self.captured.as_ref();
         let captured = captured.and_then(|all| all.run(what, &layout, texts, table, &self.device, run));
         if let Some(rows) = captured {
@@ -234,8 +240,9 @@ impl SentenceEncoder {
         options: &ModelOptions,
     ) -> Result<SentenceEncoder> {
         let folder = folder.as_ref();
-        let (reader, _) = Reader::load(folder, device, options)?;
+        let (mut reader, _) = Reader::load(folder, device, options)?;
         let modules = Modules::load(folder, reader.bert.config.hidden, device)?;
+        reader.skips_prompts = !modules.includes_prompt();
         let (prompts, default_prompt) = prompts(folder)?;
         Ok(SentenceEncoder { reader, modules, prompts, default_prompt })
     }

@@ -14,6 +14,8 @@ pub enum Family {
     DistilBert,
     /// Song et al. 2020: no types of tokens, positions as RoBERTa has them, and a bias by distance in attention's scores.
     MpNet,
+    /// Clark et al. 2020: tables may have a width of their own, with a linear map behind them.
+    Electra,
 }
 
 /// What `config.json` calls the sizes.
@@ -86,7 +88,49 @@ const MPNET_NAMES: Names = Names {
 };
 
 /// What `config.json` may say.
-const KNOWN: &str = "bert, roberta, xlm-roberta, camembert, distilbert or mpnet";
+const KNOWN: &str = "bert, roberta, xlm-roberta, camembert, distilbert, mpnet or electra";
+
+/// Fields that change what a model of any family computes, and that this crate doesn't know: what each has to be, if it is
+/// there, and why. All other fields of the reference's classes (`PreTrainedConfig` of transformers 5.24 and 4, and those of
+/// the families) are read, or say how to train, generate or store. `crates/nn/tests/it/settings.rs` has the list.
+const FIXED: [(&str, Value, &str); 8] = [
+    ("position_embedding_type", Value::Text("absolute"), "absolute"),
+    ("is_decoder", Value::False, "false: tokens see all tokens of a text, and not only those before them"),
+    ("add_cross_attention", Value::False, "false: there is one text to look at"),
+    ("is_encoder_decoder", Value::False, "false: there is no decoder"),
+    ("pruned_heads", Value::Empty, "none: heads share the width evenly"),
+    ("per_layer_config", Value::Empty, "none: layers are alike"),
+    ("quantization_config", Value::Empty, "none: weights are floats"),
+    ("compression_config", Value::Empty, "none: weights are floats"),
+];
+
+/// What a field has to be.
+enum Value {
+    Text(&'static str),
+    False,
+    /// An object without entries, or a list.
+    Empty,
+}
+
+/// Errors: a model that computes otherwise.
+pub(super) fn check_fixed(settings: &Settings) -> Result<()> {
+    for (key, value, expected) in FIXED {
+        let found = settings.get(key);
+        let agrees = found.is_null()
+            || match value {
+                Value::Text(text) => found == text,
+                Value::False => found == false,
+                Value::Empty => {
+                    found.as_object().is_some_and(|object| object.is_empty())
+                        || found.as_array().is_some_and(|list| list.is_empty())
+                }
+            };
+        if !agrees {
+            return Err(settings.wrong(key, expected));
+        }
+    }
+    Ok(())
+}
 
 /// Positions of RoBERTa's before those of texts: its padding is token 1, at position 1.
 const ROBERTA_UNUSED: usize = 2;
@@ -99,6 +143,7 @@ impl Family {
             "roberta" | "xlm-roberta" | "camembert" => Ok(Family::Roberta),
             "distilbert" => Ok(Family::DistilBert),
             "mpnet" => Ok(Family::MpNet),
+            "electra" => Ok(Family::Electra),
             _ => Err(settings.wrong("model_type", KNOWN)),
         }
     }
@@ -109,14 +154,14 @@ impl Family {
 
     pub(super) fn names(self) -> &'static Names {
         match self {
-            Family::Bert | Family::Roberta => &NAMES,
+            Family::Bert | Family::Roberta | Family::Electra => &NAMES,
             Family::DistilBert => &DISTIL_NAMES,
             Family::MpNet => &MPNET_NAMES,
         }
     }
 
     pub(super) fn has_types(self) -> bool {
-        matches!(self, Family::Bert | Family::Roberta)
+        matches!(self, Family::Bert | Family::Roberta | Family::Electra)
     }
 
     /// Do scores have a bias by distance?
@@ -134,7 +179,8 @@ impl Family {
         let agrees = settings
             .count_if_there("pad_token_id", 0..=usize::MAX)?
             .is_none_or(|pad| pad == ROBERTA_UNUSED - 1);
-        if self.unused() > 0 && !agrees {
+        // MPNet's is 1 whatever its file says.
+        if self == Family::Roberta && !agrees {
             return Err(settings.wrong("pad_token_id", "1"));
         }
         Ok(self.unused())

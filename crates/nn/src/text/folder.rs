@@ -1,12 +1,14 @@
 //! The files of a model's folder: settings as JSON, weights as safetensors.
 
-use super::{BertConfig, ModelError, Result, shards};
-use crate::checkpoint::{self, CheckpointError, brief};
+use super::{
+    BertConfig, ModelError, Result,
+    shards::{self, Shards},
+};
+use crate::checkpoint::{self, CheckpointError, Metadata, brief};
 use raddle_tensor::{DType, Device, Generator, Tensor};
 use serde_json::{Map, Value, json};
 use std::{
     borrow::Cow,
-    collections::HashMap,
     fs,
     io::{ErrorKind, Read},
     ops::RangeInclusive,
@@ -23,6 +25,11 @@ pub struct Settings<'a> {
 }
 
 impl Settings<'static> {
+    /// Those of a file that isn't there: it says nothing.
+    pub fn none(file: PathBuf) -> Settings<'static> {
+        Settings { file, value: Cow::Owned(Value::Null) }
+    }
+
     /// Reads one that must be there.
     pub fn read(file: PathBuf) -> Result<Settings<'static>> {
         Settings::read_at_most(file, FILE_BYTES_MAX)
@@ -184,10 +191,11 @@ impl Settings<'_> {
     }
 }
 
-/// The tensors of `model.safetensors`, or of the files that its index names, to be taken by name.
+/// The tensors of `model.safetensors`, or of the files that its index names, to be taken by name. Others may be of any dtype:
+/// nobody reads them.
 pub struct Weights {
-    file: PathBuf,
-    tensors: HashMap<String, Tensor>,
+    shards: Shards,
+    device: Device,
     /// Before each name of the encoder: `bert.` or the like if a model with a head was saved.
     prefix: String,
 }
@@ -196,28 +204,30 @@ pub struct Weights {
 const ANCHOR: &str = "embeddings.word_embeddings.weight";
 
 impl Weights {
-    /// Reads and checks all of it.
-    pub fn read(folder: &Path, device: &Device) -> Result<Weights> {
-        let (file, tensors) = shards::read(folder, device)?;
-        let mut prefixes = tensors.keys().filter_map(|name| name.strip_suffix(ANCHOR));
-        let prefix = prefixes.next().unwrap_or_default().to_string();
-        if let Some(other) = prefixes.next() {
-            let (expected, found) =
-                ("one encoder".into(), format!("{prefix:?} and {other:?} before {ANCHOR}"));
-            return Err(CheckpointError::Format { file, what: "the list of tensors", expected, found }.into());
+    /// Opens and checks all of it.
+    pub fn open(folder: &Path, device: &Device) -> Result<Weights> {
+        let shards = shards::open(folder)?;
+        let mut prefixes: Vec<&str> =
+            shards.tensors.keys().filter_map(|name| name.strip_suffix(ANCHOR)).collect();
+        prefixes.sort_unstable();
+        if let [one, other, ..] = prefixes[..] {
+            let (expected, found) = ("one encoder".into(), format!("{one:?} and {other:?} before {ANCHOR}"));
+            let (file, what) = (shards.file, "the list of tensors");
+            return Err(CheckpointError::Format { file, what, expected, found }.into());
         }
-        Ok(Weights { file, tensors, prefix })
+        let prefix = prefixes.first().map_or(String::new(), |prefix| prefix.to_string());
+        Ok(Weights { shards, device: *device, prefix })
     }
 
     /// A tensor of the encoder in f32. Its shape, of which `None` may be of any size.
-    pub fn take(&mut self, name: &str, shape: &[Option<usize>]) -> Result<Tensor> {
+    pub fn take(&self, name: &str, shape: &[Option<usize>]) -> Result<Tensor> {
         self.take_named(format!("{}{name}", self.prefix), shape)
     }
 
     /// An error about the shape of what was taken.
     pub fn wrong_shape(&self, name: &str, found: &Tensor, expected: &[usize]) -> ModelError {
         CheckpointError::Entry {
-            file: self.file.clone(),
+            file: self.shards.file.clone(),
             tensor: format!("{}{name}", self.prefix),
             what: "the shape",
             expected: format!("{expected:?}"),
@@ -227,21 +237,23 @@ impl Weights {
     }
 
     /// [`take`](Weights::take) of a head, whose names have no prefix.
-    pub fn take_named(&mut self, mut name: String, shape: &[Option<usize>]) -> Result<Tensor> {
+    pub fn take_named(&self, mut name: String, shape: &[Option<usize>]) -> Result<Tensor> {
+        let Shards { file, files, tensors } = &self.shards;
         // As they were called in TensorFlow, and still are in many a file.
         for (modern, old) in [("LayerNorm.weight", "LayerNorm.gamma"), ("LayerNorm.bias", "LayerNorm.beta")] {
-            if name.ends_with(modern) && !self.tensors.contains_key(&name) {
+            if name.ends_with(modern) && !tensors.contains_key(&name) {
                 let former = name.replace(modern, old);
-                name = if self.tensors.contains_key(&former) { former } else { name };
+                name = if tensors.contains_key(&former) { former } else { name };
             }
         }
         let wrong = |what, expected: String, found: String| {
-            let (file, tensor) = (self.file.clone(), name.clone());
+            let (file, tensor) = (file.clone(), name.clone());
             Err(CheckpointError::Entry { file, tensor, what, expected, found }.into())
         };
-        let Some(tensor) = self.tensors.get(&name) else {
+        let Some(place) = tensors.get(&name) else {
             return wrong("the model's parameter", "it in the file".into(), "no such tensor".into());
         };
+        let tensor = files[*place].tensor(&name, &self.device)?;
         let fits =
             |(size, expected): (&usize, &Option<usize>)| expected.is_none_or(|expected| *size == expected);
         if tensor.rank() != shape.len() || !tensor.shape().iter().zip(shape).all(fits) {
@@ -252,10 +264,7 @@ impl Weights {
         if !tensor.dtype().is_float() {
             return wrong("the dtype", "a float".into(), tensor.dtype().to_string());
         }
-        let taken = tensor.to_dtype(DType::F32)?;
-        // Nobody asks twice; what was made of it is as large as itself.
-        self.tensors.remove(&name);
-        Ok(taken)
+        Ok(tensor.to_dtype(DType::F32)?)
     }
 }
 
@@ -311,7 +320,9 @@ pub fn write_random_model(
         };
         tensors.push((name, tensor));
     }
-    Ok(checkpoint::save(folder.join("model.safetensors"), &tensors)?)
+    // As other programs write it, which want to be told whose tensors these are.
+    let metadata = Metadata::from([("format".into(), "pt".into())]);
+    Ok(checkpoint::save_with(folder.join("model.safetensors"), &tensors, &metadata)?)
 }
 
 /// WordPiece with these words, lower-casing, as BERT has it.

@@ -1,5 +1,5 @@
-//! Models that read text: sentence encoders and rerankers of the BERT kind (BERT, RoBERTa, DistilBERT, MPNet), from a folder
-//! as Hugging Face and sentence-transformers lay it out.
+//! Models that read text: sentence encoders and rerankers of the BERT kind (BERT, RoBERTa, DistilBERT, MPNet, ELECTRA), from a
+//! folder as Hugging Face and sentence-transformers lay it out.
 //!
 //! ```no_run
 //! use raddle_nn::text::SentenceEncoder;
@@ -26,10 +26,12 @@
 //!   is a [`ModelError`] that says where. A model is loaded whole or not at all.
 //! - **Any thread.** Models are never written after they are loaded, and all methods take `&self`.
 
+mod activation;
 mod batch;
 mod bert;
 mod captured;
 mod charsmap;
+mod cut;
 mod encoder;
 mod family;
 mod folder;
@@ -41,6 +43,7 @@ mod relative;
 mod rerank;
 mod shards;
 mod spell;
+mod tokenizer_config;
 mod tokenizer_file;
 mod tokens;
 
@@ -48,6 +51,7 @@ pub(crate) use captured::{BYTES_MAX as GRAPH_BYTES_MAX, GRAPHS_MAX, REPLAYS_MAX}
 pub(crate) use encoder::PASS_TOKENS_MAX;
 pub(crate) use tokenizer_file::FILE_BYTES_MAX as TOKENIZER_BYTES_MAX;
 
+pub use activation::ActivationKind;
 pub use bert::BertConfig;
 pub use encoder::{ModelOptions, SentenceEncoder};
 pub use family::Family;
@@ -109,6 +113,16 @@ pub enum ModelError {
     /// An op failed: out of memory, a lost device.
     #[error(transparent)]
     Tensor(#[from] raddle_tensor::Error),
+}
+
+impl From<ModelError> for raddle_tensor::Error {
+    fn from(error: ModelError) -> raddle_tensor::Error {
+        match error {
+            ModelError::Tensor(error) => error,
+            ModelError::Folder(error) => error.into(),
+            other => raddle_tensor::Error::layer(other),
+        }
+    }
 }
 
 impl ModelError {

@@ -42,7 +42,7 @@ impl Pooling {
     }
 
     /// Of a `1_Pooling/config.json`: the modes whose vectors stand one behind the other, at least one. `pooling_mode`, one name
-    /// or a list, counts before the flags that older files have.
+    /// or a list, counts before the flags that older files have. Where nothing is said it is the mean.
     pub(super) fn read(settings: &Settings) -> Result<Vec<Pooling>> {
         let names = settings.texts_if_there("pooling_mode")?;
         let mut chosen = Vec::new();
@@ -55,6 +55,9 @@ impl Pooling {
                     };
                     chosen.push(*mode);
                 }
+                if chosen.is_empty() || chosen.len() > MODES.len() {
+                    return Err(settings.wrong("pooling_mode", format!("1 to {} modes", MODES.len())));
+                }
             }
             None => {
                 for (_, flag, mode) in MODES {
@@ -62,23 +65,20 @@ impl Pooling {
                         chosen.push(mode);
                     }
                 }
+                if chosen.is_empty() {
+                    chosen.push(Pooling::Mean);
+                }
             }
         }
-        if chosen.is_empty() || chosen.len() > MODES.len() {
-            return Err(
-                settings.wrong("pooling_mode", format!("1 to {} modes, or flags of them", MODES.len()))
-            );
-        }
-        if settings.flag_or("include_prompt", true)? {
-            return Ok(chosen);
-        }
-        Err(settings.wrong("include_prompt", "true: prompts are pooled like all tokens"))
+        Ok(chosen)
     }
 
-    /// The vectors of a group's texts, [texts, width] in f32, of those of their tokens, [rows, width]. Padding doesn't count.
+    /// The vectors of a group's texts, [texts, width] in f32, of those of their tokens, [rows, width]. Padding doesn't count,
+    /// nor does a prompt that isn't pooled.
     pub(super) fn pool(self, group: &Group, rows: &Tensor) -> raddle_tensor::Result<Tensor> {
         let tokens = group.rows(rows)?;
-        if self == Pooling::Cls {
+        let pooled = group.pooled.as_ref();
+        if self == Pooling::Cls && group.begins_pooled {
             return tokens.select(1, 0)?.to_dtype(DType::F32);
         }
         if self == Pooling::LastToken && group.padding.is_none() {
@@ -86,7 +86,7 @@ impl Pooling {
         }
         // Sums in 16 bits would be rounded before they are normalised.
         let tokens = tokens.to_dtype(DType::F32)?;
-        if self == Pooling::Mean && group.padding.is_none() {
+        if self == Pooling::Mean && pooled.is_none() {
             return tokens.mean(1, false);
         }
         let device = rows.device();
@@ -97,9 +97,13 @@ impl Pooling {
             }
             _ => None,
         };
-        let (tokens, counts) = match &group.padding {
+        let (tokens, counts) = match pooled {
             Some(Padding { mask, counts }) => {
-                let mask = if self == Pooling::LastToken { last(mask)? } else { mask.clone() };
+                let mask = match self {
+                    Pooling::Cls => edge(mask, -1)?,
+                    Pooling::LastToken => edge(mask, 1)?,
+                    _ => mask.clone(),
+                };
                 let other = if self == Pooling::Max { f64::NEG_INFINITY } else { 0.0 };
                 let counts = match &weights {
                     Some(weights) => mask.to_dtype(DType::F32)?.mul(weights)?.sum(1, true)?,
@@ -116,8 +120,8 @@ impl Pooling {
         match self {
             Pooling::Max => tokens.amax(1, false),
             Pooling::MeanSqrtLength => tokens.sum(1, false)?.div(&counts.to_dtype(DType::F32)?.sqrt()?),
-            Pooling::LastToken => tokens.sum(1, false),
-            Pooling::WeightedMean | Pooling::Mean | Pooling::Cls => {
+            Pooling::Cls | Pooling::LastToken => tokens.sum(1, false),
+            Pooling::WeightedMean | Pooling::Mean => {
                 let tokens = match weights {
                     Some(weights) => tokens.mul(&weights.unsqueeze(2)?)?,
                     None => tokens,
@@ -128,12 +132,15 @@ impl Pooling {
     }
 }
 
-/// Of a mask, [texts, length], the last of each text.
-fn last(mask: &Tensor) -> raddle_tensor::Result<Tensor> {
+/// Of a mask, [texts, length], those whose neighbour at this distance isn't in it: the first of each text, or the last.
+fn edge(mask: &Tensor, neighbour: i64) -> raddle_tensor::Result<Tensor> {
     let (texts, length) = (mask.shape()[0], mask.shape()[1]);
-    let end = Tensor::full([texts, 1], false, DType::Bool, &mask.device())?;
-    let next = Tensor::cat(&[&mask.narrow(1, 1, length - 1)?, &end], 1)?;
-    mask.ne(&next)
+    let none = Tensor::full([texts, 1], false, DType::Bool, &mask.device())?;
+    let beside = match neighbour {
+        1 => Tensor::cat(&[&mask.narrow(1, 1, length - 1)?, &none], 1)?,
+        _ => Tensor::cat(&[&none, &mask.narrow(1, 0, length - 1)?], 1)?,
+    };
+    mask.gt(&beside)
 }
 
 #[cfg(test)]
@@ -147,7 +154,9 @@ mod tests {
         let rows = Tensor::from_slice(&[1f32, 2.0, 3.0, 6.0, 100.0, 100.0], [3, 2], &device).unwrap();
         let mask = Tensor::from_slice(&[true, true, false], [1, 3], &device).unwrap();
         let counts = Tensor::from_slice(&[2i64], [1, 1], &device).unwrap();
-        let group = Group { first: 0, texts: 1, length: 3, padding: Some(Padding { mask, counts }) };
+        let padding = Some(Padding { mask, counts });
+        let mut group =
+            Group { first: 0, texts: 1, length: 3, pooled: padding.clone(), padding, begins_pooled: true };
         let pool = |pooling: Pooling| pooling.pool(&group, &rows).unwrap();
         let values = |tensor: Tensor| tensor.to_vec::<f32>().unwrap();
         assert_eq!(values(pool(Pooling::Mean)), [2.0, 4.0]);
@@ -156,7 +165,29 @@ mod tests {
         assert_eq!(values(pool(Pooling::MeanSqrtLength)), [4.0 / 2f32.sqrt(), 8.0 / 2f32.sqrt()]);
         assert_eq!(values(pool(Pooling::WeightedMean)), [(1.0 + 2.0 * 3.0) / 3.0, (2.0 + 2.0 * 6.0) / 3.0]);
         assert_eq!(values(pool(Pooling::LastToken)), [3.0, 6.0]);
-        let normalised = values(super::super::encoder::normalise(&pool(Pooling::Mean)).unwrap());
+        // A prompt of one token that isn't pooled.
+        let prompted = |mask: [bool; 3], count: i64| Padding {
+            mask: Tensor::from_slice(&mask, [1, 3], &device).unwrap(),
+            counts: Tensor::from_slice(&[count], [1, 1], &device).unwrap(),
+        };
+        let first = pool(Pooling::Mean);
+        group.begins_pooled = false;
+        for (mask, count, padding) in [([false, true, false], 1, true), ([false, true, true], 2, false)] {
+            group.pooled = Some(prompted(mask, count));
+            if !padding {
+                group.padding = None;
+            }
+            let pool = |pooling: Pooling| values(pooling.pool(&group, &rows).unwrap());
+            let last = if padding { [3.0, 6.0] } else { [100.0, 100.0] };
+            assert_eq!(pool(Pooling::Cls), [3.0, 6.0]);
+            assert_eq!(pool(Pooling::LastToken), last);
+            assert_eq!(pool(Pooling::Max), last);
+            let mean = if padding { [3.0, 6.0] } else { [51.5, 53.0] };
+            assert_eq!(pool(Pooling::Mean), mean);
+            let weighted = if padding { [3.0, 6.0] } else { [306.0 / 5.0, 312.0 / 5.0] };
+            assert_eq!(pool(Pooling::WeightedMean), weighted);
+        }
+        let normalised = values(super::super::encoder::normalise(&first).unwrap());
         assert!((normalised[0] - 0.4472136).abs() < 1e-7 && (normalised[1] - 0.8944272).abs() < 1e-7);
     }
 }

@@ -30,7 +30,7 @@ pub fn check(settings: &Settings, config: &BertConfig) -> Result<()> {
 
 /// The bias of all pairs of so many positions, padding included, [1, heads, positions, positions] in f32: rows are queries,
 /// columns keys.
-pub fn take(config: &BertConfig, weights: &mut Weights, positions: usize) -> Result<Tensor> {
+pub fn take(config: &BertConfig, weights: &Weights, positions: usize) -> Result<Tensor> {
     let kinds = weights.take("encoder.relative_attention_bias.weight", &[Some(KINDS), Some(config.heads)])?;
     let kind = |pair: usize| kind(pair / positions, pair % positions);
     let pairs: Vec<i64> = (0..positions * positions).map(kind).collect();

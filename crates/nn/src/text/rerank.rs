@@ -1,7 +1,7 @@
 //! Pairs of texts to scores.
 
 use super::{
-    Family, ModelOptions, Result, Tokenizer, Tokens, TooLong,
+    ActivationKind, Family, ModelOptions, Result, Tokenizer, Tokens, TooLong,
     bert::take_linear,
     captured::What,
     encoder::{Reader, join},
@@ -19,8 +19,8 @@ pub struct CrossEncoder {
 }
 
 impl CrossEncoder {
-    /// Loads a model in f32 from a folder, as it is saved of a `BertForSequenceClassification` (or RoBERTa's, DistilBERT's or
-    /// MPNet's): `config.json`, `tokenizer.json`, `model.safetensors`. Reads the files, and doesn't wait for the device.
+    /// Loads a model in f32 from a folder, as it is saved of a `BertForSequenceClassification` (or RoBERTa's,
+    /// DistilBERT's, MPNet's or ELECTRA's): `config.json`, `tokenizer.json`, `model.safetensors`. Reads the files, and doesn't wait for the device.
     ///
     /// Errors: what is missing, broken or not known, with its file and place.
     pub fn load(folder: impl AsRef<Path>, device: &Device) -> Result<CrossEncoder> {
@@ -33,15 +33,17 @@ impl CrossEncoder {
         device: &Device,
         options: &ModelOptions,
     ) -> Result<CrossEncoder> {
-        let (reader, mut weights) = Reader::load(folder.as_ref(), device, options)?;
+        let (reader, weights) = Reader::load(folder.as_ref(), device, options)?;
         let hidden = reader.bert.config.hidden;
         // The head: a map of the first token, and one of that to the scores.
         let (first, last) = match reader.bert.config.family {
             Family::Bert => (None, "classifier"),
-            Family::Roberta | Family::MpNet => (Some("classifier.dense"), "classifier.out_proj"),
+            Family::Roberta | Family::MpNet | Family::Electra => {
+                (Some("classifier.dense"), "classifier.out_proj")
+            }
             Family::DistilBert => (Some("pre_classifier"), "classifier"),
         };
-        let mut head = |name: &str, labels: Option<usize>| -> Result<Linear> {
+        let head = |name: &str, labels: Option<usize>| -> Result<Linear> {
             let weight = weights.take_named(format!("{name}.weight"), &[labels, Some(hidden)])?;
             let bias = weights.take_named(format!("{name}.bias"), &[Some(weight.shape()[0])])?;
             let bias = Some(bias.to_dtype(options.dtype)?);
@@ -50,7 +52,7 @@ impl CrossEncoder {
         let classifier = head(last, None)?;
         let pooler = match first {
             Some(name) => head(name, Some(hidden))?,
-            None => take_linear(&mut weights, "pooler.dense", [hidden, hidden], options.dtype)?,
+            None => take_linear(&weights, "pooler.dense", [hidden, hidden], options.dtype)?,
         };
         Ok(CrossEncoder { reader, pooler, classifier })
     }
@@ -72,11 +74,12 @@ impl CrossEncoder {
         let rows = self.reader.rows(pairs, What::Scores, |batch, hidden| {
             let first = |group: &super::batch::Group| group.rows(hidden)?.select(1, 0);
             let first = batch.groups.iter().map(first).collect::<raddle_tensor::Result<Vec<_>>>()?;
-            let pooled = self.pooler.forward(&join(&first)?)?;
-            let pooled = match self.reader.bert.config.family {
-                Family::DistilBert => pooled.relu()?,
-                Family::Bert | Family::Roberta | Family::MpNet => pooled.tanh()?,
+            let activation = match self.reader.bert.config.family {
+                Family::DistilBert => ActivationKind::Relu,
+                Family::Bert | Family::Roberta | Family::MpNet => ActivationKind::Tanh,
+                Family::Electra => ActivationKind::Gelu,
             };
+            let pooled = activation.behind(&self.pooler, &join(&first)?)?;
             self.classifier.forward(&pooled)?.to_dtype(DType::F32)
         })?;
         rows.kept()

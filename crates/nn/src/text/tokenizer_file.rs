@@ -6,11 +6,12 @@
 //! RoBERTa families have are let through, with all that they say checked; what the file says of truncation and padding isn't
 //! for us, and the crate doesn't see it.
 
-use super::{ModelError, Result, charsmap, folder::Settings};
+use super::{ModelError, Result, charsmap, folder::Settings, tokenizer_config::TokenizerConfig};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use raddle_sync::fault;
 use serde_json::Value;
 use std::path::PathBuf;
+use tokenizers::TruncationDirection;
 
 /// Larger files are no tokenizers (a guess: one of 250,000 tokens has 17 MB).
 pub const FILE_BYTES_MAX: u64 = 128 << 20;
@@ -25,8 +26,8 @@ const STEP_COUNT_MAX: usize = 8;
 /// Tokens around a text or a pair (a guess: three are usual).
 const SPECIAL_COUNT_MAX: usize = 16;
 
-/// Reads and checks one.
-pub fn read(file: PathBuf) -> Result<tokenizers::Tokenizer> {
+/// Reads and checks one, and which end of a long text is cut off.
+pub fn read(file: PathBuf, config: &TokenizerConfig) -> Result<(tokenizers::Tokenizer, TruncationDirection)> {
     let settings = Settings::read_at_most(file.clone(), FILE_BYTES_MAX)?;
     let part = |key| settings.part(key);
     model(&part("model").ok_or_else(|| settings.wrong("model", "an object"))?)?;
@@ -40,8 +41,13 @@ pub fn read(file: PathBuf) -> Result<tokenizers::Tokenizer> {
         }
         _ => {}
     }
+    let truncated = config.truncated(&settings)?;
+    let mut value = settings.without(&["truncation", "padding"]);
+    config.apply(&mut value)?;
     let failed = |error: serde_json::Error| ModelError::Tokenizer { file, reason: error.to_string() };
-    serde_json::from_value(settings.without(&["truncation", "padding"])).map_err(failed)
+    let mut tokenizer: tokenizers::Tokenizer = serde_json::from_value(value).map_err(failed)?;
+    tokenizer.set_encode_special_tokens(config.splits_special()?);
+    Ok((tokenizer, truncated))
 }
 
 fn model(model: &Settings) -> Result<()> {

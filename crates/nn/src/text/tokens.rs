@@ -1,6 +1,8 @@
 //! From texts to tokens.
 
-use super::{ModelError, Result, folder::Settings, tokenizer_file};
+use super::{
+    ModelError, Result, cut::Cuts, folder::Settings, tokenizer_config::TokenizerConfig, tokenizer_file,
+};
 use crate::checkpoint::CheckpointError;
 use std::path::{Path, PathBuf};
 use tokenizers::{
@@ -15,12 +17,15 @@ pub struct Tokens {
     pub ids: Vec<u32>,
     /// For each of them its kind: 0, or 1 in the second text of a pair.
     pub types: Vec<u32>,
+    /// How many of the first stand for a prompt, special ones in front included: models may leave them out where they pool
+    /// (`include_prompt` of sentence-transformers). See [`Tokenizer::tokenize_behind`].
+    pub prompt: usize,
 }
 
 /// Of one text, so all of kind 0.
 impl From<Vec<u32>> for Tokens {
     fn from(ids: Vec<u32>) -> Tokens {
-        Tokens { types: vec![0; ids.len()], ids }
+        Tokens { types: vec![0; ids.len()], ids, prompt: 0 }
     }
 }
 
@@ -39,21 +44,15 @@ const SETTINGS: [&str; 8] = [
 /// What is done with a text of more tokens than the model takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TooLong {
-    /// Its end is cut off. Of a pair that of the longer text is.
+    /// It is cut as the model's files say (`truncation_side`): for most its end is cut off. Of a pair that of the longer text
+    /// is.
     Truncate,
     /// Its beginning is cut off, likewise; special tokens stay.
     TruncateLeft,
+    /// Its end is cut off, likewise.
+    TruncateRight,
     /// It is an error.
     Refuse,
-}
-
-impl TooLong {
-    fn direction(self) -> TruncationDirection {
-        match self {
-            TooLong::TruncateLeft => TruncationDirection::Left,
-            TooLong::Truncate | TooLong::Refuse => TruncationDirection::Right,
-        }
-    }
 }
 
 /// The tokenizer of a model. It may be used by any number of threads at once; nothing blocks.
@@ -63,15 +62,30 @@ pub struct Tokenizer {
     tokens_max: usize,
     /// Special tokens and one of each text.
     tokens_min: usize,
+    /// What [`TooLong::Truncate`] is.
+    truncated: TruncationDirection,
+    cuts: Cuts,
+}
+
+/// A text's tokens without special ones: all of them, or more than the model takes, from the end that is kept.
+struct Pieces {
+    encoding: Encoding,
+    is_whole: bool,
 }
 
 impl Tokenizer {
-    /// Reads `tokenizer.json`, and `sentence_bert_config.json` or else `tokenizer_config.json` for the limit, of a folder,
-    /// for a model of so many tokens and positions. What the former says of truncation and padding is ignored: they are the
-    /// model's.
-    pub(super) fn load(folder: &Path, vocabulary: usize, positions: usize) -> Result<Tokenizer> {
+    /// Reads `tokenizer.json` and `tokenizer_config.json`, and `sentence_bert_config.json` or else the latter for the limit, of a
+    /// folder, for a model of so many tokens and positions, whose `config.json` this is. What `tokenizer.json` says of padding,
+    /// and how long texts may be, is ignored: they are the model's.
+    pub(super) fn load(
+        folder: &Path,
+        model: &Settings,
+        vocabulary: usize,
+        positions: usize,
+    ) -> Result<Tokenizer> {
         let file = folder.join("tokenizer.json");
-        let mut tokenizer = tokenizer_file::read(file.clone())?;
+        let config = TokenizerConfig::read(folder, model)?;
+        let (mut tokenizer, truncated) = tokenizer_file::read(file.clone(), &config)?;
         let largest = tokenizer.get_vocab(true).into_values().max().unwrap_or(0) as usize;
         if largest >= vocabulary {
             let (expected, found) = (format!("below vocab_size, {vocabulary}"), largest.to_string());
@@ -93,23 +107,20 @@ impl Tokenizer {
             }
         }
         let limit =
-            |settings: &Settings<'_>| settings.count_if_there("max_seq_length", tokens_min..=positions);
-        let own = settings.as_ref().map(limit).transpose()?.flatten();
-        let tokens_max = match own {
-            Some(own) => own,
-            // Where nothing is said some files have 10^30.
-            None => match Settings::read_if_there(folder.join("tokenizer_config.json"))? {
-                Some(settings) => match settings.number_if_there("model_max_length")? {
-                    Some(most) if most < positions as f64 => (most as usize).clamp(tokens_min, positions),
-                    _ => positions,
-                },
-                None => positions,
+            |settings: &Settings<'_>| settings.count_if_there("max_seq_length", tokens_min..=usize::MAX);
+        let tokens_max = match settings.as_ref().map(limit).transpose()?.flatten() {
+            // More are said of some models than they have positions; none of them takes such a text.
+            Some(own) => own.min(positions),
+            None => match config.tokens_max()? {
+                Some(most) if most < positions as f64 => (most as usize).clamp(tokens_min, positions),
+                _ => positions,
             },
         };
         if settings.map(|settings| settings.flag("do_lower_case")).transpose()?.unwrap_or(false) {
             lower_case(&mut tokenizer).map_err(|error| failed(&file, error))?;
         }
-        Ok(Tokenizer { file, tokenizer, tokens_max, tokens_min })
+        let cuts = Cuts::of(&tokenizer);
+        Ok(Tokenizer { file, tokenizer, tokens_max, tokens_min, truncated, cuts })
     }
 
     /// The least that a limit may be.
@@ -127,16 +138,62 @@ impl Tokenizer {
         self.tokens_max
     }
 
+    /// What is meant by [`TooLong::Truncate`] for this model; others are what they are.
+    pub fn resolve(&self, too_long: TooLong) -> TooLong {
+        match (too_long, self.truncated) {
+            (TooLong::Truncate, TruncationDirection::Left) => TooLong::TruncateLeft,
+            (TooLong::Truncate, TruncationDirection::Right) => TooLong::TruncateRight,
+            _ => too_long,
+        }
+    }
+
     /// The tokens of texts. An empty text has the special ones.
     ///
-    /// Errors: a text that is too long, with its index, if such are refused.
+    /// Of a text that is much longer than the model takes only a part is tokenized, where that gives the same tokens: up to a
+    /// word's end, if there is one (for BERT's tokenizers at white space, punctuation or Chinese characters, for others at
+    /// spaces behind letters). A text without any is tokenized whole: some seconds for 2 MB.
+    ///
+    /// Errors: a text that is too long, with its index, if such are refused; if the text wasn't tokenized whole, with the least
+    /// number of tokens that it has.
     pub fn tokenize<S: AsRef<str>>(&self, texts: &[S], too_long: TooLong) -> Result<Vec<Tokens>> {
-        let tokens =
-            |(index, text): (usize, &S)| self.finish(index, self.pieces(text.as_ref())?, None, too_long);
+        let tokens = |(index, text): (usize, &S)| self.one(index, text.as_ref(), too_long);
         texts.iter().enumerate().map(tokens).collect()
     }
 
-    /// The tokens of pairs of one text and each of others.
+    /// The tokens of texts behind a prompt, which is told apart ([`Tokens::prompt`]) for models that don't pool it. As many
+    /// tokens are a prompt's as it has alone.
+    ///
+    /// Errors: as [`tokenize`](Tokenizer::tokenize).
+    pub fn tokenize_behind<S: AsRef<str>>(
+        &self,
+        prompt: &str,
+        texts: &[S],
+        too_long: TooLong,
+    ) -> Result<Vec<Tokens>> {
+        if prompt.is_empty() {
+            return self.tokenize(texts, too_long);
+        }
+        let alone = self.one(0, prompt, TooLong::Truncate)?.ids;
+        let is_special = |id: &u32| {
+            let token = self.tokenizer.id_to_token(*id);
+            token.is_some_and(|token| self.tokenizer.get_added_vocabulary().is_special_token(&token))
+        };
+        let count = alone.len() - usize::from(alone.last().is_some_and(is_special));
+        let tokens = |(index, text): (usize, &S)| {
+            let tokens = self.one(index, &format!("{prompt}{}", text.as_ref()), too_long)?;
+            Ok(Tokens { prompt: count, ..tokens })
+        };
+        texts.iter().enumerate().map(tokens).collect()
+    }
+
+    fn one(&self, index: usize, text: &str, too_long: TooLong) -> Result<Tokens> {
+        let too_long = self.resolve(too_long);
+        let first = self.pieces(text, self.inside(false), too_long)?;
+        self.finish(index, first.encoding, None, too_long, first.is_whole)
+    }
+
+    /// The tokens of pairs of one text and each of others. Of long texts parts are tokenized, as by
+    /// [`tokenize`](Tokenizer::tokenize), unless both are too long and it has to be known which is longer.
     ///
     /// Errors: a pair that is too long, with its index, if such are refused.
     pub fn tokenize_pairs<S: AsRef<str>>(
@@ -145,26 +202,58 @@ impl Tokenizer {
         seconds: &[S],
         too_long: TooLong,
     ) -> Result<Vec<Tokens>> {
-        let whole = self.pieces(first)?;
-        let count = whole.len();
-        // Each pair has a copy of it, of which no more than the limit is ever kept.
-        let first = match too_long {
-            TooLong::Refuse => whole,
-            _ => cut(whole, self.tokens_max + 1, too_long),
+        let (too_long, inside) = (self.resolve(too_long), self.inside(true));
+        let part = |text: &str| self.pieces(text, inside, too_long);
+        // Of two texts past the limit the longer one has an odd token.
+        let counts = too_long != TooLong::Refuse && !inside.is_multiple_of(2);
+        let count_of = |text: &str, pieces: &Pieces| -> Result<usize> {
+            Ok(if pieces.is_whole { pieces.encoding.len() } else { self.encode(text)?.len() })
         };
+        let (one, mut whole) = (part(first)?, None);
+        let kept = |encoding: &Encoding, most: usize| match too_long {
+            TooLong::Refuse => encoding.clone(),
+            _ => cut(encoding.clone(), most, too_long),
+        };
+        // Each pair has a copy of it, of which no more than the limit is ever kept.
+        let (longer, equal) = (kept(&one.encoding, inside + 1), kept(&one.encoding, inside));
         let tokens = |(index, second): (usize, &S)| {
-            let mut second = self.pieces(second.as_ref())?;
-            // The longer text stays the longer one: which it is says where an odd token goes.
-            if first.len() < count && second.len() < count {
-                second = cut(second, self.tokens_max, too_long);
+            let other = part(second.as_ref())?;
+            let is_whole = one.is_whole && other.is_whole;
+            let (mut begin, mut end) = (&longer, other.encoding.len());
+            if counts && one.encoding.len() > inside && end > inside {
+                let count = match whole {
+                    Some(count) => count,
+                    None => *whole.insert(count_of(first, &one)?),
+                };
+                match count > count_of(second.as_ref(), &other)? {
+                    true => end = inside,
+                    false => begin = &equal,
+                }
             }
-            self.finish(index, first.clone(), Some(second), too_long)
+            let (begin, end) = (begin.clone(), cut(other.encoding, end, too_long));
+            self.finish(index, begin, Some(end), too_long, is_whole)
         };
         seconds.iter().enumerate().map(tokens).collect()
     }
 
-    /// The tokens of a text without the special ones.
-    fn pieces(&self, text: &str) -> Result<Encoding> {
+    /// Tokens that a text or a pair may have, without special ones.
+    fn inside(&self, is_pair: bool) -> usize {
+        self.tokens_max.saturating_sub(self.special(is_pair))
+    }
+
+    fn special(&self, is_pair: bool) -> usize {
+        self.tokenizer.get_post_processor().map_or(0, |last| last.added_tokens(is_pair))
+    }
+
+    /// The tokens of a text without the special ones: all of them, or more than `count`.
+    fn pieces(&self, text: &str, count: usize, too_long: TooLong) -> Result<Pieces> {
+        let from_the_end = too_long == TooLong::TruncateLeft;
+        let (encoding, is_whole) =
+            self.cuts.enough(text, count, from_the_end, |part| self.encode(part), Encoding::len)?;
+        Ok(Pieces { encoding, is_whole })
+    }
+
+    fn encode(&self, text: &str) -> Result<Encoding> {
         self.tokenizer.encode_fast(text, false).map_err(|error| self.failed(error))
     }
 
@@ -179,24 +268,26 @@ impl Tokenizer {
         first: Encoding,
         second: Option<Encoding>,
         too_long: TooLong,
+        is_whole: bool,
     ) -> Result<Tokens> {
-        let special =
-            self.tokenizer.get_post_processor().map_or(0, |last| last.added_tokens(second.is_some()));
+        let special = self.special(second.is_some());
         let count = first.len() + second.as_ref().map_or(0, Encoding::len) + special;
         if count > self.tokens_max && too_long == TooLong::Refuse {
-            let (expected, found) = (format!("at most {}", self.tokens_max), count.to_string());
+            let least = if is_whole { "" } else { "at least " };
+            let (expected, found) = (format!("at most {}", self.tokens_max), format!("{least}{count}"));
             return Err(ModelError::Text { index, what: "the number of tokens", expected, found });
         }
         let params = TruncationParams {
             max_length: self.tokens_max.saturating_sub(special),
             strategy: TruncationStrategy::LongestFirst,
             stride: 0,
-            direction: too_long.direction(),
+            direction: direction(too_long),
         };
         let cut = tokenizers::utils::truncation::truncate_encodings(first, second, &params);
         let finish = |(first, second)| self.tokenizer.post_process(first, second, true);
         let encoding = cut.and_then(finish).map_err(|error| self.failed(error))?;
-        Ok(Tokens { ids: encoding.get_ids().to_vec(), types: encoding.get_type_ids().to_vec() })
+        let (ids, types) = (encoding.get_ids().to_vec(), encoding.get_type_ids().to_vec());
+        Ok(Tokens { ids, types, prompt: 0 })
     }
 }
 
@@ -218,9 +309,17 @@ fn lower_case(tokenizer: &mut tokenizers::Tokenizer) -> tokenizers::Result<()> {
     Ok(())
 }
 
+/// Which end is cut off, if it has been resolved.
+fn direction(too_long: TooLong) -> TruncationDirection {
+    match too_long {
+        TooLong::TruncateLeft => TruncationDirection::Left,
+        TooLong::Truncate | TooLong::TruncateRight | TooLong::Refuse => TruncationDirection::Right,
+    }
+}
+
 /// At most so many tokens, and nothing of the rest.
 fn cut(mut encoding: Encoding, tokens_max: usize, too_long: TooLong) -> Encoding {
-    encoding.truncate(tokens_max, 0, too_long.direction());
+    encoding.truncate(tokens_max, 0, direction(too_long));
     drop(encoding.take_overflowing());
     encoding
 }

@@ -1,6 +1,6 @@
 use crate::{device, tensor};
 use proptest::prelude::*;
-use raddle_nn::checkpoint::{CheckpointError, load, load_into, save};
+use raddle_nn::checkpoint::{Checkpoint, CheckpointError, Metadata, load, load_into, save, save_with};
 use raddle_tensor::{DType, Tensor, bf16, f16};
 use std::path::PathBuf;
 
@@ -62,6 +62,98 @@ fn what_is_saved_is_loaded() {
     assert_eq!(
         (target.to_vec::<f32>().unwrap(), &**target.strides()),
         (samples()[0].1.to_vec().unwrap(), &[1, 3][..])
+    );
+}
+
+#[test]
+fn texts_beside_the_tensors_stay() {
+    let scratch = Scratch::new("metadata");
+    let metadata = Metadata::from([("format".into(), "pt".into()), ("a \"b\"\n".into(), "\u{e9}\0".into())]);
+    save_with(&scratch.0, &samples(), &metadata).unwrap();
+    let file = Checkpoint::open(&scratch.0).unwrap();
+    assert_eq!(file.metadata(), &metadata);
+    assert_eq!(file.names().count(), samples().len());
+    for (name, tensor) in samples() {
+        let found = file.tensor(&name, device()).unwrap();
+        assert_eq!(found.to_bytes().unwrap(), tensor.to_bytes().unwrap());
+    }
+    assert_eq!(load(&scratch.0, device()).unwrap().len(), samples().len());
+    let error = file.tensor("none", device()).unwrap_err().to_string();
+    assert!(
+        error
+            .ends_with("tensor \"none\": the tensor is wrong, expected it in the file, found no such tensor"),
+        "{error}"
+    );
+    // Nothing is written that couldn't be read.
+    let long = Metadata::from([("a".into(), "a".repeat(17 << 20))]);
+    let error = save_with(&scratch.0, &samples(), &long).unwrap_err().to_string();
+    assert!(
+        error.contains("tensor \"__metadata__\": the entry is wrong, expected at most 16777216 bytes"),
+        "{error}"
+    );
+    assert_eq!(Checkpoint::open(&scratch.0).unwrap().metadata(), &metadata);
+    save(&scratch.0, &samples()).unwrap();
+    assert!(Checkpoint::open(&scratch.0).unwrap().metadata().is_empty());
+}
+
+/// The format has dtypes that tensors here can't have: only asking for one is an error.
+#[test]
+fn dtypes_of_others_are_passed_by() {
+    let others = [
+        ("BOOL", 8),
+        ("I8", 8),
+        ("U16", 16),
+        ("I16", 16),
+        ("U32", 32),
+        ("U64", 64),
+        ("C64", 64),
+        ("F8_E4M3", 8),
+        ("F8_E5M2", 8),
+        ("F8_E8M0", 8),
+        ("F4", 4),
+        ("F6_E2M3", 6),
+    ];
+    let (mut header, mut data) = (serde_json::json!({}), Vec::new());
+    let mut push = |name: &str, dtype: &str, bytes: &[u8]| {
+        let offsets = [data.len(), data.len() + bytes.len()];
+        let shape =
+            [bytes.len() * 8
+                / others.iter().find(|(known, _)| *known == dtype).map_or(32, |(_, bits)| *bits)];
+        header[name] = serde_json::json!({ "dtype": dtype, "shape": shape, "data_offsets": offsets });
+        data.extend(bytes);
+    };
+    push("first", "F32", &1f32.to_le_bytes());
+    for (dtype, _) in &others[1..] {
+        push(dtype, dtype, &[7; 24]);
+    }
+    push("bools", "BOOL", &[2; 24]);
+    push("last", "F32", &2f32.to_le_bytes());
+    let scratch = Scratch::with("others", &file(&header.to_string(), &data));
+    let found = Checkpoint::open(&scratch.0).unwrap();
+    for (name, value) in [("first", 1.0), ("last", 2.0)] {
+        assert_eq!(found.tensor(name, device()).unwrap().to_vec::<f32>().unwrap(), [value]);
+    }
+    for (dtype, _) in &others[1..] {
+        let error = found.tensor(dtype, device()).unwrap_err().to_string();
+        let expected = format!(
+            "tensor {dtype:?}: the dtype is wrong, expected one of F64, F32, F16, BF16, I64, I32, U8, BOOL, found {dtype:?}"
+        );
+        assert!(error.ends_with(&expected), "{error}");
+    }
+    let error = found.tensor("bools", device()).unwrap_err().to_string();
+    assert!(error.ends_with("tensor \"bools\": a bool is wrong, expected 0 or 1, found 2"), "{error}");
+    let error = load(&scratch.0, device()).unwrap_err().to_string();
+    assert!(error.contains("tensor \"I8\": the dtype is wrong"), "{error}");
+    let wanted = [("I8".to_string(), tensor(&[0u8; 24], &[24]))];
+    let error = load_into(&scratch.0, &wanted).unwrap_err().to_string();
+    assert!(error.ends_with("tensor \"I8\": the dtype is wrong, expected u8, found I8"), "{error}");
+    // Three numbers of 4 bits are no bytes.
+    let half = r#"{"a":{"dtype":"F4","shape":[3],"data_offsets":[0,2]}}"#;
+    let scratch = Scratch::with("half", &file(half, &[0; 2]));
+    let error = load(&scratch.0, device()).unwrap_err().to_string();
+    assert!(
+        error.ends_with("data_offsets is wrong, expected whole bytes, found 12 bits for F4 [3], found 2"),
+        "{error}"
     );
 }
 

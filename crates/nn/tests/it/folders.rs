@@ -72,6 +72,12 @@ impl Drop for Folder {
     }
 }
 
+/// But for the last bits, of another way to sum.
+fn same(found: &[f32], expected: &[f32]) -> bool {
+    let near = |(found, expected): (&f32, &f32)| (found - expected).abs() < 1e-6;
+    found.len() == expected.len() && found.iter().zip(expected).all(near)
+}
+
 fn vectors(model: &SentenceEncoder) -> Vec<f32> {
     let vectors = model.encode(&TEXTS).unwrap();
     assert_eq!(&**vectors.shape(), &[TEXTS.len(), model.width()]);
@@ -165,10 +171,19 @@ fn poolings_have_names_and_may_be_several() {
     assert_eq!(pooled(json!({ "pooling_mode": ["mean", "cls"] })), side_by_side(&[2, 0]));
     let flags = json!({ "pooling_mode_mean_tokens": true, "pooling_mode_cls_token": true, "pooling_mode_lasttoken": true });
     assert_eq!(pooled(flags), side_by_side(&[0, 2, 5]));
+    // Where nothing is said, or no to all, it is the mean; a prompt that isn't there isn't left out.
+    let nothing = [
+        json!({}),
+        json!({ "pooling_mode": null, "pooling_mode_cls_token": false }),
+        json!({ "embedding_dimension": 32, "include_prompt": false }),
+    ];
+    for settings in nothing {
+        assert!(same(&pooled(settings.clone()), &all[2]), "{settings}");
+    }
     for wrong in [
         json!({ "pooling_mode": [] }),
         json!({ "pooling_mode": 3 }),
-        json!({ "pooling_mode": "mean", "include_prompt": false }),
+        json!({ "pooling_mode": "mean", "include_prompt": 1 }),
     ] {
         folder.write("1_Pooling/config.json", wrong);
         assert!(folder.error().starts_with("1_Pooling/config.json: "), "{}", folder.error());
@@ -201,7 +216,9 @@ fn a_linear_map_may_follow() {
         json!({ "in_features": 32, "out_features": 5, "bias": true, "activation_function": name })
     };
     type Function = fn(f64) -> f64;
-    let functions: [(&str, Function); 5] = [
+    let functions: [(&str, Function); 7] = [
+        ("activation.SiLU", |x| x / (1.0 + (-x).exp())),
+        ("activation.Mish", |x| x * x.exp().ln_1p().tanh()),
         ("activation.Tanh", f64::tanh),
         ("linear.Identity", |x| x),
         ("activation.ReLU", |x| x.max(0.0)),
@@ -229,10 +246,26 @@ fn a_linear_map_may_follow() {
     }
     folder.write("2_Dense/config.json", settings("activation.Softshrink"));
     assert!(
-        folder.error().contains("activation_function is wrong, expected one of Identity, Tanh"),
+        folder.error().contains(
+            "activation_function is wrong, expected one of Identity, Tanh, ReLU, GELU, Sigmoid, SiLU, Mish of torch.nn"
+        ),
         "{}",
         folder.error()
     );
+    // Others silently take the hyperbolic tangent for what they don't trust.
+    folder.write(
+        "2_Dense/config.json",
+        json!({ "in_features": 32, "out_features": 5, "activation_function": "my.Identity" }),
+    );
+    assert!(folder.error().ends_with("found \"my.Identity\""), "{}", folder.error());
+    for key in ["module_input_name", "module_output_name"] {
+        folder.write(
+            "2_Dense/config.json",
+            json!({ "in_features": 32, "out_features": 5, key: "token_embeddings" }),
+        );
+        let expected = "is wrong, expected sentence_embedding, found \"token_embeddings\"";
+        assert_eq!(folder.error(), format!("2_Dense/config.json: {key} {expected}"));
+    }
     folder.write("2_Dense/config.json", json!({ "in_features": 31, "out_features": 5 }));
     assert_eq!(
         folder.error(),
@@ -278,6 +311,10 @@ fn prompts_and_limits_are_read() {
     assert_eq!(most(), 12);
     folder.write("tokenizer_config.json", json!({ "model_max_length": 1e30 }));
     assert_eq!(most(), 64);
+    // As of many a RoBERTa, which has two positions less than its files say.
+    folder.write("sentence_roberta_config.json", json!({ "max_seq_length": 66 }));
+    assert_eq!(most(), 64);
+    folder.write("sentence_roberta_config.json", json!({ "max_seq_length": null }));
 
     let mut model = folder.load();
     model.limit_tokens(6).unwrap();
@@ -326,6 +363,80 @@ fn names_and_dtypes_of_weights_may_differ() {
             }
         }
     }
+}
+
+/// A folder as older programs have left it: nothing of it is read, and it is said what to do.
+#[test]
+fn weights_of_pytorchs_own_format_are_told() {
+    let folder = Folder::new("pickled");
+    let convert = "expected model.safetensors: a .bin is a program that is run when it is read; convert it once with Python: ";
+    fs::remove_file(folder.0.join("model.safetensors")).unwrap();
+    for name in ["pytorch_model.bin", "pytorch_model.bin.index.json"] {
+        fs::write(folder.0.join(name), "x").unwrap();
+        let error = SentenceEncoder::load(&folder.0, device()).err().unwrap().to_string();
+        let expected = format!("{}: the file of the weights is wrong, {convert}", folder.0.display());
+        assert!(error.starts_with(&expected) && error.ends_with(&format!(", found only {name}")), "{error}");
+        fs::remove_file(folder.0.join(name)).unwrap();
+    }
+    let error = folder.error();
+    assert_eq!(error, "model.safetensors: opening failed: No such file or directory (os error 2)");
+}
+
+/// The transformer in a folder of its own, with the files that belong to it.
+#[test]
+fn a_transformer_may_lie_below() {
+    let folder = Folder::new("below");
+    let expected = folder.vectors();
+    fs::create_dir(folder.0.join("0_Transformer")).unwrap();
+    for file in ["config.json", "tokenizer.json", "model.safetensors", "sentence_bert_config.json"] {
+        fs::rename(folder.0.join(file), folder.0.join("0_Transformer").join(file)).unwrap();
+    }
+    let mut modules = folder.settings("modules.json");
+    modules[0]["path"] = json!("0_Transformer");
+    folder.write("modules.json", modules.clone());
+    assert_eq!(folder.vectors(), expected);
+    assert_eq!(folder.load().tokenizer().tokens_max(), 16);
+    let scores = CrossEncoder::load(&folder.0, device()).unwrap().score("a", &TEXTS);
+    assert!(scores.is_ok(), "{scores:?}");
+    modules[0]["path"] = json!("../0_Transformer");
+    folder.write("modules.json", modules);
+    assert_eq!(
+        folder.error(),
+        "modules.json: path is wrong, expected a folder inside of the model's, found \"../0_Transformer\""
+    );
+}
+
+/// What nobody asks for may be of a dtype that nobody here has.
+#[test]
+fn others_tensors_are_left_alone() {
+    let folder = Folder::new("others");
+    let expected = folder.vectors();
+    let file = folder.0.join("model.safetensors");
+    let bytes = fs::read(&file).unwrap();
+    let length = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
+    let mut header: Value = serde_json::from_slice(&bytes[8..8 + length]).unwrap();
+    let mut data = bytes[8 + length..].to_vec();
+    for (name, dtype, size) in [("codes", "I8", 3), ("ids", "U16", 6), ("scales", "F8_E4M3", 3)] {
+        let offsets = [data.len(), data.len() + size];
+        header[name] = json!({ "dtype": dtype, "shape": [3], "data_offsets": offsets });
+        data.extend(vec![7; size]);
+    }
+    let header = header.to_string();
+    let write = |header: &str| {
+        let length = (header.len() as u64).to_le_bytes();
+        fs::write(&file, [&length[..], header.as_bytes(), &data].concat()).unwrap();
+    };
+    write(&header);
+    assert_eq!(folder.vectors(), expected);
+    // Unless it is asked for.
+    write(&header.replace("\"scales\"", "\"bert.encoder.layer.0.intermediate.dense.bias\"").replacen(
+        "\"bert.encoder.layer.0.intermediate.dense.bias\"",
+        "\"another\"",
+        1,
+    ));
+    let error = folder.error();
+    let expected = "tensor \"bert.encoder.layer.0.intermediate.dense.bias\": the dtype is wrong, expected one of F64, F32, F16, BF16, I64, I32, U8, BOOL, found \"F8_E4M3\"";
+    assert!(error.contains(expected), "{error}");
 }
 
 /// The same numbers under the names of others give the same bits.

@@ -8,6 +8,10 @@ mod checkpoint;
 mod folders;
 mod layers;
 #[cfg(feature = "text")]
+mod long;
+#[cfg(feature = "text")]
+mod settings;
+#[cfg(feature = "text")]
 mod text;
 #[cfg(feature = "text")]
 mod tiny;

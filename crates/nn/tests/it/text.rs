@@ -92,6 +92,11 @@ fn text_of(tokens: usize) -> String {
 
 /// The definition, one text or pair at a time, in f64, from the file's own parameters: the vector, and the scores of the head.
 fn oracle(tokens: &Tokens, config: &BertConfig) -> (Vec<f64>, Vec<f64>) {
+    oracle_with(tokens, config, |x| 0.5 * x * (1.0 + libm::erf(x / 2f64.sqrt())))
+}
+
+/// The same with another function between a layer's two linear maps.
+fn oracle_with(tokens: &Tokens, config: &BertConfig, activation: fn(f64) -> f64) -> (Vec<f64>, Vec<f64>) {
     let ids = &tokens.ids;
     let parameters: std::collections::HashMap<String, Vec<f64>> =
         checkpoint::load(folder().join("model.safetensors"), device())
@@ -162,7 +167,7 @@ fn oracle(tokens: &Tokens, config: &BertConfig) -> (Vec<f64>, Vec<f64>) {
         x = norm(&add(attended, &x), &format!("{name}.attention.output"));
         let inner: Vec<Vec<f64>> = linear(&x, &format!("{name}.intermediate.dense"))
             .into_iter()
-            .map(|row| row.into_iter().map(|x| 0.5 * x * (1.0 + libm::erf(x / 2f64.sqrt()))).collect())
+            .map(|row| row.into_iter().map(activation).collect())
             .collect();
         x = norm(&add(linear(&inner, &format!("{name}.output.dense")), &x), &format!("{name}.output"));
     }
@@ -196,6 +201,57 @@ fn vectors_are_those_of_the_definition() {
         // Of a few roundings of numbers near 1, in a vector of norm 1.
         check(ModelOptions { dtype: DType::F16, pad_to, ..ModelOptions::default() }, 4e-3);
         check(ModelOptions { dtype: DType::BF16, pad_to, ..ModelOptions::default() }, 3e-2);
+    }
+}
+
+/// By their formulas, under all names that transformers has for them.
+#[test]
+fn activations_are_those_of_the_definition() {
+    let tanh = |x: f64| {
+        let u = (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x.powi(3));
+        0.5 * x * (1.0 + u.tanh())
+    };
+    let sigmoid = |x: f64| 1.0 / (1.0 + (-x).exp());
+    type Function = fn(f64) -> f64;
+    let (silu, quick): (Function, Function) =
+        (|x| x / (1.0 + (-x).exp()), |x| x / (1.0 + (-1.702 * x).exp()));
+    let erf: Function = |x| 0.5 * x * (1.0 + libm::erf(x / 2f64.sqrt()));
+    let cases: [(&str, Function); 15] = [
+        ("gelu", erf),
+        ("gelu_python", erf),
+        ("gelu_new", tanh),
+        ("gelu_fast", tanh),
+        ("gelu_accurate", tanh),
+        ("gelu_pytorch_tanh", tanh),
+        ("gelu_python_tanh", tanh),
+        ("quick_gelu", quick),
+        ("relu", |x| x.max(0.0)),
+        ("silu", silu),
+        ("swish", silu),
+        ("mish", |x| x * x.exp().ln_1p().tanh()),
+        ("tanh", f64::tanh),
+        ("sigmoid", sigmoid),
+        ("linear", |x| x),
+    ];
+    let folder = Folder::new("activations");
+    let config = BertConfig::tiny(VOCABULARY);
+    let texts = ["The threads WAIT", "a"];
+    let written = fs::read_to_string(folder.0.join("config.json")).unwrap();
+    for (name, function) in cases {
+        fs::write(folder.0.join("config.json"), written.replace("\"gelu\"", &format!("\"{name}\""))).unwrap();
+        for (dtype, most) in [(DType::F32, 2e-6), (DType::BF16, 4e-2)] {
+            let options = ModelOptions { dtype, ..ModelOptions::default() };
+            let model = SentenceEncoder::load_with(&folder.0, device(), &options).unwrap();
+            let tokens = model.tokenizer().tokenize(&texts, TooLong::Refuse).unwrap();
+            let expected = tokens.iter().flat_map(|tokens| oracle_with(tokens, &config, function).0);
+            let found = model.encode_tokens(&tokens).unwrap().to_vec::<f32>().unwrap();
+            for (found, expected) in found.iter().zip(expected) {
+                assert!(
+                    (f64::from(*found) - expected).abs() < most,
+                    "{name} in {dtype}: {found}, {expected}"
+                );
+            }
+        }
     }
 }
 
@@ -320,7 +376,7 @@ fn limits_are_inclusive() {
 #[test]
 fn texts_may_be_lower_cased() {
     let folder = Folder::new("lower");
-    folder.edit("tokenizer.json", "\"lowercase\": true", "\"lowercase\": false");
+    fs::write(folder.0.join("tokenizer_config.json"), "{ \"do_lower_case\": false }").unwrap();
     let ids = |text: &str| {
         let model = SentenceEncoder::load(&folder.0, device()).unwrap();
         let tokens = model.tokenizer().tokenize(&[text], TooLong::Refuse).unwrap();
@@ -400,11 +456,11 @@ fn tokens_are_checked() {
         assert_eq!(error(tokens.into()), expected);
     }
     assert_eq!(
-        error(Tokens { ids: vec![4, 4], types: vec![0] }),
+        error(Tokens { ids: vec![4, 4], types: vec![0], prompt: 0 }),
         "text 1: the number of types is wrong, expected 2, one a token, found 1"
     );
     assert_eq!(
-        error(Tokens { ids: vec![4], types: vec![2] }),
+        error(Tokens { ids: vec![4], types: vec![2], prompt: 0 }),
         "text 1: a type is wrong, expected below 2, found 2"
     );
 }
@@ -424,7 +480,8 @@ fn pairs_have_scores() {
     let long = text_of(30);
     let (query, texts) = ("the thread", ["a stream", "", "memory waits for the device", &long]);
     let pairs = model.tokenizer().tokenize_pairs(query, &texts, TooLong::Truncate).unwrap();
-    assert_eq!(pairs[0], Tokens { ids: vec![2, 11, 6, 3, 4, 7, 3], types: vec![0, 0, 0, 0, 1, 1, 1] });
+    let types = vec![0, 0, 0, 0, 1, 1, 1];
+    assert_eq!(pairs[0], Tokens { ids: vec![2, 11, 6, 3, 4, 7, 3], types, prompt: 0 });
     assert_eq!(pairs[3].ids.len(), TOKENS_MAX);
     assert_eq!(pairs[3].ids[..4], pairs[0].ids[..4], "the longer text is the one that is cut");
     let scores = bits(&model.score(query, &texts).unwrap());
@@ -474,7 +531,7 @@ fn what_is_wrong_with_a_folder_is_said() {
             "config.json",
             "\"bert\"",
             "\"deberta-v2\"",
-            "config.json: model_type is wrong, expected bert, roberta, xlm-roberta, camembert, distilbert or mpnet, found \"deberta-v2\"",
+            "config.json: model_type is wrong, expected bert, roberta, xlm-roberta, camembert, distilbert, mpnet or electra, found \"deberta-v2\"",
         ),
         (
             "config.json",
@@ -492,8 +549,8 @@ fn what_is_wrong_with_a_folder_is_said() {
         (
             "config.json",
             "\"gelu\"",
-            "\"swish\"",
-            "config.json: hidden_act is wrong, expected gelu or relu, found \"swish\"",
+            "\"xielu\"",
+            "config.json: hidden_act is wrong, expected one of gelu, gelu_python, gelu_new, gelu_fast, gelu_accurate, gelu_pytorch_tanh, gelu_python_tanh, quick_gelu, relu, silu, swish, mish, tanh, sigmoid, linear, found \"xielu\"",
         ),
         (
             "config.json",
@@ -541,7 +598,7 @@ fn what_is_wrong_with_a_folder_is_said() {
             "modules.json",
             "models.Pooling",
             "models.Dense",
-            "modules.json: type is wrong, expected Transformer, Pooling, then any of Dense and Normalize, found \"sentence_transformers.models.Dense\"",
+            "modules.json: type is wrong, expected Transformer, Pooling, then any of Dense, LayerNorm, Dropout and Normalize, found \"sentence_transformers.models.Dense\"",
         ),
         (
             "1_Pooling/config.json",
@@ -551,15 +608,15 @@ fn what_is_wrong_with_a_folder_is_said() {
         ),
         (
             "1_Pooling/config.json",
-            "true",
-            "false",
-            "1_Pooling/config.json: pooling_mode is wrong, expected 1 to 6 modes, or flags of them, found nothing",
+            "\"pooling_mode_mean_tokens\": true",
+            "\"pooling_mode\": []",
+            "1_Pooling/config.json: pooling_mode is wrong, expected 1 to 6 modes, found []",
         ),
         (
             "sentence_bert_config.json",
             "16",
-            "65",
-            "sentence_bert_config.json: max_seq_length is wrong, expected a whole number from 5 to 64, found 65",
+            "4",
+            "sentence_bert_config.json: max_seq_length is wrong, expected a whole number from 5 to 18446744073709551615, found 4",
         ),
     ];
     for (index, (file, from, to, expected)) in cases.into_iter().enumerate() {

@@ -1,10 +1,11 @@
 //! Tiny models of random weights beside what PyTorch's transformers make of the same texts (`data/tiny`, made by
-//! `benches/peers/tiny.py`): MPNet, with its bias by distance, and XLM-RoBERTa, with its table of characters.
+//! `benches/peers/tiny.py`): MPNet, with its bias by distance, XLM-RoBERTa, with its table of characters, ELECTRA, with narrow
+//! tables, all modules of sentence-transformers, and settings of tokenizers that contradict each other.
 
 use crate::device;
 use raddle_nn::{
     checkpoint,
-    text::{CrossEncoder, ModelOptions, SentenceEncoder, Tokens, TooLong},
+    text::{BertConfig, CrossEncoder, ModelOptions, SentenceEncoder, Tokens, TooLong, write_random_model},
 };
 use raddle_tensor::{DType, Tensor};
 use serde_json::Value;
@@ -48,7 +49,7 @@ fn assert_near(found: &[f32], expected: &[f32], most: f32, what: &str) {
 
 #[test]
 fn tokens_vectors_and_scores_are_those_of_transformers() {
-    for name in ["mpnet", "xlm-roberta"] {
+    for name in ["mpnet", "xlm-roberta", "electra"] {
         let golden = golden(name);
         let model = SentenceEncoder::load(&golden.folder, device()).unwrap();
         let tokens = model.tokenizer().tokenize(&golden.texts, TooLong::Truncate).unwrap();
@@ -83,6 +84,70 @@ fn tokens_vectors_and_scores_are_those_of_transformers() {
             .collect();
         assert_near(&scores, &golden.scores, 2e-5, &format!("{name}, scores"));
     }
+}
+
+/// Cases of `benches/peers/tiny.py`: a prompt that isn't pooled, five poolings side by side, dropout, a normalisation, linear maps
+/// with Mish and SiLU and residuals, behind a transformer with silu in a folder of its own; one text is longer than the limit.
+#[test]
+fn modules_are_those_of_sentence_transformers() {
+    let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../data/tiny/modules"));
+    let told: Value = serde_json::from_slice(&std::fs::read(folder.join("golden.json")).unwrap()).unwrap();
+    let texts: Vec<String> = serde_json::from_value(told["texts"].clone()).unwrap();
+    let golden = checkpoint::load(folder.join("golden.safetensors"), device()).unwrap();
+    for (pad_to, captured) in [(None, None), (Some(5), None), (Some(8), Some(256))] {
+        let options = ModelOptions { pad_to, captured_tokens_max: captured, ..ModelOptions::default() };
+        let model = SentenceEncoder::load_with(folder, device(), &options).unwrap();
+        assert_eq!(model.tokenizer().tokens_max(), 20);
+        for (name, expected) in &golden {
+            let prompt = model.prompt(name).unwrap();
+            let tokens = model.tokenizer().tokenize_behind(prompt, &texts, TooLong::Truncate).unwrap();
+            // [CLS], and the stream is and what isn't known.
+            let count = if name == "query" { 5 } else { 0 };
+            assert!(tokens.iter().all(|tokens| tokens.prompt == count), "{name}: {tokens:?}");
+            let found = model.encode_tokens(&tokens).unwrap().to_vec::<f32>().unwrap();
+            let alone: Vec<f32> = tokens
+                .iter()
+                .flat_map(|text| model.encode_tokens(&[text]).unwrap().to_vec::<f32>().unwrap())
+                .collect();
+            let expected = expected.to_vec::<f32>().unwrap();
+            assert_near(&found, &expected, 2e-5, &format!("{name}, {pad_to:?}"));
+            assert_near(&alone, &expected, 2e-5, &format!("{name}, {pad_to:?}, alone"));
+        }
+    }
+    // What is said of a prompt is no more than a number: all of a text counts as its end.
+    let model = SentenceEncoder::load(folder, device()).unwrap();
+    let mut tokens = model.tokenizer().tokenize(&["a thread"], TooLong::Refuse).unwrap();
+    tokens[0].prompt = usize::MAX;
+    let vector = model.encode_tokens(&tokens).unwrap().to_vec::<f32>().unwrap();
+    assert!(vector.iter().all(|element| element.is_finite()));
+}
+
+/// What transformers makes of a `tokenizer.json` beside a `tokenizer_config.json` that says something else, or nothing.
+#[test]
+fn tokenizers_are_those_of_transformers() {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../data/tiny/agreement.json");
+    let told: Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
+    let folder = std::env::temp_dir().join(format!("raddle-{}-agreement", std::process::id()));
+    write_random_model(&folder, &BertConfig::tiny(30), &["a"], 16, 1, device()).unwrap();
+    let ids = |ids: &Value| -> Vec<u32> { serde_json::from_value(ids.clone()).unwrap() };
+    for case in told["cases"].as_array().unwrap() {
+        let tokenizer = &told["tokenizers"][case["tokenizer"].as_u64().unwrap() as usize];
+        std::fs::write(folder.join("tokenizer.json"), tokenizer.to_string()).unwrap();
+        let config = folder.join("tokenizer_config.json");
+        match &case["config"] {
+            Value::Null => _ = std::fs::remove_file(config),
+            said => std::fs::write(config, said.to_string()).unwrap(),
+        }
+        let mut model = SentenceEncoder::load(&folder, device()).unwrap();
+        let text = case["text"].as_str().unwrap();
+        let tokens = |model: &SentenceEncoder| {
+            model.tokenizer().tokenize(&[text], TooLong::Truncate).unwrap().remove(0).ids
+        };
+        assert_eq!(tokens(&model), ids(&case["ids"]), "{case}");
+        model.limit_tokens(7).unwrap();
+        assert_eq!(tokens(&model), ids(&case["cut"]), "{case}");
+    }
+    std::fs::remove_dir_all(folder).unwrap();
 }
 
 /// In these families the padding token has its own position wherever it stands, and those behind it go on as if it weren't there.

@@ -156,6 +156,7 @@ impl Special {
         }
         let inside = usize::from(around.is_some());
         _ = ids.splice(inside..inside, prompt.iter().copied());
+        let prompt = if prompt.is_empty() { 0 } else { inside + prompt.len() };
         let count = ids.len();
         if count > tokens_max {
             if too_long == TooLong::Refuse {
@@ -168,7 +169,7 @@ impl Special {
                 _ => _ = ids.drain(tokens_max - inside..count - inside),
             }
         }
-        Ok(ids.into())
+        Ok(Tokens { prompt, ..ids.into() })
     }
 }
 

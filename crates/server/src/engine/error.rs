@@ -22,3 +22,12 @@ pub enum EngineError {
     #[error("rerank: the model is a sentence encoder, expected a reranker")]
     NoReranker,
 }
+
+impl From<EngineError> for raddle_tensor::Error {
+    fn from(error: EngineError) -> raddle_tensor::Error {
+        match error {
+            EngineError::Model(error) => error.into(),
+            other => raddle_tensor::Error::layer(other),
+        }
+    }
+}

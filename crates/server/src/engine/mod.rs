@@ -129,7 +129,8 @@ impl Engine {
         ids: Vec<u32>,
         too_long: TooLong,
     ) -> Result<Tokens, ModelError> {
-        self.about.special.complete(prompt, ids, self.tokenizer().tokens_max(), too_long)
+        let tokenizer = self.tokenizer();
+        self.about.special.complete(prompt, ids, tokenizer.tokens_max(), tokenizer.resolve(too_long))
     }
 
     /// Puts tokens of a text or pair into the queue. Doesn't block. Dropping the answer takes it back.

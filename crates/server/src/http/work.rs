@@ -89,7 +89,8 @@ pub async fn prepare<T: Send + 'static>(
 pub fn too_long(truncate: Option<bool>, direction: Option<Direction>) -> TooLong {
     match (truncate.unwrap_or(true), direction) {
         (true, Some(Direction::Left)) => TooLong::TruncateLeft,
-        (true, _) => TooLong::Truncate,
+        (true, Some(Direction::Right)) => TooLong::TruncateRight,
+        (true, None) => TooLong::Truncate,
         (false, _) => TooLong::Refuse,
     }
 }
@@ -136,12 +137,7 @@ pub fn tokens(
     let one = |index: usize, input: Input<'_>| -> Result<Tokens, raddle_nn::text::ModelError> {
         let made = match input {
             Input::Tokens(ids) => engine.complete_behind(&prompt_ids, ids, too_long),
-            Input::Text(text) if prompt.is_empty() => {
-                engine.tokenizer().tokenize(&[text], too_long).map(only)
-            }
-            Input::Text(text) => {
-                engine.tokenizer().tokenize(&[format!("{prompt}{text}")], too_long).map(only)
-            }
+            Input::Text(text) => engine.tokenizer().tokenize_behind(prompt, &[text], too_long).map(only),
         };
         made.map_err(|error| error.at(index))
     };

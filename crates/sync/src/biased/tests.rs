@@ -6,7 +6,7 @@ use crate::{
     atomic::AtomicU64,
     faults::{Fault, assert_caught},
 };
-use std::thread;
+use std::{sync::mpsc, thread, time::Duration};
 
 /// So many visits while the owner does nothing but go in and out; what they have added, and what is there.
 fn added(visits: u64) -> [u64; 2] {
@@ -77,6 +77,47 @@ fn many_are_visited() {
     numbers.iter().for_each(|number| unsafe { number.own(|number| *number += 1) });
     Biased::visit_all(numbers.iter(), |number| sum -= *number);
     assert_eq!(sum, -100);
+}
+
+/// An owner that loses its core while it is inside holds up its visitor. The owners behind it in the list go on: here it
+/// comes out when the one behind it has been in.
+#[test]
+fn an_owner_that_is_put_off_holds_up_no_other() {
+    const TIME_MAX: Duration = Duration::from_secs(10); // what is waited for takes microseconds
+    let locks = [Biased::new(0), Biased::new(0)];
+    let [first, second] = &locks;
+    let ((is_inside, inside), (has_owned, owned)) = (mpsc::channel(), mpsc::channel());
+    let has_begun = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let owner = scope.spawn(move || {
+            let put_off = || {
+                is_inside.send(()).expect("somebody waits for it");
+                owned.recv_timeout(TIME_MAX)
+            };
+            // SAFETY: only this thread calls it.
+            unsafe { first.own(|_| put_off()) }
+        });
+        inside.recv().expect("it goes in");
+        let visit = |number: &mut i32| {
+            has_begun.store(true, Relaxed);
+            *number += 1;
+        };
+        let sweep = scope.spawn(move || Biased::visit_all([first, second].into_iter(), visit));
+        while !second.visited.load(Relaxed) && !has_begun.load(Relaxed) {
+            thread::yield_now();
+        }
+        // SAFETY: only this thread calls it.
+        unsafe { second.own(|number| *number += 10) };
+        _ = has_owned.send(()); // who has given up isn't there
+        assert!(owner.join().expect("it doesn't panic").is_ok(), "the second owner waits for the first");
+        sweep.join().expect("it doesn't panic");
+    });
+    assert_eq!(locks.each_ref().map(|lock| lock.visit(|number| *number)), [1, 11]);
+}
+
+#[test]
+fn fault_sweeps_in_order() {
+    assert_caught(Fault::sweeps_in_order, "biased::tests::an_owner_that_is_put_off_holds_up_no_other");
 }
 
 #[test]

@@ -3,7 +3,9 @@
 
 mod catalogue;
 mod errors;
+mod groups;
 mod host;
+mod number_rule;
 mod numbers;
 mod overlap;
 mod planted;

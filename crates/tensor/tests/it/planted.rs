@@ -7,6 +7,11 @@ fn fault_overlap_allowed() {
     assert_caught(Fault::overlap_allowed, "overlap::inputs_may_be_the_output_but_not_half_of_it");
 }
 #[test]
+fn fault_groups_meet() {
+    assert_caught(Fault::groups_meet, "groups::what_a_group_writes_no_other_touches");
+    assert_caught(Fault::groups_meet, "groups::one_tensor_is_not_two_outputs");
+}
+#[test]
 fn fault_version_not_bumped() {
     assert_caught(Fault::version_not_bumped, "record::versions_count_writes_and_are_shared_by_views");
 }

@@ -1,7 +1,7 @@
 use crate::{counted, values};
 use raddle_tensor::{
-    Call, CallArg, Pointwise, Result, Scalar, View,
-    record::{Mode, Record, Recorder, refuse, set_recording},
+    Call, CallArg, Pointwise, Result, Scalar, Tensor, View,
+    record::{Mode, Record, Recorder, Recording, Versions, refuse, set_recording},
 };
 use std::sync::{Arc, Mutex};
 
@@ -12,21 +12,45 @@ struct Log(Mutex<Vec<String>>);
 struct Watch(Arc<Log>);
 
 impl Recorder for Watch {
-    fn prepare(&self, record: &Record<'_>) -> Result<()> {
+    fn begin<'a>(&self, record: Record<'a>) -> Result<Box<dyn Recording + 'a>> {
         match record.call {
             Call::Pointwise { op: Pointwise::relu, .. } => Err(refuse("relu", "not here")),
-            _ => Ok(()),
+            _ => Ok(self.begin_late(record)),
         }
     }
-    fn record(&self, record: &Record<'_>) -> Result<()> {
-        let what = match record.call {
+    fn begin_late<'a>(&self, record: Record<'a>) -> Box<dyn Recording + 'a> {
+        Box::new(Told { log: self.0.clone(), record, versions: Vec::new() })
+    }
+    fn missed(&self, _: Record<'_>) -> Result<()> {
+        unreachable!("one thread misses nothing")
+    }
+}
+
+/// An op that is written down when it has been submitted, with the versions that its launches have left its first input at.
+struct Told<'a> {
+    log: Arc<Log>,
+    record: Record<'a>,
+    versions: Vec<Option<u64>>,
+}
+
+impl Recording for Told<'_> {
+    fn claimed(&mut self, versions: &Versions<'_>) -> bool {
+        self.versions.push(versions(self.record.inputs[0]).map(|versions| versions.end));
+        true
+    }
+    fn tries_again(&mut self) -> Result<bool> {
+        Ok(false)
+    }
+    fn finish(self: Box<Self>, result: Result<()>) -> Result<()> {
+        let Record { call, mode, inputs, outputs } = &self.record;
+        let what = match call {
             Call::Pointwise { op, args, .. } => format!("{} {args:?}", op.name()),
             Call::View(view) => format!("{view:?}"),
             other => format!("{other:?}"),
         };
-        let (mode, counts) = (record.mode, (record.inputs.len(), record.outputs.len()));
-        self.0.0.lock().unwrap().push(format!("{mode:?} {counts:?} {what}"));
-        Ok(())
+        let (counts, versions) = ((inputs.len(), outputs.len()), &self.versions);
+        self.log.0.lock().unwrap().push(format!("{mode:?} {counts:?} {what} {versions:?}"));
+        result
     }
 }
 
@@ -50,11 +74,14 @@ fn a_filled_slot_is_told_of_every_op() {
     assert_eq!(
         told,
         [
-            format!("{:?} (2, 1) mul {:?}", Mode::Fresh, [CallArg::Tensor, CallArg::Tensor]),
-            format!("Fresh (1, 1) add {:?}", [CallArg::Tensor, CallArg::Scalar(Scalar::Float(2.0))]),
-            format!("Fresh (1, 1) {:?}", View::Transpose { a: 0, b: 1 }),
-            format!("InPlace (2, 1) sub {:?}", [CallArg::Tensor, CallArg::Tensor]),
-            "Fresh (1, 2) MaxMin { largest: true, axis: 1, keepdim: false }".to_string(),
+            format!("{:?} (2, 1) mul {:?} [Some(1)]", Mode::Fresh, [CallArg::Tensor, CallArg::Tensor]),
+            format!(
+                "Fresh (1, 1) add {:?} [Some(1)]",
+                [CallArg::Tensor, CallArg::Scalar(Scalar::Float(2.0))]
+            ),
+            format!("Fresh (1, 1) {:?} []", View::Transpose { a: 0, b: 1 }),
+            format!("InPlace (2, 1) sub {:?} [Some(2)]", [CallArg::Tensor, CallArg::Tensor]),
+            "Fresh (1, 2) MaxMin { largest: true, axis: 1, keepdim: false } [Some(1)]".to_string(),
         ]
     );
 }
@@ -64,18 +91,38 @@ fn versions_count_writes_and_are_shared_by_views() {
     let x = counted(&[4]);
     let view = x.narrow(0, 0, 2).unwrap();
     let detached = x.detach();
-    assert_eq!((x.version(), view.version()), (0, 0));
+    assert_eq!((x.version(), view.version()), (1, 1), "the upload is a write");
     view.mul_(2.0).unwrap();
-    assert_eq!((x.version(), view.version(), detached.version()), (1, 1, 1));
+    assert_eq!((x.version(), view.version(), detached.version()), (2, 2, 2));
     assert!(view.mul_(&counted(&[3])).is_err());
-    assert_eq!(x.version(), 1);
+    assert_eq!(x.version(), 2);
     x.normal_(0.0, 1.0, None).unwrap();
     x.fill_(0.0).unwrap();
     x.narrow(0, 0, 2).unwrap().copy_(&counted(&[2])).unwrap();
-    assert_eq!(x.version(), 4);
+    assert_eq!(x.version(), 5);
     assert_eq!(values(&x), [0.0, 1.0, 0.0, 0.0]);
     assert!(view.view_base().unwrap().is(&x) && x.view_base().is_none());
     let id = x.id();
     drop((x, detached));
     assert!(view.view_base().unwrap().id() == id && view.is_view(), "it lives as long as its views");
+}
+
+#[test]
+fn a_recording_is_told_of_each_launch_of_its_op() {
+    let log = Arc::new(Log::default());
+    let (x, y) = (counted(&[4]), counted(&[4]));
+    x.set_slot(Some(Arc::new(Watch(log.clone()))));
+    x.mul_(&y).unwrap();
+    x.sum(.., false).unwrap();
+    y.exp().unwrap();
+    x.scatter(0, &Tensor::from_slice(&[0i64], [1], &x.device()).unwrap(), &y.narrow(0, 0, 1).unwrap())
+        .unwrap();
+    x.fill_(0.0).unwrap();
+    let bad = Tensor::from_slice(&[9i64], [1], &x.device()).unwrap();
+    assert!(x.index_add_(0, &bad, &y.narrow(0, 0, 1).unwrap(), 1.0).is_err());
+    let told = log.0.lock().unwrap().clone();
+    let versions: Vec<&str> = told.iter().map(|text| &text[text.rfind(" [").unwrap() + 1..]).collect();
+    // An op that fails has held its operands, and so counts.
+    assert_eq!(versions, ["[Some(2)]", "[Some(2)]", "[Some(2), None]", "[Some(3)]", "[Some(4)]"], "{told:?}");
+    assert_eq!(x.version(), 4);
 }

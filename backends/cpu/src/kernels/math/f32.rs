@@ -11,6 +11,8 @@ use crate::kernels::loops::{in_slice, out_slice};
 use std::f64::consts::{FRAC_2_PI, FRAC_PI_2, LN_2, LOG2_E, LOG10_E, PI};
 use std::marker::PhantomData;
 
+extremes!(f32);
+
 /// Adding it leaves the nearest integer (halves to even) in the lowest bits; for numbers below 2^22 (2^51).
 const ROUND: f32 = 12_582_912.0; // 1.5 · 2^23
 const ROUND_F64: f64 = 6_755_399_441_055_744.0; // 1.5 · 2^52

@@ -3,6 +3,8 @@
 use crate::kernels::level::{Level, LoopFn};
 use crate::kernels::loops::map1;
 
+extremes!(f64);
+
 macro_rules! library {
     ($($(#[$doc:meta])* $name:ident = $method:ident),* $(,)?) => { $(
         $(#[$doc])*

@@ -7,6 +7,24 @@
 //!
 //! Those of `f64` are the library's; `erf` is the `libm` crate's port of fdlibm's (below 1 ulp).
 
+/// The larger and the smaller of two numbers, IEEE 754-2019's `maximum` and `minimum`: NaN if one is, and -0 is below 0. So
+/// their order doesn't matter, and neither does in which a reduction meets them.
+macro_rules! extremes {
+    ($t:ident) => {
+        /// The larger
+        #[inline(always)]
+        pub fn larger(a: $t, b: $t) -> $t {
+            if a.is_nan() || a > b || (a == b && a.is_sign_positive()) { a } else { b }
+        }
+
+        /// The smaller
+        #[inline(always)]
+        pub fn smaller(a: $t, b: $t) -> $t {
+            if a.is_nan() || a < b || (a == b && a.is_sign_negative()) { a } else { b }
+        }
+    };
+}
+
 #[path = "f32.rs"]
 pub mod f32;
 #[path = "f64.rs"]

@@ -1,14 +1,9 @@
-//! Optimisers against the formulas in scalar f64, with transposed parameters.
+//! Optimizers against the formulas in scalar f64, with transposed parameters.
 
+use crate::device;
 use raddle_grad::Autograd;
 use raddle_optim::{Adam, AdamOptions, Error, Group, Sgd, SgdOptions};
-use raddle_tensor::{DType, Device, Tensor};
-use std::sync::OnceLock;
-
-fn device() -> &'static Device {
-    static DEVICE: OnceLock<Device> = OnceLock::new();
-    DEVICE.get_or_init(|| Device::open(Box::new(raddle_cpu::Cpu::new())).unwrap())
-}
+use raddle_tensor::{DType, Tensor};
 
 /// A leaf of shape [3, 2] with strides [1, 3], and its elements in row-major order.
 fn transposed(dtype: DType) -> (Tensor, Vec<f64>) {
@@ -71,7 +66,8 @@ fn sgd_in_all_its_forms() {
     }
 }
 
-/// As in PyTorch: the first gradient that momentum meets isn't dampened, whenever it is switched on.
+/// As in PyTorch: the first gradient that momentum meets isn't dampened, whenever it is switched on; what it was stays while it
+/// is off.
 #[test]
 fn momentum_may_be_switched_on_later() {
     let (leaf, mut p) = transposed(DType::F64);
@@ -79,14 +75,16 @@ fn momentum_may_be_switched_on_later() {
     let mut sgd = Sgd::new(vec![leaf.clone()], options).unwrap();
     let mut v = [0.0; 6];
     for t in 0..9 {
-        // On, off (which forgets it), and on again.
+        // On, off, and on again.
         let momentum = if t < 2 || t == 5 { 0.0 } else { 0.9 };
         sgd.groups()[0].options.momentum = momentum;
         give(&leaf, t);
         sgd.step().unwrap();
         for i in 0..6 {
             let g = gradient(i, t);
-            v[i] = if t == 2 || t == 6 { g } else { 0.9 * v[i] + 0.5 * g };
+            if momentum != 0.0 {
+                v[i] = if t == 2 { g } else { 0.9 * v[i] + 0.5 * g };
+            }
             p[i] -= 0.1 * if momentum == 0.0 { g } else { v[i] };
         }
     }
