@@ -292,7 +292,7 @@ fn check_growth(file: &File, lines: &[Line], test_file: bool, violations: &mut V
         let Some(grows) = GROWS.iter().find(|grows| line.code.contains(*grows)) else { continue };
         if !has_comment(lines, index, BOUNDED) {
             let what = format!(
-                "`{grows}` takes memory past the device's limit, and aborts where there is none; use what                  `scratch.rs` offers, or say in a `// {BOUNDED}` comment why it doesn't grow with operands"
+                "`{grows}` takes memory past the device's limit, and aborts where there is none; use what `scratch.rs` offers, or say in a `// {BOUNDED}` comment why it doesn't grow with operands"
             );
             violations.push(at(file, index, what));
         }
