@@ -7,7 +7,7 @@ read on each stream, for life; whoever submits an op waits for what the marks of
 So memory may be given out again while uses of it are in flight.
 
 Operators and actions have the names of the functions that they stand for. The path of the function stands in the line above
-each, after `=`; `cargo xtask spec` checks that there is one. What starts with `device_` and `foreign_` is done by the device
+each, after `=`; a test of `xtask` looks for it. What starts with `device_` and `foreign_` is done by the device
 and by code that isn't ours.
 
 One submission is one step here: no thread sees half of it. The models under loom check that the shipped code keeps to that

@@ -51,8 +51,13 @@ def save(folder, config, model, tokenizer, texts, pairs=None):
         means = [encoder(torch.tensor([text])).last_hidden_state[0].mean(0) for text in ids]
         golden = {"vectors": torch.stack(means)}
         if pairs:
-            ids_of = [tokenizer.encode(texts[a], texts[b]).ids for a, b in pairs]
-            golden["scores"] = torch.stack([model(torch.tensor([pair])).logits[0] for pair in ids_of])
+            scores = []
+            for a, b in pairs:
+                pair = tokenizer.encode(texts[a], texts[b])
+                # Without them all tokens are of the first kind.
+                types = {"token_type_ids": torch.tensor([pair.type_ids])} if "type_vocab_size" in config else {}
+                scores.append(model(torch.tensor([pair.ids]), **types).logits[0])
+            golden["scores"] = torch.stack(scores)
     safetensors.torch.save_file(golden, folder / "golden.safetensors")
     told = {"texts": texts, "ids": ids, "pairs": pairs or []}
     (folder / "golden.json").write_text(json.dumps(told) + "\n")

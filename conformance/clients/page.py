@@ -28,6 +28,17 @@ window.fetch = async (...given) => {
   return answer;
 };
 """
+# Opens a route of the page for requests, sends its example, and says what it shows.
+ASK = """
+const [path, done] = arguments;
+const route = [...document.querySelectorAll("details")].find(route => route.querySelector("code").textContent === path);
+if (!route) return done(null);
+const told = route.querySelector("p"), answer = route.querySelector("pre");
+route.open = true;
+route.querySelector("button").click();
+const wait = () => told.textContent.includes("ms") ? done([told.textContent, answer.textContent]) : setTimeout(wait, 20);
+wait();
+"""
 # In one go, so that nothing is shown in between. The first that it was shown is the answer before the last two are.
 READ = """
 const shown = {};
@@ -67,6 +78,9 @@ class Browser:
     def run(self, script):
         return self.command("execute/sync", script=script, args=[])
 
+    def ask(self, path):
+        return self.command("execute/async", script=ASK, args=[path])
+
     def close(self):
         try:
             post(self.session, method="DELETE")
@@ -76,13 +90,19 @@ class Browser:
         self.driver.wait()
 
 
+def number(value):
+    """As JavaScript writes it."""
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
 def field(status, name):
     for part in name.split("."):
         status = status[part]
-    # As JavaScript writes numbers.
-    if isinstance(status, float) and status.is_integer():
-        status = int(status)
-    return "–" if status is None else str(status)
+    if status is None:
+        return "–"
+    if name in ("batches.fill", "batches.padding"):
+        return f"{number(int(1000 * status + 0.5) / 10)} %"
+    return f"{number(status)} ms" if name.startswith("latency_ms.") else number(status)
 
 
 def check(raddle):
@@ -91,8 +111,12 @@ def check(raddle):
         browser = Browser(folder)
         try:
             browser.command("goog/cdp/execute", cmd="Page.addScriptToEvaluateOnNewDocument", params={"source": SPY})
+            post(f"{server.url}/embed", {"inputs": sentences[:1]})
             browser.command("url", url=f"{server.url}/")
-            requests = 0
+            # Before it has asked: what the page itself brings.
+            first = json.loads(browser.run("return document.getElementById('state').textContent"))
+            assert first["requests"]["succeeded"] == 1 and first["model"] == "all-MiniLM-L6-v2", first
+            requests = 1
             deadline = time.monotonic() + 60
             # Until rates and strips have something to show.
             while True:
@@ -119,6 +143,16 @@ def check(raddle):
             for found, wanted in zip(sum(bars, []), sum(expected, [])):
                 assert abs(found - wanted) < 0.01, (found, wanted)
             assert max(max(strip) for strip in bars) > 0, "no stream was busy"
+            # The page for requests, also under a path with a slash at its end.
+            for path in ("docs", "docs/"):
+                browser.command("url", url=f"{server.url}/{path}")
+                while not (shown := browser.ask("POST /embed")):
+                    assert time.monotonic() < deadline
+                told, answer = shown
+                assert told.startswith("200, ") and len(json.loads(answer)[0]) == 384, shown
+                told, answer = browser.ask("POST /rerank")
+                assert told.startswith("424, ") and "/embed_all" in answer, (told, answer)
+            browser.command("url", url=f"{server.url}/")
             # Nothing was asked of others, and the policy stopped nothing of ours.
             asked = []
             for entry in browser.command("se/log", type="performance"):
@@ -129,7 +163,8 @@ def check(raddle):
             # What the browser has in itself, before the page was opened, is no request.
             others = [url for url in asked if url not in ours and not url.startswith(("data:", "chrome"))]
             assert not others and f"{server.url}/status" in ours, (others, ours)
-            complaints = browser.command("se/log", type="browser")
+            # That a route is for another model was asked for.
+            complaints = [entry for entry in browser.command("se/log", type="browser") if "status of 424" not in entry["message"]]
             assert not complaints, complaints
             # It says so when the server has gone.
             server.terminate()

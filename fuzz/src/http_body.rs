@@ -1,7 +1,8 @@
 //! Bodies of requests.
 
 use raddle_server::request::{
-    BodyError, Decode, Embed, Embeddings, ITEM_COUNT_MAX, Input, Inputs, Rerank, Similarity, Tokenize, read,
+    BodyError, Decode, Documents, Embed, Embeddings, ITEM_COUNT_MAX, Input, Inputs, Predict, Rerank, Similarity,
+    Tokenize, read,
 };
 
 /// What is read is no larger than what was sent, whichever route it was sent to; what isn't read is told in few words.
@@ -13,12 +14,30 @@ pub fn http_body(bytes: &[u8]) {
     check(bytes, read::<Similarity<'_>>(bytes).as_ref().map(|body| &body.inputs.0.sentences));
     check(bytes, read::<Tokenize<'_>>(bytes).as_ref().map(|body| &body.inputs));
     check(bytes, read::<Decode<'_>>(bytes).as_ref().map(|body| &body.ids));
+    let sizes = |texts: Vec<usize>| {
+        assert!(texts.len() <= ITEM_COUNT_MAX && texts.iter().sum::<usize>() <= bytes.len(), "more than was sent");
+    };
+    match read::<Documents<'_>>(bytes) {
+        Ok(body) => sizes(body.documents.0.iter().map(|text| text.len()).collect()),
+        Err(error) => told(&error),
+    }
+    match read::<Predict<'_>>(bytes) {
+        Ok(body) => {
+            let pairs = body.inputs.items.iter();
+            sizes(pairs.map(|(one, other)| one.len() + other.as_ref().map_or(0, |text| text.len())).collect());
+        }
+        Err(error) => told(&error),
+    }
+}
+
+fn told(error: &BodyError) {
+    assert!(error.to_string().chars().count() < 300, "{error}");
 }
 
 fn check(bytes: &[u8], read: Result<&Inputs<'_>, &BodyError>) {
     let inputs = match read {
         Ok(inputs) => inputs,
-        Err(error) => return assert!(error.to_string().chars().count() < 300, "{error}"),
+        Err(error) => return told(error),
     };
     assert!(inputs.items.len() <= ITEM_COUNT_MAX && (inputs.is_list || inputs.items.len() == 1));
     let sizes = inputs.items.iter().map(|item| match item {

@@ -65,7 +65,10 @@ pub fn run(mut options: Options) -> Outcome {
         build
             .args([
                 "build",
-                "--release",
+                "--profile",
+                "dist",
+                "--features",
+                "raddle-cli/serve",
                 "--bin",
                 "raddle",
                 "--bin",
@@ -110,10 +113,7 @@ fn tests_build() -> Command {
         .arg(command::target_dir("gpu-build"))
         .args(TESTS.iter().flat_map(|name| ["--test", name]))
         .args(PROGRAMS.iter().flat_map(|name| ["--bin", name]))
-        .env("RUSTFLAGS", "--cfg raddle_faults")
-        // Linking in one piece gains nothing for tests and costs minutes; nobody debugs there.
-        .env("CARGO_PROFILE_RELEASE_LTO", "off")
-        .env("CARGO_PROFILE_RELEASE_DEBUG", "false");
+        .env("RUSTFLAGS", "--cfg raddle_faults");
     build
 }
 

@@ -63,7 +63,7 @@ pub fn run(mut options: Options) -> Outcome {
         }
     };
     let mut cargo = command::cargo();
-    cargo.args(["run", "--quiet", "--example", "kernels", "--", "--json"]).arg(&report);
+    cargo.args(["run", "--quiet", "-p", "raddle-cuda", "--example", "kernels", "--", "--json"]).arg(&report);
     // The library loads its second half by name.
     let mut paths = vec![folder.to_path_buf()];
     paths.extend(env::var_os("LD_LIBRARY_PATH").iter().flat_map(env::split_paths));

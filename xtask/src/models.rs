@@ -25,8 +25,6 @@ pub fn build() -> Command {
         .arg("--target-dir")
         .arg(command::target_dir("loom"))
         .env("RUSTFLAGS", "--cfg loom")
-        // Linking in one piece gains nothing here and costs a minute.
-        .env("CARGO_PROFILE_RELEASE_LTO", "off")
         // A model's first thread has 32 KiB of stack. How much of it a build takes depends on this, so that it is the same for all.
         .env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16");
     command

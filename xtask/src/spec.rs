@@ -171,9 +171,12 @@ fn jar() -> Option<PathBuf> {
     (jar.is_file() && has_java()).then_some(jar)
 }
 
+/// An invariant that doesn't hold, and the actions that lead there.
+type Broken = (String, Vec<String>);
+
 /// How many states TLC has found, and what doesn't hold: the invariant, and the actions that lead there. None if it didn't come
 /// to an end.
-fn read_tlc(text: &str) -> Option<(u64, Option<(String, Vec<String>)>)> {
+fn read_tlc(text: &str) -> Option<(u64, Option<Broken>)> {
     let states = text.lines().rev().find_map(|line| {
         let (before, _) = line.split_once(" distinct states found")?;
         before.rsplit(' ').next()?.replace(',', "").parse().ok()
@@ -205,12 +208,12 @@ fn check_all(variants: &[&Variant]) -> Result<Vec<Found>, Failure> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| (0..cores).for_each(|_| _ = scope.spawn(work)));
     let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let mut found = |variant: &&Variant| {
+    let found = |variant: &&Variant| {
         let at = done.iter().position(|(id, _)| *id == variant.id).expect("each has been checked");
         let missing = || Failure::Check(format!("spec: Java or TLC isn't there\n\n{HELP}"));
         done.swap_remove(at).1?.ok_or_else(missing)
     };
-    variants.iter().map(|variant| found(variant)).collect()
+    variants.iter().map(found).collect()
 }
 
 /// Checks and shows.

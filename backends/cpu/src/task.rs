@@ -128,7 +128,7 @@ unsafe fn perform_one(launch: &Launch<'_>, threads: Threads) -> Result<(), Kerne
         // SAFETY: as above: a stamp in flight is live.
         Launch::Stamp(stamp) => unsafe { clock::note(stamp) },
         // Work that takes its time; the core may do something else meanwhile.
-        Launch::Spin(ns) => std::thread::sleep(Duration::from_nanos(ns)),
+        Launch::Spin(ns) => raddle_sync::global::sleep(Duration::from_nanos(ns)),
         Launch::Gate(_) | Launch::Nothing => {}
     }
     Ok(())

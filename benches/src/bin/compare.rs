@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 use raddle_benches::{Report, table};
+use raddle_cli::output::write_whole;
 use std::{
     env, fs,
     path::{Path, PathBuf},
@@ -23,7 +24,7 @@ Usage: compare [OPTIONS]
   --peer FILE      take the peer's report from there instead of running it
   --python FILE    the Python that has PyTorch (default: target/peers/torch/bin/python, or else python3)
 
-Example: cargo run --release -p raddle-benches --bin compare -- --only gemm_1024 --turns 3
+Example: cargo run --profile dist -p raddle-benches --bin compare -- --only gemm_1024 --turns 3
 ";
 
 /// What is wrong, and whether the command line or a file is to blame.
@@ -103,7 +104,7 @@ struct Side {
 impl Side {
     fn raddle(device: &str) -> Side {
         let cargo = env::var("CARGO").unwrap_or_else(|_| "cargo".into());
-        let run = "run --release --quiet -p raddle-benches --bin measure -- rows --device";
+        let run = "run --profile dist --quiet -p raddle-benches --bin measure -- rows --device";
         let words = [&*cargo].into_iter().chain(run.split(' ')).chain([device]).map(String::from).collect();
         Side { what: "measure rows", words }
     }
@@ -245,11 +246,7 @@ fn run(options: &Options) -> Result<(), Failure> {
         }
         Some(path) => {
             print!("{table}");
-            // Beside and renamed: never half a file.
-            let partial = path.with_extension("partial");
-            fs::write(&partial, json)
-                .and_then(|()| fs::rename(&partial, path))
-                .map_err(|error| Failure::Input(format!("{}: {error}", path.display())))?;
+            write_whole(path, json.as_bytes()).map_err(|failure| Failure::Input(failure.to_string()))?;
         }
         None => print!("{table}"),
     }

@@ -33,7 +33,7 @@ Usage: encoder [OPTIONS]
   --ahead N          requests that each of 64 threads has on their way to the batcher (default 4)
   --json FILE        writes the rows there instead (- for standard output)
 
-Example: cargo run --release -p raddle-benches --bin encoder -- --device cuda:0 --dtype f16
+Example: cargo run --profile dist -p raddle-benches --bin encoder -- --device cuda:0 --dtype f16
 ";
 
 struct Options {

@@ -1,7 +1,7 @@
 //! What HTTP costs: the CPU time of a server for a request, without the model.
 //!
 //! ```sh
-//! cargo run --release -p raddle-benches --bin http_overhead -- --json -
+//! cargo run --profile dist -p raddle-benches --bin http_overhead -- --json -
 //! ```
 //!
 //! A process of its own serves an engine whose model gives a constant vector of 384 numbers. Clients send the same text of 32

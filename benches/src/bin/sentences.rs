@@ -27,7 +27,7 @@ Usage: sentences [OPTIONS]
   --candle FILE    candle's peer (default: built by cargo in benches/peers/candle)
   --python FILE    the Python that has sentence-transformers (default: target/peers/torch/bin/python, or else python3)
 
-Example: cargo run --release -p raddle-benches --bin sentences -- --rounds 3 --json target/sentences.json
+Example: cargo run --profile dist -p raddle-benches --bin sentences -- --rounds 3 --json target/sentences.json
 ";
 
 type Failure = String;
@@ -235,11 +235,8 @@ fn run(options: &Options) -> Result<bool, Failure> {
         }
         Some(path) => {
             print!("{text}");
-            // Beside and renamed: never half a file.
-            let partial = path.with_extension("partial");
-            fs::write(&partial, format!("{:#}\n", json(&table, &about)))
-                .and_then(|()| fs::rename(&partial, path))
-                .map_err(|error| format!("{}: {error}", path.display()))?;
+            let text = format!("{:#}\n", json(&table, &about));
+            raddle_cli::output::write_whole(path, text.as_bytes()).map_err(|failure| failure.to_string())?;
         }
         None => print!("{text}"),
     }

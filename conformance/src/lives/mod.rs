@@ -117,12 +117,6 @@ pub fn main() -> ExitCode {
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
 
-/// The names of what is lived at a place.
-#[cfg(test)]
-pub(crate) fn names(place: Place) -> impl Iterator<Item = &'static str> {
-    TABLE.iter().filter(move |life| life.places.contains(&place.name())).map(|life| life.name)
-}
-
 fn trials(place: Place) -> Vec<Trial> {
     let absent = place.absent();
     if let Some(reason) = absent {

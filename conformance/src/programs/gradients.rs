@@ -344,7 +344,9 @@ pub(super) fn run(device: &Device, random: &mut Random, in_threads: bool) -> std
     if expected.iter().any(|value| !value.is_finite()) {
         return Ok(()); // repeated squares leave the range
     }
-    let found = program.found(device, in_threads, random).map_err(|error| Stop::Wrong(format!("{error}, in {:?}", program.rounds)))?;
+    let found = program
+        .found(device, in_threads, random)
+        .map_err(|error| Stop::Wrong(format!("{error}, in {:?}", program.rounds)))?;
     // Sums of a few dozen terms, in another order.
     let largest = expected.iter().fold(1.0f64, |largest, value| largest.max(value.abs()));
     let wrong = (0..expected.len())

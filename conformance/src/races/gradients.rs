@@ -86,6 +86,35 @@ pub(super) fn rows_are_filled_by_4_threads(ground: &Ground) {
     });
 }
 
+/// One thread overwrites a tensor by a leaf, which puts it into a graph, another a part of it by a constant. Where the constant
+/// stands, the leaf has no gradient, and elsewhere it has one. By the tensor itself, and not by a view, it may be an error.
+pub(super) fn a_tensor_joins_while_a_part_is_filled(ground: &Ground) {
+    trials(ground.count(4000, 400), |trial| {
+        let a = leaf(&ground.device, 64, 1.0);
+        let y = filled(&ground.device, 64, 0.0);
+        let (by_view, whole) = (trial % 4 != 3, y.clone());
+        let part = if by_view { y.narrow(0, 16, 32).unwrap() } else { whole };
+        both(
+            || _ = y.copy_(&a).unwrap(),
+            || match trial % 2 {
+                0 => _ = part.fill_(3.0).unwrap(),
+                // Its gradient needs what it overwrites: of 0 it is cos(0), of 1 it is cos(1).
+                _ => _ = part.sin_().unwrap(),
+            },
+        );
+        let values = y.detach().to_vec::<f32>().unwrap();
+        if let Err(error) = y.sum(.., false).unwrap().backward() {
+            return !by_view && matches!(error, Error::Raced { .. });
+        }
+        let gradients = a.grad().unwrap().to_vec::<f32>().unwrap();
+        values.iter().zip(&gradients).all(|(&value, &gradient)| match value {
+            1.0 => gradient == 1.0,
+            3.0 => gradient == 0.0,
+            sine => (sine - 1f32.sin()).abs() < 1e-6 && (gradient - 1f32.cos()).abs() < 1e-6,
+        })
+    });
+}
+
 /// Backward beside writers of what the forward pass has saved: an error, or the gradient of what the forward saw.
 pub(super) fn a_saved_tensor_is_overwritten(ground: &Ground) {
     ground.alone(|device| {
@@ -95,7 +124,11 @@ pub(super) fn a_saved_tensor_is_overwritten(ground: &Ground) {
 }
 
 /// One pass, and whether what it says can be true. Its weight is all one number in the order of ops.
-fn is_consistent(device: &Device, weight: &Tensor, backward: impl FnOnce(&Tensor) -> Result<(), Error>) -> bool {
+fn is_consistent(
+    device: &Device,
+    weight: &Tensor,
+    backward: impl FnOnce(&Tensor) -> Result<(), Error>,
+) -> bool {
     let x = leaf(device, weight.element_count(), 1.0);
     let y = x.mul(weight).unwrap();
     match backward(&y.sum(.., false).unwrap()) {
@@ -127,17 +160,17 @@ impl runtime::MemoryResource for WritesAt {
 }
 
 fn by_a_resource(device: &Device) {
-    let resource = Arc::new(WritesAt { weight: filled(device, 64, 1.0), allocations_left: AtomicUsize::new(0) });
+    let resource =
+        Arc::new(WritesAt { weight: filled(device, 64, 1.0), allocations_left: AtomicUsize::new(0) });
     device.set_memory_resource(Some(resource.clone())).unwrap();
     trials(12, |allocation| {
         resource.weight.fill_(1.0).unwrap();
-        let is_right = is_consistent(device, &resource.weight, |y| {
+        is_consistent(device, &resource.weight, |y| {
             resource.allocations_left.store(allocation, Relaxed);
             let result = y.backward();
             resource.allocations_left.store(0, Relaxed);
             result
-        });
-        is_right
+        })
     });
     device.set_memory_resource(None).unwrap();
 }

@@ -156,12 +156,6 @@ pub fn main() -> ExitCode {
     libtest_mimic::run(&Arguments::from_iter(words), trials).exit_code()
 }
 
-/// The names of what is played at a place.
-#[cfg(test)]
-pub(crate) fn names(place: Place) -> impl Iterator<Item = &'static str> {
-    scenes::TABLE.iter().filter(move |scene| scene.places.contains(&place.name())).map(|scene| scene.name)
-}
-
 fn trials(place: Place) -> Vec<Trial> {
     let absent = place.absent();
     if let Some(reason) = absent {

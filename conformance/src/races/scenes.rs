@@ -84,6 +84,7 @@ pub const TABLE: &[Scene] = scenes! {
     models_are_trained_by_8_threads on ALL, faults [], on cuda [];
     a_view_is_looked_at_while_its_base_changes on ALL, faults [view_keeps_its_place], on cuda [];
     rows_are_filled_by_4_threads on ALL, faults [told_after_release], on cuda [];
+    a_tensor_joins_while_a_part_is_filled on ALL, faults [views_join_unseen], on cuda [];
     a_saved_tensor_is_overwritten on ALL, faults [checked_before_it_reads], on cuda [];
     gradients_of_8_threads_add_up on ALL, faults [], on cuda [];
     a_tensor_goes_through_16_threads on ALL, faults [no_wait_after_write], on cuda [no_wait_after_write];

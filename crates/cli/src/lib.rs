@@ -1,5 +1,5 @@
 //! What the program shares with other programs of the checkout: how they speak ([`output`]), start threads ([`threads`]) and
-//! measure ([`bench`]). Its commands are in the program itself, `raddle`.
+//! measure ([`mod@bench`]). Its commands are in the program itself, `raddle`.
 #![forbid(unsafe_code)]
 
 pub mod bench;

@@ -44,6 +44,12 @@ enum Command {
     /// Serves a sentence encoder or a reranker over HTTP, as OpenAI's and text-embeddings-inference's clients expect it.
     #[cfg(feature = "serve")]
     Serve(serve::Arguments),
+    /// Not in this build: makes a vector of each line of a file (needs the feature `serve`).
+    #[cfg(not(feature = "serve"))]
+    Embed(Unbuilt),
+    /// Not in this build: serves a sentence encoder or a reranker over HTTP (needs the feature `serve`).
+    #[cfg(not(feature = "serve"))]
+    Serve(Unbuilt),
     /// Lists every op with its dtypes, backends and forms.
     Ops(ops::Arguments),
     /// Shows a snapshot of a device's memory: the figures, or a picture.
@@ -54,6 +60,23 @@ enum Command {
     Limits(limits::Arguments),
     /// Measures this machine, through the public API.
     Bench(bench::Arguments),
+}
+
+/// Whatever a command would be told that isn't there.
+#[cfg(not(feature = "serve"))]
+#[derive(clap::Args)]
+#[command(disable_help_flag = true)]
+struct Unbuilt {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
+    _words: Vec<String>,
+}
+
+#[cfg(not(feature = "serve"))]
+fn unbuilt(command: &str) -> output::Outcome {
+    Err(output::Failure::Input(format!(
+        "{command}: expected a program built with the feature `serve` (`cargo run --release --features serve -- {command}`), found \
+         one built without it"
+    )))
 }
 
 fn main() -> ExitCode {
@@ -70,6 +93,10 @@ fn main() -> ExitCode {
         Command::Embed(arguments) => embed::run(&arguments),
         #[cfg(feature = "serve")]
         Command::Serve(arguments) => serve::run(&arguments),
+        #[cfg(not(feature = "serve"))]
+        Command::Embed(_) => unbuilt("embed"),
+        #[cfg(not(feature = "serve"))]
+        Command::Serve(_) => unbuilt("serve"),
         Command::Ops(arguments) => ops::run(&arguments),
         Command::Memory(arguments) => memory::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),

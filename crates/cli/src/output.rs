@@ -3,7 +3,7 @@
 pub use raddle::runtime::replaceable as target;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use raddle::runtime::keep_access;
+use raddle::runtime::FileReplacement;
 use serde::Serialize;
 use std::{
     fmt, fs,
@@ -149,25 +149,19 @@ pub fn write_whole_with(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::R
         let written = write(&mut to).and_then(|()| to.flush());
         return stdout_written(written).map(drop);
     }
-    let to_file = |file: fs::File| -> io::Result<fs::File> {
+    let to_file = |file: &fs::File| -> io::Result<()> {
         let mut to = BufWriter::new(file);
         write(&mut to)?;
-        Ok(to.into_inner()?)
+        to.flush()
     };
-    let Some(target) = target(path).map_err(failed)? else {
-        return fs::File::create(path).and_then(to_file).map(drop).map_err(failed);
+    let written = || -> io::Result<()> {
+        let Some(target) = target(path)? else { return to_file(&fs::File::create(path)?) };
+        let replacement = FileReplacement::begin(target)?;
+        to_file(replacement.file())?;
+        replacement.file().sync_all()?;
+        replacement.finish()
     };
-    let mut partial = target.as_os_str().to_owned();
-    partial.push(format!(".{}.partial", std::process::id()));
-    let written = fs::File::create(&partial)
-        .and_then(|file| keep_access(&file, &target).map(|()| file))
-        .and_then(to_file)
-        .and_then(|file| file.sync_all())
-        .and_then(|()| fs::rename(&partial, &target));
-    written.map_err(|error| {
-        _ = fs::remove_file(&partial);
-        failed(error)
-    })
+    written().map_err(failed)
 }
 
 /// Writes a report as JSON if a file was asked for.

@@ -1,8 +1,11 @@
 //! `raddle embed`: streams of any size, runs that end in the middle, models by their names.
 
+mod shared;
+
 use raddle::nn::text::{BertConfig, write_random_model};
 use raddle_sync::faults::{Fault, assert_caught};
 use serde_json::{Value, json};
+use shared::{assert_refused, form::assert_form, raddle};
 use std::{
     fs,
     io::{BufRead, BufReader, Write},
@@ -12,6 +15,13 @@ use std::{
     process::{Command, Output, Stdio},
     time::{Duration, Instant},
 };
+
+/// What a command writes with `--json -`: JSON and nothing else.
+fn report(arguments: &[&str]) -> Value {
+    let output = raddle(&[arguments, &["--json", "-"]].concat());
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
 
 /// A folder with a random model, gone at the end.
 struct Folder(PathBuf);
@@ -91,6 +101,11 @@ fn count_lines(path: &Path) -> usize {
 
 /// Feeds lines to a run, kills it as soon as it has noted some of them, and leaves what it has left.
 fn kill_in_the_middle(folder: &Folder, output: &str, lines: &[u8], more: &[&str]) {
+    end_in_the_middle(folder, output, lines, more, "KILL");
+}
+
+/// The same by a signal of this name.
+fn end_in_the_middle(folder: &Folder, output: &str, lines: &[u8], more: &[&str], signal: &str) {
     let mut command = folder.embed("-", output, more);
     let mut child =
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
@@ -105,8 +120,9 @@ fn kill_in_the_middle(folder: &Folder, output: &str, lines: &[u8], more: &[&str]
         assert!(start.elapsed() < Duration::from_secs(300), "nothing was noted");
         std::thread::yield_now();
     }
-    child.kill().unwrap();
-    child.wait().unwrap();
+    let told = Command::new("kill").args([&format!("-{signal}"), &child.id().to_string()]).status().unwrap();
+    assert!(told.success());
+    assert_eq!(child.wait().unwrap().code(), None, "by the signal itself");
     drop(input);
     assert!(!folder.path(output).exists(), "half an output is none");
     assert!(folder.path(&format!("{output}.partial")).exists());
@@ -150,6 +166,22 @@ fn a_killed_run_goes_on_to_the_same_bytes() {
         let report = folder.report("lines.txt", &resumed, &more);
         assert!(folder.read(&resumed) == folder.read(&whole));
         assert_eq!(report["tokens"], expected["tokens"]);
+    }
+}
+
+/// It keeps no signal: what it has noted is on the disk, and the rest is computed again.
+#[test]
+fn a_run_that_is_told_to_end_goes_on_to_the_same_bytes() {
+    let folder = Folder::new("signals");
+    fs::write(folder.path("lines.txt"), lines(300)).unwrap();
+    let window = ["--window", "32", "--threads", "2"];
+    folder.report("lines.txt", "whole.npy", &window);
+    let text = folder.read("lines.txt");
+    for signal in ["TERM", "INT", "HUP"] {
+        end_in_the_middle(&folder, "resumed.npy", &text[..text.len() * 2 / 3], &window, signal);
+        folder.report("lines.txt", "resumed.npy", &[&window[..], &["--resume"]].concat());
+        assert!(folder.read("resumed.npy") == folder.read("whole.npy"), "{signal}: the bytes differ");
+        fs::remove_file(folder.path("resumed.npy")).unwrap();
     }
 }
 
@@ -651,4 +683,104 @@ fn threads_that_do_not_start_are_an_error() {
 #[test]
 fn fault_resumes_at_start() {
     assert_caught(Fault::resumes_at_start, "a_killed_run_goes_on_to_the_same_bytes");
+}
+
+#[test]
+fn its_help_has_an_example() {
+    let help = raddle(&["embed", "--help"]);
+    assert!(String::from_utf8_lossy(&help.stdout).contains("Example: raddle "));
+}
+
+/// A tiny model of random weights, and lines of which some can't be read.
+#[test]
+fn embed_keeps_the_order_and_loses_no_line() {
+    let folder = std::env::temp_dir().join(format!("raddle-{}-embed", std::process::id()));
+    let model = folder.join("model");
+    let config = raddle::nn::text::BertConfig::tiny(8);
+    let words = ["a", "thread", "waits", "stream"];
+    let device = raddle::Device::new("cpu").unwrap();
+    raddle::nn::text::write_random_model(&model, &config, &words, 16, 2, &device).unwrap();
+    let path = |name: &str| folder.join(name).to_str().unwrap().to_string();
+    let text = |index: usize| "a thread waits ".repeat(index % 8);
+    let mut lines: Vec<String> = (0..100).map(|index| format!("{{\"text\": {:?}}}", text(index))).collect();
+    lines[7] = "{\"text\": 7}".into();
+    lines[50] = "no JSON".into();
+    std::fs::write(path("lines.jsonl"), lines.join("\n")).unwrap();
+    let embed = |output: &str, more: &[&str]| {
+        let (model, input, output) = (path("model"), path("lines.jsonl"), path(output));
+        report(&[&["embed", "--model", &model, "--input", &input, "--output", &output], more].concat())
+    };
+    let form = json!({
+        "lines": 0, "skipped": [{ "line": 0, "why": "" }], "tokens": 0, "padding_tokens": 0, "seconds": 0.5,
+        "sentences_per_s": 0.5, "threads": 0, "device": "", "dtype": "",
+    });
+    let figures = embed("vectors.npy", &["--threads", "3", "--batch-tokens", "40"]);
+    assert_form(&figures, &form, "embed");
+    assert_eq!((&figures["lines"], &figures["padding_tokens"]), (&json!(100), &json!(0)));
+    let skipped = figures["skipped"].as_array().unwrap();
+    assert_eq!(skipped.iter().map(|skipped| &skipped["line"]).collect::<Vec<_>>(), [8, 51]);
+
+    let bytes = std::fs::read(path("vectors.npy")).unwrap();
+    let start = bytes.len() - 100 * 32 * 4;
+    assert_eq!(start % 64, 0);
+    assert!(
+        String::from_utf8_lossy(&bytes[10..start])
+            .contains("'<f4', 'fortran_order': False, 'shape': (100, 32)")
+    );
+    let rows: Vec<f32> =
+        bytes[start..].chunks(4).map(|element| f32::from_le_bytes(element.try_into().unwrap())).collect();
+    let encoder = raddle::nn::text::SentenceEncoder::load(&model, &device).unwrap();
+    for (index, row) in rows.chunks(32).enumerate() {
+        if [7, 50].contains(&index) {
+            assert!(row.iter().all(|element| element.is_nan()), "line {}", index + 1);
+        } else {
+            assert_eq!(
+                row,
+                encoder.encode(&[text(index)]).unwrap().to_vec::<f32>().unwrap(),
+                "line {}",
+                index + 1
+            );
+        }
+    }
+    embed("vectors.safetensors", &["--device", "sim:1"]);
+    let saved = raddle::nn::checkpoint::load(path("vectors.safetensors"), &device).unwrap();
+    let (name, tensor) = &saved[0];
+    assert_eq!((name.as_str(), &**tensor.shape()), ("embeddings", &[100, 32][..]));
+    let bits = |rows: &[f32]| rows.iter().map(|element| element.to_bits()).collect::<Vec<_>>();
+    assert_eq!(bits(&tensor.to_vec::<f32>().unwrap()), bits(&rows));
+    embed("vectors.jsonl", &["--dtype", "bf16"]);
+    let text = std::fs::read_to_string(path("vectors.jsonl")).unwrap();
+    let values: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!((values.len(), &values[7]["line"]), (100, &json!(8)));
+    assert_eq!(values[7]["error"], "the field \"text\" is no string");
+    assert_eq!(values[8]["embedding"].as_array().unwrap().len(), 32);
+
+    let model = path("model");
+    let refused = |input: &str, output: &str, more: &[&str], point: &str| {
+        assert_refused(
+            &[&["embed", "--model", &model, "--input", input, "--output", output], more].concat(),
+            point,
+        );
+    };
+    refused(&path("none.txt"), &path("vectors.npy"), &[], "none.txt: ");
+    refused(
+        &path("lines.jsonl"),
+        &path("vectors.csv"),
+        &[],
+        "expected a name in .npy, .safetensors or .jsonl",
+    );
+    refused(
+        &path("lines.jsonl"),
+        &path("vectors.npy"),
+        &["--dtype", "f64"],
+        "expected a dtype of f32, f16, bf16",
+    );
+    std::fs::remove_file(folder.join("model/config.json")).unwrap();
+    refused(&path("lines.jsonl"), &path("vectors.npy"), &[], "config.json: reading failed");
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn fault_bad_lines_have_no_rows() {
+    assert_caught(Fault::bad_lines_have_no_rows, "embed_keeps_the_order_and_loses_no_line");
 }

@@ -2,7 +2,6 @@
 
 mod shared;
 
-use raddle_sync::faults::{Fault, assert_caught};
 use serde_json::{Value, json};
 use shared::{assert_refused, form::assert_form, raddle, raddle_to};
 
@@ -261,8 +260,6 @@ fn every_command_has_an_example() {
         &["demo", "--help"][..],
         &["bench", "--help"],
         &["ops", "--help"],
-        &["embed", "--help"],
-        &["serve", "--help"],
         &["memory", "--help"],
         &["limits", "--help"],
         &["doctor", "--help"],
@@ -278,96 +275,11 @@ fn every_command_has_an_example() {
     }
 }
 
-/// A tiny model of random weights, and lines of which some can't be read.
 #[test]
-fn embed_keeps_the_order_and_loses_no_line() {
-    let folder = std::env::temp_dir().join(format!("raddle-{}-embed", std::process::id()));
-    let model = folder.join("model");
-    let config = raddle::nn::text::BertConfig::tiny(8);
-    let words = ["a", "thread", "waits", "stream"];
-    let device = raddle::Device::new("cpu").unwrap();
-    raddle::nn::text::write_random_model(&model, &config, &words, 16, 2, &device).unwrap();
-    let path = |name: &str| folder.join(name).to_str().unwrap().to_string();
-    let text = |index: usize| "a thread waits ".repeat(index % 8);
-    let mut lines: Vec<String> = (0..100).map(|index| format!("{{\"text\": {:?}}}", text(index))).collect();
-    lines[7] = "{\"text\": 7}".into();
-    lines[50] = "no JSON".into();
-    std::fs::write(path("lines.jsonl"), lines.join("\n")).unwrap();
-    let embed = |output: &str, more: &[&str]| {
-        let (model, input, output) = (path("model"), path("lines.jsonl"), path(output));
-        report(&[&["embed", "--model", &model, "--input", &input, "--output", &output], more].concat())
-    };
-    let form = json!({
-        "lines": 0, "skipped": [{ "line": 0, "why": "" }], "tokens": 0, "padding_tokens": 0, "seconds": 0.5,
-        "sentences_per_s": 0.5, "threads": 0, "device": "", "dtype": "",
-    });
-    let figures = embed("vectors.npy", &["--threads", "3", "--batch-tokens", "40"]);
-    assert_form(&figures, &form, "embed");
-    assert_eq!((&figures["lines"], &figures["padding_tokens"]), (&json!(100), &json!(0)));
-    let skipped = figures["skipped"].as_array().unwrap();
-    assert_eq!(skipped.iter().map(|skipped| &skipped["line"]).collect::<Vec<_>>(), [8, 51]);
-
-    let bytes = std::fs::read(path("vectors.npy")).unwrap();
-    let start = bytes.len() - 100 * 32 * 4;
-    assert_eq!(start % 64, 0);
-    assert!(
-        String::from_utf8_lossy(&bytes[10..start])
-            .contains("'<f4', 'fortran_order': False, 'shape': (100, 32)")
-    );
-    let rows: Vec<f32> =
-        bytes[start..].chunks(4).map(|element| f32::from_le_bytes(element.try_into().unwrap())).collect();
-    let encoder = raddle::nn::text::SentenceEncoder::load(&model, &device).unwrap();
-    for (index, row) in rows.chunks(32).enumerate() {
-        if [7, 50].contains(&index) {
-            assert!(row.iter().all(|element| element.is_nan()), "line {}", index + 1);
-        } else {
-            assert_eq!(
-                row,
-                encoder.encode(&[text(index)]).unwrap().to_vec::<f32>().unwrap(),
-                "line {}",
-                index + 1
-            );
-        }
+#[cfg(not(feature = "serve"))]
+fn commands_of_another_build_say_how_to_get_them() {
+    for command in ["embed", "serve"] {
+        assert_refused(&[command, "--model", "a"], "expected a program built with the feature `serve`");
+        assert_refused(&[command, "--help"], "--features serve");
     }
-    embed("vectors.safetensors", &["--device", "sim:1"]);
-    let saved = raddle::nn::checkpoint::load(path("vectors.safetensors"), &device).unwrap();
-    let (name, tensor) = &saved[0];
-    assert_eq!((name.as_str(), &**tensor.shape()), ("embeddings", &[100, 32][..]));
-    let bits = |rows: &[f32]| rows.iter().map(|element| element.to_bits()).collect::<Vec<_>>();
-    assert_eq!(bits(&tensor.to_vec::<f32>().unwrap()), bits(&rows));
-    embed("vectors.jsonl", &["--dtype", "bf16"]);
-    let text = std::fs::read_to_string(path("vectors.jsonl")).unwrap();
-    let values: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert_eq!((values.len(), &values[7]["line"]), (100, &json!(8)));
-    assert_eq!(values[7]["error"], "the field \"text\" is no string");
-    assert_eq!(values[8]["embedding"].as_array().unwrap().len(), 32);
-
-    let model = path("model");
-    let refused = |input: &str, output: &str, more: &[&str], point: &str| {
-        assert_refused(
-            &[&["embed", "--model", &model, "--input", input, "--output", output], more].concat(),
-            point,
-        );
-    };
-    refused(&path("none.txt"), &path("vectors.npy"), &[], "none.txt: ");
-    refused(
-        &path("lines.jsonl"),
-        &path("vectors.csv"),
-        &[],
-        "expected a name in .npy, .safetensors or .jsonl",
-    );
-    refused(
-        &path("lines.jsonl"),
-        &path("vectors.npy"),
-        &["--dtype", "f64"],
-        "expected a dtype of f32, f16, bf16",
-    );
-    std::fs::remove_file(folder.join("model/config.json")).unwrap();
-    refused(&path("lines.jsonl"), &path("vectors.npy"), &[], "config.json: reading failed");
-    std::fs::remove_dir_all(folder).unwrap();
-}
-
-#[test]
-fn fault_bad_lines_have_no_rows() {
-    assert_caught(Fault::bad_lines_have_no_rows, "embed_keeps_the_order_and_loses_no_line");
 }

@@ -43,7 +43,8 @@ impl Server {
     }
 
     fn start_with(folder: PathBuf, model: &Path, more: &[&str], fault: Option<Fault>) -> Server {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_raddle"))
+        let mut command = Command::new(env!("CARGO_BIN_EXE_raddle"));
+        command
             .args(["serve", "--port", "0", "--log-format", "json"])
             .args(more)
             .env("HF_HOME", folder.join("cache"))
@@ -52,11 +53,13 @@ impl Server {
             .arg("--model")
             .arg(model)
             .arg("--json")
-            .arg(folder.join("report.json"))
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+            .arg(folder.join("report.json"));
+        Server::of(folder, command)
+    }
+
+    /// What a command starts, when it listens.
+    fn of(folder: PathBuf, mut command: Command) -> Server {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
         let address = line.trim().strip_prefix("listening on http://").unwrap().to_string();
@@ -95,8 +98,16 @@ impl Server {
     }
 
     fn tell(&self) {
-        let told = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status().unwrap();
-        assert!(told.success());
+        self.signal("TERM");
+    }
+
+    fn signal(&self, name: &str) {
+        signal(&self.child, name);
+    }
+
+    /// Until nobody listens any more: it has heard that it is to end.
+    fn until_it_drains(&self) {
+        while TcpStream::connect(&self.address).is_ok() {}
     }
 
     /// Waits for its end: the exit code, and what it has logged.
@@ -105,6 +116,20 @@ impl Server {
         self.child.stderr.as_mut().unwrap().read_to_string(&mut log).unwrap();
         (self.child.wait().unwrap().code(), log)
     }
+}
+
+fn signal(child: &Child, name: &str) {
+    let told = Command::new("kill").args([&format!("-{name}"), &child.id().to_string()]).status().unwrap();
+    assert!(told.success());
+}
+
+/// Sends the body of a request that has begun, and reads the answer.
+fn finish(mut stream: TcpStream) -> String {
+    let body = format!("{:99}", "{\"inputs\": \"a thread\"}");
+    write!(stream, "{body}").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
 }
 
 impl Drop for Server {
@@ -158,12 +183,89 @@ fn a_second_signal_ends_it_at_once() {
     let mut server = Server::start("twice", &["--body-timeout", "86400", "--drain-timeout", "86400"]);
     let _waiting = server.begin();
     server.tell();
-    // It has heard the first when it listens no more.
-    while TcpStream::connect(&server.address).is_ok() {}
+    server.until_it_drains();
     assert_eq!(server.child.try_wait().unwrap(), None);
     server.tell();
     let (code, log) = server.end();
     assert_eq!((code, log.lines().last()), (Some(1), Some("raddle: serve: told to stop again")), "{log}");
+}
+
+/// Any of those that ask a program to end, while a request is there. What comes behind it isn't a second one if it only says
+/// that a terminal or a reader has gone.
+#[test]
+fn signals_drain() {
+    for name in ["TERM", "INT", "HUP"] {
+        let mut server = Server::start(&format!("drain-{name}"), &[]);
+        // Of a pipe that nobody reads: it has no meaning here.
+        server.signal("PIPE");
+        let waiting = server.begin();
+        server.signal(name);
+        server.until_it_drains();
+        server.signal("HUP");
+        server.signal("PIPE");
+        assert_eq!(server.child.try_wait().unwrap(), None, "{name}");
+        let answer = finish(waiting);
+        assert!(answer.contains("HTTP/1.1 200 OK\r\n") && answer.contains("[["), "{name}: {answer}");
+        let (code, log) = server.end();
+        assert_eq!(code, Some(0), "{name}: {log}");
+    }
+}
+
+/// As `nohup` starts it: the end of a terminal isn't that of the server.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_hangup_that_was_ignored_stays_so() {
+    let folder = Server::write("nohup");
+    let model = folder.join("model");
+    let mut command = Command::new("sh");
+    let script = format!("trap '' HUP; exec {} serve --port 0 --model \"$0\"", env!("CARGO_BIN_EXE_raddle"));
+    command.args(["-c", &script]).arg(&model);
+    let mut server = Server::of(folder, command);
+    server.signal("HUP");
+    assert!(server.embed("", "{\"inputs\": \"a\"}").starts_with("HTTP/1.1 200 "));
+    server.tell();
+    assert_eq!(server.end().0, Some(0));
+}
+
+/// It is told to end before it listens. A file that never comes holds it up for ever.
+#[test]
+fn a_signal_while_it_loads_ends_it() {
+    for name in ["TERM", "INT", "HUP"] {
+        let folder = std::env::temp_dir().join(format!("raddle-{}-serve-loads-{name}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let file = folder.join("config.json");
+        assert!(Command::new("mkfifo").arg(&file).status().unwrap().success());
+        let mut child = Command::new(env!("CARGO_BIN_EXE_raddle"))
+            .args(["serve", "--port", "0", "--model"])
+            .arg(&folder)
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // Open when the other side is: it reads the model's settings.
+        let _settings = fs::OpenOptions::new().write(true).open(&file).unwrap();
+        signal(&child, name);
+        let mut log = String::new();
+        child.stderr.as_mut().unwrap().read_to_string(&mut log).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(0), "{name}: {log}");
+        assert_eq!(log.lines().last(), Some("raddle: serve: told to stop before it listened"), "{name}");
+        fs::remove_dir_all(folder).unwrap();
+    }
+}
+
+/// Readers of its output that have gone, as of a pipe to a program that has seen enough.
+#[test]
+fn nobody_has_to_read_what_it_says() {
+    let folder = Server::write("unread");
+    let model = folder.join("model");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_raddle"));
+    command.args(["serve", "--port", "0", "--model"]).arg(&model);
+    let mut server = Server::of(folder, command);
+    drop((server.child.stdout.take(), server.child.stderr.take()));
+    for _ in 0..3 {
+        assert!(server.embed("", "{\"inputs\": \"a\"}").starts_with("HTTP/1.1 200 "));
+    }
+    server.tell();
+    assert_eq!(server.child.wait().unwrap().code(), Some(0));
 }
 
 /// A limit that can't be kept is told, and a short queue lowers what one request may ask for.

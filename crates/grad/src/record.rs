@@ -14,9 +14,9 @@
 //! an op first reads the places of its inputs, and then replaces that of its output.
 //!
 //! Two things can't be done there. A copy of what an op is about to overwrite is made before; if somebody wrote between, the op
-//! isn't run, and copies again. And an op on tensors of which none is a view, and none in a graph when it begins, doesn't look there at all. If one
-//! has got into a graph when the op is submitted, it isn't known which came first: the result's backward is an error
-//! ([`Error::Raced`](crate::Error)).
+//! isn't run, and copies again. And an op on tensors of which none is a view, and none is in a graph when it begins, doesn't
+//! look there at all. If one has got into a graph when the op is submitted, it isn't known which came first: the result's
+//! backward is an error ([`Error::Raced`](crate::Error)).
 
 use crate::{
     graph::{Edge, Kept, Leaf, Meta, Node, Saved},
@@ -134,21 +134,22 @@ fn check(record: &Record<'_>) -> Result<()> {
         }
     }
     let out = record.outputs[0];
-    if let Some(Edge::Leaf(_)) = edge_of(out) {
+    // One look, as other threads may put the base into a graph meanwhile.
+    let place = Place::of(out);
+    let edge = place.edge(out);
+    if let Some(Edge::Leaf(_)) = edge {
         return Err(refuse(
             op,
             "a leaf that requires grad can't be changed in place, use no_grad or detach()",
         ));
     }
-    let Some(base) = out.view_base() else { return Ok(()) };
-    // Of a leaf that is a view itself only its own views know.
-    match (edge_of(base), edge_of(out)) {
-        (Some(Edge::Leaf(_)), _) | (None, Some(_)) => Err(refuse(
-            op,
-            "a view of a leaf that requires grad can't be changed in place, use no_grad or detach()",
-        )),
-        _ => Ok(()),
+    match (variable(&place.base), out.is_view()) {
+        // Of a leaf that is a view itself only its own views know.
+        (Some(Variable::Own(Edge::Leaf(_))), true) => (),
+        (None, true) if edge.is_some() => (),
+        _ => return Ok(()),
     }
+    Err(refuse(op, "a view of a leaf that requires grad can't be changed in place, use no_grad or detach()"))
 }
 
 /// The place of an input by which the op has a gradient.
@@ -187,8 +188,8 @@ struct Op<'a> {
     displaced: Vec<Slot>,
 }
 
-/// So often an op copies anew what it is about to overwrite because others have written to other parts of the memory; then it goes
-/// on, and its backward is an error. (A guess: with 8 writers each copy is in time one time in some.)
+/// So often an op copies anew what it is about to overwrite, because others have written to the memory since the copy. Then it
+/// goes on, and its backward is an error. (A guess. Each time somebody else's op has got through.)
 const LATE_COUNT_MAX: usize = 1000;
 
 /// How an op in place has changed the place of its output, or of what that is a view of.
@@ -273,6 +274,12 @@ impl<'a> Op<'a> {
                 Some((copy, copied)) if is_overwritten(input, record.outputs[0]) => {
                     let before = found.as_ref().map_or(*copied, |found| found.before);
                     Saved::copy_of(copy, *copied, before)
+                }
+                // It got into the graph after the copy would have been made: an error rather than what is there now.
+                None if self.in_place && is_overwritten(input, record.outputs[0]) => {
+                    let (before, version) =
+                        found.as_ref().map_or((0, 0), |found| (found.before, found.version));
+                    Saved::copy_of(input, before, version)
                 }
                 _ => Saved::new(input, found.as_ref().map_or_else(|| input.version(), |found| found.version)),
             }
@@ -458,10 +465,6 @@ impl Recorder for Variable {
             op.copy_old_value()?;
         }
         Ok(Box::new(op))
-    }
-
-    fn begin_late<'a>(&self, record: Record<'a>) -> Box<dyn Recording + 'a> {
-        Box::new(Op::new(record))
     }
 
     fn missed(&self, record: Record<'_>) -> Result<()> {

@@ -16,8 +16,7 @@
 //! little-endian; others are refused at compile time.
 
 use raddle_grad::no_grad;
-use raddle_runtime::{MappedFile, keep_access, replaceable};
-use raddle_sync::global::{AtomicU64, Ordering};
+use raddle_runtime::{FileReplacement, MappedFile, replaceable};
 use raddle_tensor::{DType, Device, Tensor};
 use safetensors::{Dtype, SafeTensors};
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
@@ -147,39 +146,17 @@ pub fn save_with(path: impl AsRef<Path>, tensors: &[(String, Tensor)], metadata:
             return Err(CheckpointError::File { file: path.into(), action: "replacing", reason });
         }
     };
-    let temporary = temporary_path(&target);
-    let write = || -> Result<()> {
-        let file = fs::File::create_new(&temporary).map_err(file_error("creating a file beside it"))?;
-        keep_access(&file, &target).map_err(file_error("setting the permissions of a file beside it"))?;
-        let mut writer = std::io::BufWriter::new(file);
-        let writing = || file_error("writing");
-        writer.write_all(&(header.len() as u64).to_le_bytes()).map_err(writing())?;
-        writer.write_all(header.as_bytes()).map_err(writing())?;
-        for (_, tensor) in tensors {
-            writer.write_all(&tensor.to_bytes()?).map_err(writing())?;
-        }
-        let file = writer.into_inner().map_err(|error| writing()(error.into_error()))?;
-        file.sync_all().map_err(file_error("flushing"))?;
-        drop(file);
-        fs::rename(&temporary, &target).map_err(file_error("renaming"))
-    };
-    let written = write();
-    if written.is_err() {
-        // Whether or not it exists; the error that counts is the first.
-        _ = fs::remove_file(&temporary);
+    let replacement = FileReplacement::begin(target).map_err(file_error("creating a file beside it"))?;
+    let mut writer = std::io::BufWriter::new(replacement.file());
+    let writing = || file_error("writing");
+    writer.write_all(&(header.len() as u64).to_le_bytes()).map_err(writing())?;
+    writer.write_all(header.as_bytes()).map_err(writing())?;
+    for (_, tensor) in tensors {
+        writer.write_all(&tensor.to_bytes()?).map_err(writing())?;
     }
-    written
-}
-
-/// A name in the same folder that no other save of this or another process uses.
-fn temporary_path(path: &Path) -> PathBuf {
-    static SAVES: AtomicU64 = AtomicU64::new(0);
-    // Only tells names apart.
-    let number = SAVES.fetch_add(1, Ordering::Relaxed);
-    let mut name = std::ffi::OsString::from(".");
-    name.push(path.file_name().unwrap_or_default());
-    name.push(format!(".{}.{number}.partial", std::process::id()));
-    path.with_file_name(name)
+    writer.into_inner().map_err(|error| writing()(error.into_error()))?;
+    replacement.file().sync_all().map_err(file_error("flushing"))?;
+    replacement.finish().map_err(file_error("renaming"))
 }
 
 fn header_of(path: &Path, tensors: &[(String, Tensor)], metadata: &Metadata) -> Result<String> {

@@ -506,6 +506,8 @@ const C_HEAD: &str = "\
 #include <string.h>
 static float float_of(unsigned i) { float f; memcpy(&f, &i, 4); return f; }
 static double double_of(unsigned long long i) { double f; memcpy(&f, &i, 8); return f; }
+static int int_of(float f) { int i; memcpy(&i, &f, 4); return i; }
+static long long long_of(double f) { long long i; memcpy(&i, &f, 8); return i; }
 static void show_int(long long i) { printf(\"%lld\\n\", i); }
 static void show(double f) { long long i; memcpy(&i, &f, 8); show_int(i); }
 #define EACH_TUPLE(T, COUNT) \\
@@ -517,6 +519,8 @@ const CUDA_AS_C: &str = "\
 #define __device__
 #define __int_as_float float_of
 #define __longlong_as_double double_of
+#define __float_as_int int_of
+#define __double_as_longlong long_of
 ";
 
 const METAL_AS_CPP: &str = "\

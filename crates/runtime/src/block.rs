@@ -49,24 +49,26 @@ pub(crate) struct Source {
 /// | `version` | holder of the block's write claim | anybody who has a buffer; it is exact under a claim |
 /// | `marks` | see there | see there |
 /// | `handles` | anybody who has a buffer | the same; on a line of its own, since clones would disturb readers |
+// In this order: an allocation and a free touch the first 64 bytes, `recorded` and `handles`, a submission the first 128.
+#[repr(C)]
 pub(crate) struct Block {
+    pub(crate) device: &'static DeviceInner,
+    pub(crate) source: Source,
+    pub(crate) asked_bytes: AtomicUsize,
+    pub(crate) marks: Marks,
+    pub(crate) taint: AtomicU64,
+    version: AtomicU64,
     /// In the order in which the device's blocks were made: claims are taken in this order, which a run that is repeated
     /// repeats, as it would not that of addresses.
     pub(crate) id: u64,
-    pub(crate) device: &'static DeviceInner,
     pub(crate) address: Address,
     pub(crate) capacity_bytes: usize,
-    pub(crate) source: Source,
-    pub(crate) asked_bytes: AtomicUsize,
+    /// Slots of streams on which code outside of the runtime may use the block, until it is freed.
+    recorded: [AtomicU64; RECORDED_COUNT],
     /// Which [resource](crate::MemoryResource) gave it out, by number; 0 for none.
     pub(crate) resource: AtomicU32,
     /// Which allocation of which recording it is.
     pub(crate) traced: AtomicU64,
-    /// Slots of streams on which code outside of the runtime may use the block, until it is freed.
-    recorded: [AtomicU64; RECORDED_COUNT],
-    pub(crate) taint: AtomicU64,
-    version: AtomicU64,
-    pub(crate) marks: Marks,
     handles: Padded<AtomicUsize>,
 }
 

@@ -62,6 +62,56 @@ pub fn replaceable(path: &Path) -> io::Result<Option<PathBuf>> {
     Err(io::Error::other(format!("expected at most {LINK_COUNT_MAX} symbolic links, found more")))
 }
 
+/// A file that takes another one's place when it is whole. It is written beside that one and is as open to others. Dropped before
+/// [`FileReplacement::finish`] it is gone, and what was there stays.
+#[derive(Debug)]
+pub struct FileReplacement {
+    file: File,
+    partial: PathBuf,
+    target: PathBuf,
+    is_in_place: bool,
+}
+
+impl FileReplacement {
+    /// Begins an empty file for a place that [`replaceable`] gave. No other has its name, of this or another process.
+    pub fn begin(target: PathBuf) -> io::Result<FileReplacement> {
+        let (mut number, process) = (0, std::process::id());
+        let (file, partial) = loop {
+            let mut name = std::ffi::OsString::from(".");
+            name.push(target.file_name().unwrap_or_default());
+            name.push(format!(".{process}.{number}.partial"));
+            let partial = target.with_file_name(name);
+            match File::create_new(&partial) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
+                created => break (created?, partial),
+            }
+        };
+        let replacement = FileReplacement { file, partial, target, is_in_place: false };
+        keep_access(&replacement.file, &replacement.target)?;
+        Ok(replacement)
+    }
+
+    /// To be written.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Puts it in its place. After a crash of the system it is whole if the file was synchronized before.
+    pub fn finish(mut self) -> io::Result<()> {
+        fs::rename(&self.partial, &self.target)?;
+        self.is_in_place = true;
+        Ok(())
+    }
+}
+
+impl Drop for FileReplacement {
+    fn drop(&mut self) {
+        if !self.is_in_place {
+            _ = fs::remove_file(&self.partial); // the error that counts is the first
+        }
+    }
+}
+
 /// Makes a new file that is to take the place of another no more open to others than that one is: with its permissions, and its
 /// owner and group where the system allows that. Where it doesn't, the group gets nothing, as it is another group. Nothing
 /// happens if nothing is there. Call it before anything is written.
@@ -89,4 +139,29 @@ fn take_over(file: &File, then: &fs::Metadata) -> io::Result<()> {
 #[cfg(not(unix))]
 fn take_over(file: &File, then: &fs::Metadata) -> io::Result<()> {
     file.set_permissions(then.permissions())
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn a_replacement_is_whole_or_gone() {
+        let folder = std::env::temp_dir().join(format!("raddle-{}-replacement", std::process::id()));
+        fs::create_dir_all(folder.join("taken/inner")).unwrap();
+        let place = folder.join("file");
+        let [first, second] = [0, 1].map(|_| FileReplacement::begin(place.clone()).unwrap());
+        first.file().write_all(b"first").unwrap();
+        second.file().write_all(b"second").unwrap();
+        second.finish().unwrap();
+        first.finish().unwrap();
+        assert_eq!(fs::read(&place).unwrap(), b"first");
+        drop(FileReplacement::begin(place).unwrap());
+        // A folder can't be replaced.
+        assert!(FileReplacement::begin(folder.join("taken")).unwrap().finish().is_err());
+        assert!(FileReplacement::begin(folder.join("none/file")).is_err());
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 2, "something is left over");
+        fs::remove_dir_all(folder).unwrap();
+    }
 }

@@ -67,7 +67,7 @@ pub use device::{Device, StreamStats};
 pub use error::{Error, Misfit, NoTime, NotCapturable, Result, Which};
 pub use event::{Event, EventFuture};
 pub use external::ExternalStream;
-pub use file::{MappedFile, keep_access, replaceable};
+pub use file::{FileReplacement, MappedFile, keep_access, replaceable};
 pub use graph::{Graph, GraphStats, Replacement};
 pub use history::{MemoryEvent, MemoryEventKind};
 pub use hooks::{AfterNeed, HookGuard, MemoryNeed, OUT_OF_MEMORY_RETRY_COUNT_MAX};

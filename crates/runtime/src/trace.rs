@@ -26,7 +26,7 @@
 
 use crate::{
     Error, Result,
-    file::{keep_access, replaceable},
+    file::{FileReplacement, replaceable},
 };
 use raddle_hal::trace::{self as hal, Source, Span, Trace, What, Work};
 use raddle_sync::{
@@ -123,18 +123,13 @@ fn write_at_exit() {
 }
 
 fn write_whole(path: &Path, trace: &Trace) -> io::Result<()> {
-    let Some(target) = replaceable(path)? else { return write_file(File::create(path)?, trace) };
-    let mut partial = target.as_os_str().to_owned();
-    partial.push(format!(".{}.partial", std::process::id()));
-    let partial = PathBuf::from(partial);
-    File::create(&partial)
-        .and_then(|file| keep_access(&file, &target).map(|()| file))
-        .and_then(|file| write_file(file, trace))
-        .and_then(|()| std::fs::rename(&partial, &target))
-        .inspect_err(|_| _ = std::fs::remove_file(&partial))
+    let Some(target) = replaceable(path)? else { return write_file(&File::create(path)?, trace) };
+    let replacement = FileReplacement::begin(target)?;
+    write_file(replacement.file(), trace)?;
+    replacement.finish()
 }
 
-fn write_file(file: File, trace: &Trace) -> io::Result<()> {
+fn write_file(file: &File, trace: &Trace) -> io::Result<()> {
     let mut file = BufWriter::new(file);
     render(trace, &mut file)?;
     file.flush()

@@ -741,14 +741,19 @@ fn a_hook_may_replay_the_graph_that_is_short() {
     replay_in_a_hook();
 }
 
-#[test]
-fn fault_hook_waits_for_itself() {
+/// With a fault planted the body never comes to an end.
+fn assert_waits_for_ever(fault: Fault, body: impl Fn()) {
     let end = process::in_child(PLANTED_TIME_S_MAX, Leave::AtOnce, || {
-        let _planted = faults::plant(Fault::hook_waits_for_itself);
-        replay_in_a_hook();
+        let _planted = faults::plant(fault);
+        body();
         0
     });
-    assert_eq!(end.unwrap(), End::Signal(libc::SIGALRM), "it waits for ever");
+    assert_eq!(end.unwrap(), End::Signal(libc::SIGALRM));
+}
+
+#[test]
+fn fault_hook_waits_for_itself() {
+    assert_waits_for_ever(Fault::hook_waits_for_itself, replay_in_a_hook);
 }
 
 /// A capture that was begun before a fork is the parent's.
@@ -824,12 +829,7 @@ fn closing_lets_go_of_what_is_held() {
 
 #[test]
 fn fault_close_waits_for_holds() {
-    let end = process::in_child(PLANTED_TIME_S_MAX, Leave::AtOnce, || {
-        let _planted = faults::plant(Fault::close_waits_for_holds);
-        close_while_held();
-        0
-    });
-    assert_eq!(end.unwrap(), End::Signal(libc::SIGALRM), "it waits for ever");
+    assert_waits_for_ever(Fault::close_waits_for_holds, close_while_held);
 }
 
 /// Of its parent's streams none goes on or stands still by what it does; of its own work all is over when a call returns.

@@ -209,6 +209,8 @@ faults! {
     told_after_release breaks "T3";
     /// An op in place takes another view of its output for a constant.
     own_view_is_constant breaks "T3";
+    /// An op on a view that was in no graph when it began doesn't look again.
+    views_join_unseen breaks "T3";
     /// A view remembers its place in a graph though its base has got another one.
     view_keeps_its_place breaks "T3";
     /// Backward looks at what was saved only before it reads it.

@@ -68,7 +68,7 @@ pub mod global {
         Arc, Mutex, MutexGuard, Once, OnceLock, PoisonError, TryLockError,
         atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering},
     };
-    pub use std::thread::{current as current_thread, yield_now};
+    pub use std::thread::{current as current_thread, sleep, yield_now};
 }
 
 #[cfg(loom)]

@@ -9,7 +9,7 @@
 //! the slot. Views and [`Tensor::detach`] have slots of their own, but share the storage and its version.
 //!
 //! Another thread may put a tensor into a graph while an op on a view of it begins, of other elements perhaps: so an op on views
-//! looks at the slots again when it holds its operands, and is recorded from there if one is filled.
+//! looks at the slots again when it holds its operands, and begins anew, recorded, if one is filled.
 
 use crate::{Call, Error, Result, Tensor};
 use arc_swap::ArcSwapOption;
@@ -17,6 +17,7 @@ use raddle_runtime::Claimed;
 use raddle_sync::{
     Arc,
     atomic::{AtomicBool, Ordering},
+    fault,
 };
 use smallvec::SmallVec;
 use std::{any::Any, borrow::Borrow, cell::Cell, ops::Range};
@@ -49,9 +50,6 @@ pub struct Record<'a> {
 pub trait Recorder: Any + Send + Sync {
     /// Before an op. An error refuses it; nothing was written.
     fn begin<'a>(&self, record: Record<'a>) -> Result<Box<dyn Recording + 'a>>;
-
-    /// While an op that has begun unrecorded holds its operands. As for [`Recording::claimed`].
-    fn begin_late<'a>(&self, record: Record<'a>) -> Box<dyn Recording + 'a>;
 
     /// An op was submitted unrecorded, and while it was, another thread has put one of its tensors into a graph. The op has
     /// seen the tensor before that or after.
@@ -262,31 +260,28 @@ fn recorded(recorder: &dyn Recorder, record: Record<'_>, mut run: impl FnMut() -
     recording.finish(result)
 }
 
-/// An op on views, none of which is in a graph.
+/// An op on views, none of which is in a graph. If one is when the op holds its operands, it isn't run, and begins anew.
 fn perhaps_recorded(
     op: Op<'_>,
     call: impl FnOnce() -> Call,
-    run: impl FnMut() -> Result<()>,
+    mut run: impl FnMut() -> Result<()>,
 ) -> Result<()> {
-    let _silence = Silence::new();
-    let mut call = Some(call);
-    let mut recording: Option<Box<dyn Recording + '_>> = None;
-    let mut kept = None; // not dropped while operands are held
-    let look = &mut |versions: &Versions<'_>| {
-        if recording.is_none()
-            && op.may_be_recorded()
-            && let Some(recorder) = op.recorder()
-            && let Some(call) = call.take()
-        {
-            recording = Some(recorder.begin_late(op.record(call())));
-            kept = Some(recorder);
+    let silence = Silence::new();
+    let (mut joined, mut has_run) = (None, false); // what is found isn't dropped while operands are held
+    let look = &mut |_: &Versions<'_>| {
+        if joined.is_none() && op.may_be_recorded() && !fault!(views_join_unseen) {
+            joined = op.recorder();
         }
-        recording.as_mut().is_none_or(|recording| recording.claimed(versions))
+        has_run |= joined.is_none();
+        // Of several launches the first may have written: then there is no way back.
+        joined.is_none() || has_run
     };
-    let result = witnessed(look, run);
-    match recording {
-        Some(recording) => recording.finish(result),
+    let result = witnessed(look, &mut run);
+    drop(silence);
+    match joined {
         None => result,
+        Some(recorder) if has_run => result.and_then(|()| recorder.missed(op.record(call()))),
+        Some(recorder) => recorded(&*recorder, op.record(call()), run),
     }
 }
 

@@ -216,8 +216,9 @@ impl Tensor {
     }
 
     /// The p-norm (Σ |x|ᵖ)^(1/p), of floats, for a positive `p` (infinity: the largest |x|). Of 16-bit floats in `f32`. Powers
-    /// neither overflow nor vanish, but for squares of `f64`. The gradient at 0 is 0. Where an element is NaN it is NaN for all;
-    /// but of p 1 each element has its own sign, and at infinity the largest have theirs, and those of NaN are 0. (All as PyTorch.)
+    /// neither overflow nor vanish, but for squares of `f64`. The gradient at 0 is 0. Where an element is NaN it is NaN for all
+    /// that aren't 0 (of p 2 for these, too); but of p 1 each element has its own sign, and at infinity the largest have theirs, and
+    /// those of NaN are 0. (As PyTorch, but for elements that are 0 beside a NaN.)
     pub fn norm_p(&self, p: f64, axes: impl Axes, keepdim: bool) -> Result<Tensor> {
         check_float("norm", "the tensor", self)?;
         if p == 2.0 {

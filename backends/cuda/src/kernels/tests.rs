@@ -306,15 +306,6 @@ fn matrices_with_holes_are_copied() {
 }
 
 #[test]
-fn sums_over_nothing_are_the_bias() {
-    let y = packed(DType::F32, &[2, 32, 16]);
-    let bias = strided(DType::F32, &[2, 32, 16], &[0, 0, 1]);
-    let inputs = [packed(DType::F32, &[2, 32, 0]), packed(DType::F32, &[2, 0, 16]), bias];
-    let plan = planned(&matmul(true, Activation::None), &[y], &inputs);
-    assert!(matches!(plan.steps[..], [Step::Fill { .. }, Step::Kernel(_)]));
-}
-
-#[test]
 fn every_source_defines_its_entry() {
     for (name, key) in super::catalogue() {
         let source = key.source();

@@ -5,7 +5,7 @@ use flate2::read::MultiGzDecoder;
 use std::{io::Read, path::Path};
 
 /// The file that ships with the repository.
-const BUILT_IN: &[u8] = include_bytes!("../../../../data/digits.csv.gz");
+const BUILT_IN: &[u8] = include_bytes!("../../data/digits.csv.gz");
 
 /// Pixels of an image.
 pub const PIXEL_COUNT: usize = 64;

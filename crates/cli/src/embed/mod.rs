@@ -59,7 +59,7 @@ pub struct Arguments {
     #[arg(long, value_name = "FILE")]
     output: PathBuf,
     /// Goes on with what an interrupted run of the same model, options and input has left, if anything. The output is the same
-    /// to the last byte.
+    /// to the last byte. Any signal may interrupt one: at most a second's work is lost.
     #[arg(long)]
     resume: bool,
     /// Threads that tokenize and compute. Without it: as many as there are cores.

@@ -16,27 +16,32 @@ use serde::Serialize;
 use std::{
     net::{IpAddr, SocketAddr},
     path::PathBuf,
-    sync::Arc,
     time::{Duration, Instant},
 };
 use tokio::{
-    net::{TcpListener, TcpSocket},
+    net::TcpSocket,
     signal::unix::{Signal, SignalKind, signal},
+    sync::{oneshot, watch},
 };
 
-/// Serves a sentence encoder or a reranker over HTTP: POST /v1/embeddings (and /embeddings) as OpenAI's servers, POST /embed, /rerank,
-/// /similarity, /tokenize, /decode, GET /info, /health, /metrics as text-embeddings-inference's, and a page with its state
-/// at GET /. There is no TLS: put a proxy in front for it. SIGTERM and SIGINT end it when all that was accepted is answered;
-/// a second one ends it at once.
+/// Serves a sentence encoder, a sparse encoder, a reranker or a classifier over HTTP: POST /v1/embeddings (and /embeddings) as
+/// OpenAI's servers, POST /v1/rerank as Jina's and Cohere's, POST /embed, /embed_all, /embed_sparse, /rerank, /predict,
+/// /similarity, /tokenize, /decode, GET /info, /health, /metrics as text-embeddings-inference's, a page with its state at GET /,
+/// and one to try requests from at GET /docs. There is no TLS: put a proxy in front for it. SIGTERM, SIGINT and SIGHUP end it when
+/// all that was accepted is answered; a second SIGTERM or SIGINT ends it at once.
 #[derive(clap::Args)]
 #[command(after_help = "Example: raddle serve --model target/models/all-MiniLM-L6-v2 --port 8080\n\n\
     curl -H 'Content-Type: application/json' -d '{\"inputs\": \"a thread waits\"}' http://127.0.0.1:8080/embed")]
 pub struct Arguments {
-    /// The folder of the model: a sentence encoder, or a reranker if its config.json names an architecture that ends with
-    /// ForSequenceClassification, such as BertForSequenceClassification. Or a name on the Hugging Face hub, such as
+    /// The folder of the model: a sentence encoder; a reranker or classifier if its config.json names an architecture that ends
+    /// with ForSequenceClassification, such as BertForSequenceClassification; a sparse encoder if its modules.json has a
+    /// SpladePooling. Or a name on the Hugging Face hub, such as
     /// sentence-transformers/all-MiniLM-L6-v2: what isn't in its cache is fetched.
     #[arg(long, value_name = "FOLDER|NAME")]
     model: PathBuf,
+    /// splade: a masked language model that doesn't say so is a sparse encoder. Without it: what the folder says.
+    #[arg(long, value_parser = ["splade"])]
+    pooling: Option<String>,
     /// The address to listen on; 0.0.0.0 for all.
     #[arg(long, alias = "hostname", default_value = "127.0.0.1")]
     host: IpAddr,
@@ -169,12 +174,17 @@ pub fn run(arguments: &Arguments) -> Outcome {
     builder.max_blocking_threads(arguments.tokenization_workers.map_or(cores, usize::from));
     let runtime = builder.thread_name("raddle-http").enable_all().build().map_err(|error| failed(&error))?;
     let socket = bind(SocketAddr::new(arguments.host, arguments.port))?;
+    // Before the model is loaded: the first process of a container isn't ended by a signal that it doesn't ask for.
+    let (is_listening, told) = watch_signals(&runtime)?;
     let device = Device::new(&arguments.device)?;
     let options = ModelOptions { dtype, ..ModelOptions::default() };
     let folder = crate::model::folder(&arguments.model)?;
     // The folder of a model of the hub is called by its version.
     let hub_name = (folder != arguments.model).then(|| arguments.model.to_string_lossy().into_owned());
-    let model = Model::load(&folder, &device, &options);
+    let model = match arguments.pooling {
+        Some(_) => Model::load_sparse(&folder, &device, &options),
+        None => Model::load(&folder, &device, &options),
+    };
     let model = model.map_err(|error| Failure::Input(error.to_string()))?;
     let engine = Engine::start(model, engine_options(arguments)).map_err(|error| failed(&error))?;
     let batch_tokens = engine.about().batch_tokens_max;
@@ -187,15 +197,16 @@ pub fn run(arguments: &Arguments) -> Outcome {
     let name = arguments.served_model_name.clone().or(hub_name);
     let model_name = name.clone().unwrap_or_else(|| engine.about().name.clone());
     let app = App::new(engine, http_options(arguments, name, key, cors));
+    // From here on a signal finds somebody who drains.
+    is_listening.send_replace(true);
     let ended = runtime.block_on(async {
         // In the system's queue; more are refused there.
         let listener = socket.listen(1024).map_err(|error| failed(&error))?;
         let address = listener.local_addr().map_err(|error| failed(&error))?;
-        // Before anybody is told that it is there, and tells it to end.
-        let signals = Signals::new()?;
         let seconds_to_listen = start.elapsed().as_secs_f64();
         announce(arguments, address, &app, &model_name)?;
-        let drained = listen(&app, listener, signals).await;
+        let stop = async { _ = told.await };
+        let drained = listen::serve(app.clone(), listener, stop).await;
         Ok::<_, Failure>((address, seconds_to_listen, drained))
     });
     let (address, seconds_to_listen, drained) = ended?;
@@ -327,33 +338,64 @@ fn announce(arguments: &Arguments, address: SocketAddr, app: &App, model: &str) 
 struct Signals {
     terminate: Signal,
     interrupt: Signal,
+    /// Unless it was ignored when the program began, as `nohup` has it.
+    hangup: Option<Signal>,
 }
 
 impl Signals {
     fn new() -> Outcome<Signals> {
         let listen = |kind| signal(kind).map_err(|error| failed(&error));
+        let hangup = (!is_hangup_ignored()).then(|| listen(SignalKind::hangup()));
         Ok(Signals {
+            hangup: hangup.transpose()?,
             terminate: listen(SignalKind::terminate())?,
             interrupt: listen(SignalKind::interrupt())?,
         })
     }
 
-    async fn next(&mut self) {
+    async fn first(&mut self) {
+        let Signals { terminate, interrupt, hangup } = self;
+        let hangup = async {
+            match hangup {
+                Some(hangup) => hangup.recv().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {}, _ = hangup => {} }
+    }
+
+    /// Not by a hangup: a terminal that is closed sends several, and systemd one behind its SIGTERM.
+    async fn second(&mut self) {
         tokio::select! { _ = self.terminate.recv() => {}, _ = self.interrupt.recv() => {} }
     }
 }
 
-/// Serves until the first signal, and ends the process at the second.
-async fn listen(app: &Arc<App>, listener: TcpListener, mut signals: Signals) -> listen::Drained {
-    let (told, stop) = tokio::sync::oneshot::channel();
+/// As Linux tells; elsewhere it isn't known, and nobody ignores it.
+fn is_hangup_ignored() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    ignored >> (SignalKind::hangup().as_raw_value() - 1) & 1 == 1
+}
+
+/// From here on signals are ours. The first one tells the receiver, once it was said that somebody listens; before, nothing was
+/// accepted, and it ends the process. The second one ends it in any case.
+fn watch_signals(runtime: &tokio::runtime::Runtime) -> Outcome<(watch::Sender<bool>, oneshot::Receiver<()>)> {
+    let _inside = runtime.enter();
+    let mut signals = Signals::new()?;
+    let (is_listening, listening) = watch::channel(false);
+    let (tell_end, told) = oneshot::channel();
     tokio::spawn(async move {
-        signals.next().await;
+        signals.first().await;
+        if !*listening.borrow() {
+            tell("raddle: serve: told to stop before it listened");
+            std::process::exit(0);
+        }
         tracing::info!("told to stop: what was accepted is still answered");
-        _ = told.send(());
-        signals.next().await;
+        _ = tell_end.send(());
+        signals.second().await;
         tell("raddle: serve: told to stop again");
         std::process::exit(1);
     });
-    let stop = async move { _ = stop.await };
-    listen::serve(app.clone(), listener, stop).await
+    Ok((is_listening, told))
 }

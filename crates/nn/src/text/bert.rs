@@ -113,7 +113,7 @@ impl BertConfig {
     }
 
     /// Width of the tables.
-    fn embedding(&self) -> usize {
+    pub(super) fn embedding(&self) -> usize {
         self.embedding.unwrap_or(self.hidden)
     }
 
@@ -135,7 +135,7 @@ impl BertConfig {
         })
     }
 
-    /// The names and shapes of all parameters, with a pooler and a head of one label.
+    /// The names and shapes of all parameters, with a pooler, a head of one label and that of a masked language model.
     pub(super) fn parameters(&self) -> Vec<(String, Vec<usize>)> {
         let (hidden, inner) = (self.hidden, self.inner);
         let mut all = Vec::new();
@@ -167,6 +167,9 @@ impl BertConfig {
         }
         linear(&mut all, "bert.pooler.dense", hidden, hidden);
         linear(&mut all, "classifier", 1, hidden);
+        linear(&mut all, "cls.predictions.transform.dense", hidden, hidden);
+        norm(&mut all, "cls.predictions.transform");
+        all.push(("cls.predictions.bias".into(), vec![self.vocabulary]));
         all
     }
 }
@@ -185,7 +188,8 @@ struct Layer {
 /// The encoder.
 pub struct Bert {
     pub config: BertConfig,
-    words: Tensor,
+    /// [vocabulary, width of the tables].
+    pub words: Tensor,
     /// [types · rows of [`Places`], width of the tables].
     places: Tensor,
     norm: LayerNorm,
@@ -339,7 +343,14 @@ pub fn take_linear(weights: &Weights, name: &str, shape: [usize; 2], dtype: DTyp
     Ok(Linear { weight, bias: Some(bias) })
 }
 
-fn take_norm(weights: &Weights, name: &str, width: usize, eps: f64, dtype: DType) -> Result<LayerNorm> {
+/// The normalization of this name.
+pub(super) fn take_norm(
+    weights: &Weights,
+    name: &str,
+    width: usize,
+    eps: f64,
+    dtype: DType,
+) -> Result<LayerNorm> {
     let part = |part: &str| -> Result<Tensor> {
         Ok(weights.take(&format!("{name}.{part}"), &[Some(width)])?.to_dtype(dtype)?)
     };

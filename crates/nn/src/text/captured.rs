@@ -43,6 +43,7 @@ pub enum What {
     Pooled,
     Vectors,
     Scores,
+    Sparse,
 }
 
 /// The graphs of a model.

@@ -128,6 +128,31 @@ impl Reader {
         Ok(Rows { rows, in_graph })
     }
 
+    /// What the encoder says of each token of each text, on the host: rows of [`BertConfig::hidden`] one after the other, padding
+    /// left out. Waits for them.
+    fn token_rows<T: Borrow<Tokens>>(&self, texts: &[T]) -> Result<Vec<Vec<f32>>> {
+        if texts.is_empty() {
+            return Err(ModelError::NoTexts);
+        }
+        self.check_all(texts)?;
+        let order = self.order(texts, PASS_TOKENS_MAX);
+        let width = self.bert.config.hidden;
+        let (mut all, mut rest) = (vec![Vec::new(); texts.len()], &order.texts[..]);
+        for &count in &order.passes {
+            let (indices, later) = rest.split_at(count);
+            rest = later;
+            let now: Vec<&Tokens> = indices.iter().map(|&text| texts[text].borrow()).collect();
+            let layout = Layout::new(&now, self.pad_to, false);
+            let rows = self.run(&layout, &now, |_, hidden| hidden.to_dtype(DType::F32))?.to_vec::<f32>()?;
+            let mut rows = &rows[..];
+            for (&text, tokens) in indices.iter().zip(now) {
+                all[text] = rows[..tokens.ids.len() * width].to_vec();
+                rows = &rows[self.padded_token_count(tokens.ids.len()) * width..];
+            }
+        }
+        Ok(all)
+    }
+
     /// One row for each text of a pass, which are sorted by padded length, and whether they lie in a graph's memory.
     fn pass(
         &self,
@@ -143,8 +168,20 @@ impl Reader {
         if let Some(rows) = captured {
             return Ok((rows?, true));
         }
-        let numbers = Tensor::from_vec(layout.numbers(texts, table), [layout.number_count()], &self.device)?;
-        Ok((run(&Batch::new(&layout, &numbers)?)?, false))
+        Ok((self.run(&layout, texts, finish)?, false))
+    }
+
+    /// A pass as it is.
+    fn run(
+        &self,
+        layout: &Layout,
+        texts: &[&Tokens],
+        finish: impl Fn(&Batch, &Tensor) -> raddle_tensor::Result<Tensor>,
+    ) -> raddle_tensor::Result<Tensor> {
+        let numbers = layout.numbers(texts, self.bert.config.places());
+        let numbers = Tensor::from_vec(numbers, [layout.number_count()], &self.device)?;
+        let batch = Batch::new(layout, &numbers)?;
+        finish(&batch, &self.bert.forward(&batch)?)
     }
 
     pub fn check_all<T: Borrow<Tokens>>(&self, texts: &[T]) -> Result<()> {
@@ -274,6 +311,19 @@ impl SentenceEncoder {
     /// the lengths.
     pub fn pool_tokens<T: Borrow<Tokens>>(&self, texts: &[T]) -> Result<Tensor> {
         self.vectors(texts, What::Pooled)?.kept()
+    }
+
+    /// For each text the vectors of its tokens, special ones included, before they are pooled, on the host: one after the other,
+    /// each of [`token_width`](SentenceEncoder::token_width). Waits for them.
+    ///
+    /// Errors: those of [`encode_tokens`](SentenceEncoder::encode_tokens).
+    pub fn token_vectors<T: Borrow<Tokens>>(&self, texts: &[T]) -> Result<Vec<Vec<f32>>> {
+        self.reader.token_rows(texts)
+    }
+
+    /// Elements of a token's vector.
+    pub fn token_width(&self) -> usize {
+        self.reader.bert.config.hidden
     }
 
     fn vectors<T: Borrow<Tokens>>(&self, texts: &[T], what: What) -> Result<Rows> {

@@ -179,7 +179,9 @@ impl Settings<'_> {
         let is_below = |part| matches!(part, Component::Normal(_) | Component::CurDir);
         let inside = Path::new(name).components().all(is_below);
         let root = self.file.parent().filter(|_| inside);
-        root.map(|root| root.join(name)).ok_or_else(|| self.wrong(key, "a folder inside of the model's"))
+        // By its parts, so that no name, the model's folder itself, leaves no slash at the end in errors.
+        root.map(|root| root.join(name).components().collect())
+            .ok_or_else(|| self.wrong(key, "a folder inside of the model's"))
     }
 
     /// True or false; false if the file doesn't say.
@@ -217,6 +219,17 @@ impl Weights {
         }
         let prefix = prefixes.first().map_or(String::new(), |prefix| prefix.to_string());
         Ok(Weights { shards, device: *device, prefix })
+    }
+
+    /// The same, whose names are those of the file from now on: for what isn't the encoder's.
+    pub fn without_prefix(&mut self) -> &mut Weights {
+        self.prefix.clear();
+        self
+    }
+
+    /// Is there a tensor of this name?
+    pub fn has(&self, name: &str) -> bool {
+        self.shards.tensors.contains_key(name)
     }
 
     /// A tensor of the encoder in f32. Its shape, of which `None` may be of any size.
@@ -271,7 +284,8 @@ impl Weights {
 /// Writes a model of random weights into a folder, which is made: for tests, and measurements without weights at hand. Its
 /// tokenizer knows `words` (lower case, each a token) and what BERT calls special; the settings are those of a
 /// sentence-transformers folder that takes `max_tokens` tokens a text, pools by the mean and normalises. The same seed
-/// gives the same files. There is a head of one label too, so that [`CrossEncoder`](super::CrossEncoder) loads it as well.
+/// gives the same files. There are heads, too, so that [`CrossEncoder`](super::CrossEncoder) loads it as well, and without
+/// `modules.json` [`SparseEncoder`](super::SparseEncoder) does.
 ///
 /// Errors: those of files; sizes that can't be.
 pub fn write_random_model(

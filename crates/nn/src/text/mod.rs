@@ -1,5 +1,5 @@
-//! Models that read text: sentence encoders and rerankers of the BERT kind (BERT, RoBERTa, DistilBERT, MPNet, ELECTRA), from a
-//! folder as Hugging Face and sentence-transformers lay it out.
+//! Models that read text: sentence encoders, sparse encoders and rerankers of the BERT kind (BERT, RoBERTa, DistilBERT, MPNet,
+//! ELECTRA), from a folder as Hugging Face and sentence-transformers lay it out.
 //!
 //! ```no_run
 //! use raddle_nn::text::SentenceEncoder;
@@ -43,6 +43,7 @@ mod relative;
 mod rerank;
 mod shards;
 mod spell;
+mod splade;
 mod tokenizer_config;
 mod tokenizer_file;
 mod tokens;
@@ -59,6 +60,7 @@ pub use folder::{FILE_BYTES_MAX as SETTINGS_BYTES_MAX, write_random_model};
 pub use pooling::Pooling;
 pub use rerank::CrossEncoder;
 pub use spell::Piece;
+pub use splade::SparseEncoder;
 pub use tokens::{Tokenizer, Tokens, TooLong};
 
 use crate::checkpoint::CheckpointError;

@@ -6,6 +6,7 @@ mod captured;
 mod checkpoint;
 #[cfg(feature = "text")]
 mod folders;
+mod heads;
 mod layers;
 #[cfg(feature = "text")]
 mod long;

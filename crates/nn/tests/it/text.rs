@@ -17,7 +17,7 @@ const WORDS: [&str; 12] =
     ["a", "b", "thread", "stream", "tick", "waits", "for", "the", "device", "##s", ".", "memory"];
 const TOKENS_MAX: usize = 16;
 /// With the four special ones.
-const VOCABULARY: usize = WORDS.len() + 4;
+pub const VOCABULARY: usize = WORDS.len() + 4;
 
 /// A folder with a random model, gone at the end.
 pub struct Folder(pub PathBuf);
@@ -46,7 +46,7 @@ impl Drop for Folder {
     }
 }
 
-fn folder() -> &'static Path {
+pub fn folder() -> &'static Path {
     static FOLDER: OnceLock<Folder> = OnceLock::new();
     &FOLDER.get_or_init(|| Folder::new("shared")).0
 }
@@ -86,17 +86,30 @@ fn cosine(a: &[u32], b: &[u32]) -> f64 {
 }
 
 /// A text of so many tokens, the two special ones included.
-fn text_of(tokens: usize) -> String {
+pub fn text_of(tokens: usize) -> String {
     (2..tokens).map(|index| WORDS[2 + index % 6]).collect::<Vec<_>>().join(" ")
 }
 
-/// The definition, one text or pair at a time, in f64, from the file's own parameters: the vector, and the scores of the head.
-fn oracle(tokens: &Tokens, config: &BertConfig) -> (Vec<f64>, Vec<f64>) {
-    oracle_with(tokens, config, |x| 0.5 * x * (1.0 + libm::erf(x / 2f64.sqrt())))
+/// What the definition says of a text or pair, in f64.
+pub struct Oracle {
+    vector: Vec<f64>,
+    scores: Vec<f64>,
+    pub tokens: Vec<Vec<f64>>,
+    /// Of a sparse encoder.
+    pub sparse: Vec<f64>,
+}
+
+fn erf_gelu(x: f64) -> f64 {
+    0.5 * x * (1.0 + libm::erf(x / 2f64.sqrt()))
+}
+
+/// The definition, one text or pair at a time, in f64, from the file's own parameters.
+pub fn oracle(tokens: &Tokens, config: &BertConfig) -> Oracle {
+    oracle_with(tokens, config, erf_gelu)
 }
 
 /// The same with another function between a layer's two linear maps.
-fn oracle_with(tokens: &Tokens, config: &BertConfig, activation: fn(f64) -> f64) -> (Vec<f64>, Vec<f64>) {
+fn oracle_with(tokens: &Tokens, config: &BertConfig, activation: fn(f64) -> f64) -> Oracle {
     let ids = &tokens.ids;
     let parameters: std::collections::HashMap<String, Vec<f64>> =
         checkpoint::load(folder().join("model.safetensors"), device())
@@ -135,6 +148,9 @@ fn oracle_with(tokens: &Tokens, config: &BertConfig, activation: fn(f64) -> f64)
     let add = |a: Vec<Vec<f64>>, b: &[Vec<f64>]| -> Vec<Vec<f64>> {
         a.iter().zip(b).map(|(a, b)| a.iter().zip(b).map(|(a, b)| a + b).collect()).collect()
     };
+    let activated = |x: Vec<Vec<f64>>, activation: fn(f64) -> f64| -> Vec<Vec<f64>> {
+        x.into_iter().map(|row| row.into_iter().map(activation).collect()).collect()
+    };
     let table = |name: &str, row: usize| {
         get(&format!("embeddings.{name}_embeddings.weight"))[row * hidden..][..hidden].to_vec()
     };
@@ -165,17 +181,29 @@ fn oracle_with(tokens: &Tokens, config: &BertConfig, activation: fn(f64) -> f64)
         }
         let attended = linear(&context, &format!("{name}.attention.output.dense"));
         x = norm(&add(attended, &x), &format!("{name}.attention.output"));
-        let inner: Vec<Vec<f64>> = linear(&x, &format!("{name}.intermediate.dense"))
-            .into_iter()
-            .map(|row| row.into_iter().map(activation).collect())
-            .collect();
+        let inner = activated(linear(&x, &format!("{name}.intermediate.dense")), activation);
         x = norm(&add(linear(&inner, &format!("{name}.output.dense")), &x), &format!("{name}.output"));
     }
     let mean = |index: usize| x.iter().map(|row| row[index]).sum::<f64>() / ids.len() as f64;
     let mean: Vec<f64> = (0..hidden).map(mean).collect();
     let length = mean.iter().map(|x| x * x).sum::<f64>().sqrt();
     let pooled: Vec<f64> = linear(&x[..1], "pooler.dense")[0].iter().map(|x| x.tanh()).collect();
-    (mean.iter().map(|x| x / length).collect(), linear(&[pooled], "classifier").remove(0))
+    let head = "cls.predictions";
+    let transformed = norm(
+        &activated(linear(&x, &format!("{head}.transform.dense")), activation),
+        &format!("{head}.transform"),
+    );
+    let score = |word: usize, row: &Vec<f64>| {
+        let dot: f64 = table("word", word).iter().zip(row).map(|(weight, x)| weight * x).sum();
+        (dot + get(&format!("{head}.bias"))[word]).max(0.0).ln_1p()
+    };
+    let sparse = |word: usize| transformed.iter().map(|row| score(word, row)).fold(0.0, f64::max);
+    Oracle {
+        vector: mean.iter().map(|x| x / length).collect(),
+        scores: linear(&[pooled], "classifier").remove(0),
+        sparse: (0..config.vocabulary).map(sparse).collect(),
+        tokens: x,
+    }
 }
 
 #[test]
@@ -187,7 +215,7 @@ fn vectors_are_those_of_the_definition() {
     assert_eq!(tokens[1].ids, [2, 4, 5, 14, 3]);
     assert_eq!(tokens[2].ids, [2, 11, 6, 13, 1, 10, 1, 7, 13, 3]);
     let config = BertConfig::tiny(VOCABULARY);
-    let oracle: Vec<Vec<f64>> = tokens.iter().map(|tokens| oracle(tokens, &config).0).collect();
+    let oracle: Vec<Vec<f64>> = tokens.iter().map(|tokens| oracle(tokens, &config).vector).collect();
     let check = |options: ModelOptions, tolerance: f64| {
         let vectors = model_with(options).encode(&texts).unwrap();
         assert_eq!((&**vectors.shape(), vectors.dtype()), (&[4, 32][..], DType::F32));
@@ -243,7 +271,7 @@ fn activations_are_those_of_the_definition() {
             let options = ModelOptions { dtype, ..ModelOptions::default() };
             let model = SentenceEncoder::load_with(&folder.0, device(), &options).unwrap();
             let tokens = model.tokenizer().tokenize(&texts, TooLong::Refuse).unwrap();
-            let expected = tokens.iter().flat_map(|tokens| oracle_with(tokens, &config, function).0);
+            let expected = tokens.iter().flat_map(|tokens| oracle_with(tokens, &config, function).vector);
             let found = model.encode_tokens(&tokens).unwrap().to_vec::<f32>().unwrap();
             for (found, expected) in found.iter().zip(expected) {
                 assert!(
@@ -509,7 +537,7 @@ fn scores_are_those_of_the_definition() {
         let model = CrossEncoder::load_with(folder(), device(), &options).unwrap();
         let pairs = model.tokenizer().tokenize_pairs("the thread", &texts, TooLong::Truncate).unwrap();
         let scores = model.score("the thread", &texts).unwrap().to_vec::<f32>().unwrap();
-        let expected: Vec<f64> = pairs.iter().flat_map(|pair| oracle(pair, &config).1).collect();
+        let expected: Vec<f64> = pairs.iter().flat_map(|pair| oracle(pair, &config).scores).collect();
         assert_eq!(scores.len(), expected.len());
         for (found, expected) in scores.iter().zip(&expected) {
             // A few roundings, in a sum of 32 products.

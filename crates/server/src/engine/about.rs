@@ -46,12 +46,56 @@ pub enum Kind {
         pooling: Vec<Pooling>,
         /// Whether the model's folder says that it is normalised.
         normalize: bool,
+        /// Elements of the vector of a token.
+        token_width: usize,
     },
-    /// A number for each label.
+    /// A number for each token of the vocabulary, of which most are 0.
+    Sparse {
+        /// How many.
+        width: usize,
+    },
+    /// A number for each label; a reranker if there is one label, else a classifier.
     Reranker {
         /// Their names, in order.
         labels: Vec<String>,
+        /// What makes probabilities of the numbers.
+        function: Function,
     },
+}
+
+/// What a classifier's numbers go through, as transformers' pipelines choose it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Function {
+    /// Each by itself: one label, or `problem_type` `multi_label_classification`.
+    Sigmoid,
+    /// So that their sum is 1: several labels of which one holds.
+    Softmax,
+    /// Nothing: `problem_type` `regression`.
+    Identity,
+}
+
+impl Function {
+    fn of(config: &Value, labels: usize) -> Function {
+        match config["problem_type"].as_str() {
+            Some("regression") => Function::Identity,
+            Some("multi_label_classification") => Function::Sigmoid,
+            _ if labels == 1 => Function::Sigmoid,
+            _ => Function::Softmax,
+        }
+    }
+
+    /// Of the numbers of one text, in f64.
+    pub fn apply(self, row: &[f32]) -> Vec<f32> {
+        let numbers = row.iter().map(|number| f64::from(*number));
+        let most = numbers.clone().fold(f64::NEG_INFINITY, f64::max);
+        let sum: f64 = numbers.clone().map(|number| (number - most).exp()).sum();
+        let apply = |number: f64| match self {
+            Function::Sigmoid => 1.0 / (1.0 + (-number).exp()),
+            Function::Softmax => (number - most).exp() / sum,
+            Function::Identity => number,
+        };
+        numbers.map(|number| apply(number) as f32).collect()
+    }
 }
 
 /// Texts that may be put in front of others, of `config_sentence_transformers.json`.
@@ -66,7 +110,16 @@ pub struct Prompts {
 impl About {
     /// Are rows vectors?
     pub fn is_encoder(&self) -> bool {
-        matches!(self.kind, Kind::Encoder { .. })
+        matches!(self.kind, Kind::Encoder { .. } | Kind::Sparse { .. })
+    }
+
+    /// Elements of a row, or of the rows of a token.
+    pub(crate) fn width(&self, each_token: bool) -> usize {
+        match &self.kind {
+            Kind::Encoder { token_width, .. } if each_token => *token_width,
+            Kind::Encoder { width, .. } | Kind::Sparse { width } => *width,
+            Kind::Reranker { labels, .. } => labels.len(),
+        }
     }
 
     pub(super) fn of(model: &Model, options: &EngineOptions) -> About {
@@ -76,13 +129,16 @@ impl About {
                 width: encoder.width(),
                 pooling: encoder.pooling().to_vec(),
                 normalize: encoder.is_normalized(),
+                token_width: encoder.token_width(),
             },
+            Inner::Sparse(encoder) => Kind::Sparse { width: encoder.width() },
             Inner::Reranker(reranker) => {
                 let name = |index: usize| match &model.config["id2label"][index.to_string()] {
                     Value::String(name) => name.clone(),
                     _ => format!("LABEL_{index}"),
                 };
-                Kind::Reranker { labels: (0..reranker.labels()).map(name).collect() }
+                let function = Function::of(&model.config, reranker.labels());
+                Kind::Reranker { labels: (0..reranker.labels()).map(name).collect(), function }
             }
         };
         let folder = model.folder.canonicalize().unwrap_or_else(|_| model.folder.clone());

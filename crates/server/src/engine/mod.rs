@@ -15,7 +15,7 @@ mod model;
 mod options;
 mod streams;
 
-pub use about::{About, Kind, Prompts};
+pub use about::{About, Function, Kind, Prompts};
 pub use error::EngineError;
 pub use model::Model;
 pub use options::EngineOptions;
@@ -33,10 +33,20 @@ use raddle_sync::{
 use std::{fmt, time::Instant};
 use streams::Streams;
 
-/// Numbers made of one text, or of one pair: of an encoder the pooled vector, not normalised; of a reranker one a label.
+/// Numbers made of one text, or of one pair: of an encoder the pooled vector, not normalised, or one vector a token; of a sparse
+/// encoder one a token of the vocabulary; of a reranker one a label.
 pub type Row = Vec<f32>;
 /// A row to come.
-pub type Pending = Answer<Tokens, Row, ModelError>;
+pub type Pending = Answer<Text, Row, ModelError>;
+
+/// A text or pair in the queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Text {
+    tokens: Tokens,
+    /// Are the vectors of tokens asked for, rather than one of the text?
+    each_token: bool,
+}
+
 /// What a batch is computed by.
 type Compute = dyn Fn(&Model, &[Tokens]) -> Result<Vec<Row>, ModelError> + Send + Sync;
 
@@ -77,7 +87,7 @@ impl Batches {
 pub struct Engine {
     shared: Arc<Shared>,
     about: About,
-    batcher: Batcher<Tokens, Row, ModelError>,
+    batcher: Batcher<Text, Row, ModelError>,
 }
 
 impl Engine {
@@ -88,8 +98,8 @@ impl Engine {
         Engine::start_with(model, options, Model::rows)
     }
 
-    /// [`start`](Engine::start) with something else that makes rows: for tests, and measurements without the model. It must
-    /// make a row for each text.
+    /// [`start`](Engine::start) with something else that makes rows, but for those of tokens: for tests, and measurements without
+    /// the model. It must make a row for each text.
     pub fn start_with(
         model: Model,
         options: EngineOptions,
@@ -101,7 +111,7 @@ impl Engine {
         let shared = Arc::new(Shared { model, streams, batches, is_failing: AtomicBool::new(false) });
         let compute: Box<Compute> = Box::new(compute);
         let running = shared.clone();
-        let handler = move |batch: Batch<Tokens>| running.run(&*compute, batch);
+        let handler = move |batch: Batch<Text>| running.run(&*compute, batch);
         Ok(Engine { shared, about, batcher: Batcher::start(batcher, handler)? })
     }
 
@@ -137,9 +147,21 @@ impl Engine {
     ///
     /// Errors: tokens that the model doesn't know, none or too many; a full queue; an engine that has been stopped.
     pub fn submit(&self, tokens: Tokens, request: Request) -> Result<Pending, EngineError> {
-        self.shared.model.check(std::slice::from_ref(&tokens))?;
-        let length_tokens = tokens.ids.len();
-        Ok(self.batcher.submit(tokens, Request { length_tokens, ..request })?)
+        self.submit_text(Text { tokens, each_token: false }, request)
+    }
+
+    /// [`submit`](Engine::submit) for the vectors of all its tokens, special ones included, one after the other.
+    ///
+    /// Errors: besides, a model that is no sentence encoder.
+    pub fn submit_for_tokens(&self, tokens: Tokens, request: Request) -> Result<Pending, EngineError> {
+        let Kind::Encoder { .. } = self.about.kind else { return Err(EngineError::NoEncoder) };
+        self.submit_text(Text { tokens, each_token: true }, request)
+    }
+
+    fn submit_text(&self, text: Text, request: Request) -> Result<Pending, EngineError> {
+        self.shared.model.check(std::slice::from_ref(&text.tokens))?;
+        let length_tokens = text.tokens.ids.len();
+        Ok(self.batcher.submit(text, Request { length_tokens, ..request })?)
     }
 
     /// The vectors of texts, normalised if the model's folder says so; what is too long is cut off. Blocks until all have
@@ -228,29 +250,51 @@ impl fmt::Debug for Engine {
 }
 
 impl Shared {
-    fn run(&self, compute: &Compute, batch: Batch<Tokens>) -> Vec<Result<Row, ModelError>> {
-        self.batches.texts.record(batch.items.len() as u64);
-        let tokens: usize = batch.items.iter().map(|text| text.ids.len()).sum();
-        let padded: usize =
-            batch.items.iter().map(|text| self.model.padded_token_count(text.ids.len())).sum();
+    fn run(&self, compute: &Compute, batch: Batch<Text>) -> Vec<Result<Row, ModelError>> {
+        let texts = batch.items.len();
+        self.batches.texts.record(texts as u64);
+        let lengths = batch.items.iter().map(|text| text.tokens.ids.len());
+        let tokens: usize = lengths.clone().sum();
+        let padded: usize = lengths.map(|length| self.model.padded_token_count(length)).sum();
         self.batches.tokens.record(tokens as u64);
         self.batches.padding_tokens.fetch_add((padded - tokens) as u64, Relaxed);
         let start = Instant::now();
         let running = self.streams.begin(&self.model.device());
-        let rows = compute(&self.model, &batch.items);
+        let rows = self.rows(compute, batch.items);
         while fault!(batch_never_ends) {
             thread::yield_now();
         }
         drop(running);
         let micros = start.elapsed().as_micros() as u64;
         self.batches.micros.record(micros);
-        self.batches.text_micros.fetch_add(micros * batch.items.len() as u64, Relaxed);
+        self.batches.text_micros.fetch_add(micros * texts as u64, Relaxed);
         // Tokens were checked before, so what an op says is about the device. Relaxed: it is a hint, which orders nothing.
-        self.is_failing.store(matches!(rows, Err(ModelError::Tensor(_))), Relaxed);
-        match rows {
-            Ok(rows) => rows.into_iter().map(Ok).collect(),
-            Err(error) => batch.items.iter().map(|_| Err(error.clone())).collect(),
+        let failed = |row: &Result<Row, ModelError>| matches!(row, Err(ModelError::Tensor(_)));
+        self.is_failing.store(rows.iter().any(failed), Relaxed);
+        rows
+    }
+
+    /// The rows of texts, and those of tokens, in the order of the batch.
+    fn rows(&self, compute: &Compute, texts: Vec<Text>) -> Vec<Result<Row, ModelError>> {
+        let mut rows: Vec<_> = texts.iter().map(|_| Err(ModelError::NoTexts)).collect();
+        let (each, whole): (Vec<_>, Vec<_>) =
+            texts.into_iter().enumerate().partition(|(_, text)| text.each_token);
+        for (part, each_token) in [(whole, false), (each, true)] {
+            let (places, tokens): (Vec<usize>, Vec<Tokens>) =
+                part.into_iter().map(|(place, text)| (place, text.tokens)).unzip();
+            let made = match each_token {
+                _ if places.is_empty() => continue,
+                true => self.model.token_rows(&tokens),
+                false => compute(&self.model, &tokens),
+            };
+            match made {
+                // Which the batcher tells.
+                Ok(made) if made.len() != places.len() => return Vec::new(),
+                Ok(made) => places.iter().zip(made).for_each(|(&place, row)| rows[place] = Ok(row)),
+                Err(error) => places.iter().for_each(|&place| rows[place] = Err(error.clone())),
+            }
         }
+        rows
     }
 }
 

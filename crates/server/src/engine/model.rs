@@ -1,8 +1,9 @@
-//! The two kinds of models, told by the folder.
+//! The kinds of models, told by the folder.
 
 use super::Row;
 use raddle_nn::text::{
-    CrossEncoder, ModelError, ModelOptions, SETTINGS_BYTES_MAX, SentenceEncoder, Tokenizer, Tokens,
+    CrossEncoder, ModelError, ModelOptions, SETTINGS_BYTES_MAX, SentenceEncoder, SparseEncoder, Tokenizer,
+    Tokens,
 };
 use raddle_tensor::{DType, Device, Tensor};
 use serde_json::Value;
@@ -35,12 +36,13 @@ pub(super) fn settings(folder: &Path, file: &str) -> Value {
 
 pub(super) enum Inner {
     Encoder(SentenceEncoder),
+    Sparse(SparseEncoder),
     Reranker(CrossEncoder),
 }
 
 impl Model {
-    /// Loads the model of a folder: a reranker if `architectures` in its `config.json` ends with
-    /// `ForSequenceClassification`, else a sentence encoder.
+    /// Loads the model of a folder: a reranker or classifier if `architectures` in its `config.json` ends with
+    /// `ForSequenceClassification`, a sparse encoder if `modules.json` has a `SpladePooling`, else a sentence encoder.
     ///
     /// Errors: those of [`SentenceEncoder::load_with`].
     pub fn load(
@@ -50,6 +52,12 @@ impl Model {
     ) -> Result<Model, ModelError> {
         let folder = folder.as_ref();
         let config = settings(folder, "config.json");
+        let modules = settings(folder, "modules.json");
+        let is_splade =
+            |module: &Value| module["type"].as_str().is_some_and(|kind| kind.ends_with(".SpladePooling"));
+        if modules.as_array().is_some_and(|modules| modules.iter().any(is_splade)) {
+            return Model::load_sparse(folder, device, options);
+        }
         let inner = match &config["architectures"][0] {
             Value::String(name) if name.ends_with("ForSequenceClassification") => {
                 Inner::Reranker(CrossEncoder::load_with(folder, device, options)?)
@@ -57,6 +65,24 @@ impl Model {
             _ => Inner::Encoder(SentenceEncoder::load_with(folder, device, options)?),
         };
         Ok(Model { inner, folder: folder.into(), dtype: options.dtype, config })
+    }
+
+    /// Loads a sparse encoder, of a folder that may not say that it is one.
+    ///
+    /// Errors: those of [`SparseEncoder::load_with`].
+    pub fn load_sparse(
+        folder: impl AsRef<Path>,
+        device: &Device,
+        options: &ModelOptions,
+    ) -> Result<Model, ModelError> {
+        let folder = folder.as_ref();
+        let inner = Inner::Sparse(SparseEncoder::load_with(folder, device, options)?);
+        Ok(Model {
+            inner,
+            folder: folder.into(),
+            dtype: options.dtype,
+            config: settings(folder, "config.json"),
+        })
     }
 
     pub(super) fn inner(&self) -> &Inner {
@@ -67,6 +93,7 @@ impl Model {
     pub fn tokenizer(&self) -> &Tokenizer {
         match &self.inner {
             Inner::Encoder(model) => model.tokenizer(),
+            Inner::Sparse(model) => model.tokenizer(),
             Inner::Reranker(model) => model.tokenizer(),
         }
     }
@@ -75,6 +102,7 @@ impl Model {
     pub fn device(&self) -> Device {
         match &self.inner {
             Inner::Encoder(model) => model.device(),
+            Inner::Sparse(model) => model.device(),
             Inner::Reranker(model) => model.device(),
         }
     }
@@ -83,6 +111,7 @@ impl Model {
     pub fn padded_token_count(&self, tokens: usize) -> usize {
         match &self.inner {
             Inner::Encoder(model) => model.padded_token_count(tokens),
+            Inner::Sparse(model) => model.padded_token_count(tokens),
             Inner::Reranker(model) => model.padded_token_count(tokens),
         }
     }
@@ -91,6 +120,7 @@ impl Model {
     pub fn check(&self, texts: &[Tokens]) -> Result<(), ModelError> {
         match &self.inner {
             Inner::Encoder(model) => model.check_tokens(texts),
+            Inner::Sparse(model) => model.check_tokens(texts),
             Inner::Reranker(model) => model.check_tokens(texts),
         }
     }
@@ -99,10 +129,19 @@ impl Model {
     pub fn rows(&self, texts: &[Tokens]) -> Result<Vec<Row>, ModelError> {
         let rows: Tensor = match &self.inner {
             Inner::Encoder(model) => model.pool_tokens(texts)?,
+            Inner::Sparse(model) => model.encode_tokens(texts)?,
             Inner::Reranker(model) => model.score_tokens(texts)?,
         };
         let width = rows.shape()[1].max(1);
         Ok(rows.to_vec::<f32>()?.chunks(width).map(<[f32]>::to_vec).collect())
+    }
+
+    /// For each text the vectors of its tokens, one after the other; of a sentence encoder. Waits for the device.
+    pub(super) fn token_rows(&self, texts: &[Tokens]) -> Result<Vec<Row>, ModelError> {
+        match &self.inner {
+            Inner::Encoder(model) => model.token_vectors(texts),
+            Inner::Sparse(_) | Inner::Reranker(_) => unreachable!("the engine refuses such texts"),
+        }
     }
 }
 

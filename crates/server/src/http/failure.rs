@@ -18,7 +18,7 @@ pub enum Kind {
     Validation,
     /// Its texts can't be taken.
     Tokenizer,
-    /// The model doesn't do that, or failed.
+    /// The model failed.
     Backend,
     /// Come later.
     Overloaded,
@@ -103,6 +103,11 @@ impl Failure {
         Failure::new(StatusCode::PAYLOAD_TOO_LARGE, Kind::Validation, message)
     }
 
+    /// A route for other models: the status is text-embeddings-inference's.
+    pub fn other_model(message: impl Into<String>) -> Failure {
+        Failure::new(StatusCode::FAILED_DEPENDENCY, Kind::Validation, message)
+    }
+
     /// Come later.
     pub fn overloaded(message: impl Into<String>) -> Failure {
         Failure::new(StatusCode::TOO_MANY_REQUESTS, Kind::Overloaded, message)
@@ -111,8 +116,10 @@ impl Failure {
     /// The answer in a dialect.
     pub fn into_response(self, dialect: Dialect) -> Response<Body> {
         let Failure { mut status, kind, message } = self;
-        // OpenAI's servers say 400 for whatever is wrong with a body.
-        if dialect == Dialect::OpenAi && status == StatusCode::UNPROCESSABLE_ENTITY {
+        // OpenAI's servers say 400 for whatever is wrong with a request.
+        let is_wrong = status == StatusCode::UNPROCESSABLE_ENTITY
+            || status == StatusCode::FAILED_DEPENDENCY && kind == Kind::Validation;
+        if dialect == Dialect::OpenAi && is_wrong {
             status = StatusCode::BAD_REQUEST;
         }
         let body = match dialect {
@@ -194,9 +201,7 @@ impl From<EngineError> for Failure {
                 tracing::error!(error = message, "the model failed");
                 Failure::new(StatusCode::INTERNAL_SERVER_ERROR, Kind::Backend, "the model failed")
             }
-            EngineError::NoEncoder | EngineError::NoReranker => {
-                Failure::new(StatusCode::FAILED_DEPENDENCY, Kind::Backend, message)
-            }
+            EngineError::NoEncoder | EngineError::NoReranker => Failure::other_model(message),
         }
     }
 }

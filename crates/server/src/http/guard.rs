@@ -29,8 +29,8 @@ use subtle::ConstantTimeEq;
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// Longer ids aren't taken over: they would fill logs.
 const ID_LENGTH_MAX: usize = 128;
-/// What a load balancer asks, a scraper, and the page, which shows nothing without a key.
-const OPEN: [&str; 4] = ["/health", "/ping", "/metrics", "/"];
+/// What a load balancer asks, a scraper, and the pages, which show nothing of this server without a key.
+const OPEN: [&str; 6] = ["/health", "/ping", "/metrics", "/", "/docs", "/openapi.json"];
 
 /// Wraps the routes.
 pub async fn guard(State(app): State<Arc<App>>, request: Request, next: Next) -> Response<Body> {

@@ -3,11 +3,15 @@
 //! | route | as |
 //! |---|---|
 //! | `POST /v1/embeddings`, `/embeddings`, `GET /v1/models`, `/v1/models/NAME` | OpenAI |
-//! | `POST /embed`, `/rerank`, `/similarity`, `/tokenize`, `/decode`, `GET /info`, `/health`, `/metrics` | text-embeddings-inference |
-//! | `POST /` | `/embed` of an encoder, `/rerank` of a reranker |
+//! | `POST /v1/rerank` | Jina, Cohere |
+//! | `POST /embed`, `/embed_all`, `/embed_sparse`, `/predict`, `/rerank`, `/similarity`, `/tokenize`, `/decode`, `GET /info`, `/health`, `/metrics` | text-embeddings-inference |
+//! | `POST /` | `/embed`, `/embed_sparse`, `/rerank` or `/predict`, whichever is the model's |
 //! | `GET /`, `/status` | a page with the state of the server, and that state as JSON |
+//! | `GET /docs`, `/openapi.json` | a page to try requests from, and what it is made of |
 //!
-//! - **Every answer is JSON**, but for the page and `/metrics`: also of a wrong path or method, of bytes that are no JSON, and
+//! A slash at the end of a path, or twice in a row, changes nothing.
+//!
+//! - **Every answer is JSON**, but for the pages and `/metrics`: also of a wrong path or method, of bytes that are no JSON, and
 //!   after a panic. Errors under `/v1/`, and of `/embeddings`, are OpenAI's, others text-embeddings-inference's.
 //! - **What a client can hold is bounded**: bytes of a body and the time that it takes to come, inputs of a request, requests at
 //!   once, texts that wait, connections, and the time for a head ([`Options`], [`listen`]).
@@ -24,7 +28,9 @@ mod io;
 pub mod listen;
 mod metrics;
 mod openai;
+mod openapi;
 mod options;
+mod predict;
 mod process;
 mod rerank;
 mod status;
@@ -37,9 +43,10 @@ pub use options::Options;
 use crate::engine::Engine;
 use axum::{
     Router,
-    extract::DefaultBodyLimit,
+    extract::{DefaultBodyLimit, Request},
+    http::Uri,
     middleware,
-    routing::{get, post},
+    routing::{MethodRouter, get, post},
 };
 use metrics::Metrics;
 use raddle_sync::{
@@ -97,26 +104,38 @@ impl App {
     }
 }
 
+/// The routes, each with what is done there. `openapi.json` has the same.
+fn table() -> Vec<(&'static str, MethodRouter<Arc<App>>)> {
+    vec![
+        ("/", get(status::page).post(tei::root)),
+        ("/status", get(status::status)),
+        ("/docs", get(openapi::page)),
+        ("/openapi.json", get(openapi::document)),
+        ("/embed", post(tei::embed)),
+        ("/embed_all", post(tei::embed_all)),
+        ("/embed_sparse", post(tei::embed_sparse)),
+        ("/predict", post(predict::predict)),
+        ("/rerank", post(rerank::rerank)),
+        ("/similarity", post(tei::similarity)),
+        ("/tokenize", post(tei::tokenize)),
+        ("/decode", post(tei::decode)),
+        ("/info", get(tei::info)),
+        ("/health", get(tei::health)),
+        ("/ping", get(tei::health)),
+        ("/metrics", get(metrics::metrics)),
+        ("/v1/embeddings", post(openai::embeddings)),
+        ("/embeddings", post(openai::embeddings)),
+        ("/v1/rerank", post(rerank::documents)),
+        ("/v1/models", get(openai::models)),
+        ("/v1/models/{*name}", get(openai::model)),
+    ]
+}
+
 /// The routes, with all that is around them: keys, ids, logs, panics. For those who have a listener of their own.
 pub fn router(app: Arc<App>) -> Router {
-    let routes = Router::new()
-        .route("/", get(status::page).post(tei::root))
-        .route("/status", get(status::status))
-        .route("/embed", post(tei::embed))
-        .route("/rerank", post(rerank::rerank))
-        .route("/similarity", post(tei::similarity))
-        .route("/tokenize", post(tei::tokenize))
-        .route("/decode", post(tei::decode))
-        .route("/info", get(tei::info))
-        .route("/health", get(tei::health))
-        .route("/ping", get(tei::health))
-        .route("/metrics", get(metrics::metrics))
-        .route("/v1/embeddings", post(openai::embeddings))
-        .route("/embeddings", post(openai::embeddings))
-        .route("/v1/models", get(openai::models))
-        .route("/v1/models/{*name}", get(openai::model))
-        .fallback(guard::no_such_path)
-        .method_not_allowed_fallback(guard::no_such_method);
+    let routes =
+        table().into_iter().fold(Router::new(), |routes, (path, methods)| routes.route(path, methods));
+    let routes = routes.fallback(guard::no_such_path).method_not_allowed_fallback(guard::no_such_method);
     let cors = app.options.cors.layer();
     let routes = routes
         // Ours comes first, and reads no more than it allows.
@@ -124,8 +143,32 @@ pub fn router(app: Arc<App>) -> Router {
         .layer(middleware::from_fn_with_state(app.clone(), guard::guard))
         .with_state(app);
     // Around the guard: a browser that asks has no key, and errors are to be read, too.
-    match cors {
+    let routes = match cors {
         Some(layer) => routes.layer(layer),
         None => routes,
+    };
+    // Around all of it, as a path is looked up before what is around its route.
+    Router::new().fallback_service(routes).layer(middleware::map_request(plain))
+}
+
+/// The same request without a slash at the end of its path or twice in a row.
+async fn plain(mut request: Request) -> Request {
+    let path = request.uri().path();
+    if !(path.contains("//") || path.len() > 1 && path.ends_with('/')) {
+        return request;
     }
+    let parts = path.split('/').filter(|part| !part.is_empty());
+    let mut plain: String = parts.flat_map(|part| ["/", part]).collect();
+    if plain.is_empty() {
+        plain.push('/');
+    }
+    if let Some(query) = request.uri().query() {
+        plain.extend(["?", query]);
+    }
+    let mut parts = request.uri().clone().into_parts();
+    parts.path_and_query = plain.parse().ok();
+    if let Ok(plain) = Uri::from_parts(parts) {
+        *request.uri_mut() = plain;
+    }
+    request
 }

@@ -1,10 +1,10 @@
 //! The routes of OpenAI.
 
 use super::{
-    App, body,
+    App,
     failure::{Failure, Kind},
     tei::{Answer, answer, answer_of, check_dimensions, name, shape, width},
-    work,
+    work::{self, Asked, Cost},
 };
 use crate::request::{self, Embeddings, EncodingFormat};
 use axum::{
@@ -39,27 +39,29 @@ enum Vector {
 }
 
 #[derive(Serialize)]
-struct Usage {
+pub struct Usage {
     prompt_tokens: usize,
     total_tokens: usize,
 }
 
+impl Usage {
+    pub fn of(cost: Cost) -> Usage {
+        Usage { prompt_tokens: cost.tokens, total_tokens: cost.tokens }
+    }
+}
+
 /// Vectors are of norm 1, a part of one too.
 pub async fn embeddings(State(app): State<Arc<App>>, request: Request) -> Answer {
-    let width = width(app.engine.about())?;
-    let permit = work::permit(&app)?;
-    let batching = work::request(&app, request.headers())?;
-    let bytes = body::read(&app, request).await?;
-    let prepared = work::prepare(&app, &permit, bytes, move |app, bytes| {
+    let width = width(app.engine.about(), "/v1/embeddings")?;
+    let asked = work::ask(&app, request, false, move |app, bytes| {
         let body: Embeddings<'_> = request::read(bytes)?;
         check_dimensions(body.dimensions, width)?;
         let too_long = work::too_long(body.truncate, None);
         work::count("input", &body.input, app.options.openai_input_count_max)?;
         let tokens = work::tokens(app, body.input, None, too_long)?;
-        Ok((tokens, body.dimensions, body.encoding_format.unwrap_or_default()))
+        Ok((tokens, (body.dimensions, body.encoding_format.unwrap_or_default())))
     });
-    let (tokens, dimensions, format) = prepared.await?;
-    let (rows, cost) = work::rows(&app, tokens, batching).await?;
+    let Asked { rows, cost, room, rest: (dimensions, format) } = asked.await?;
     let numbers = rows.len() * dimensions.unwrap_or(width);
     let embedding = |(index, mut row): (usize, Vec<f32>)| {
         shape(&mut row, dimensions, true);
@@ -76,9 +78,9 @@ pub async fn embeddings(State(app): State<Arc<App>>, request: Request) -> Answer
         object: "list",
         data: rows.into_iter().enumerate().map(embedding).collect(),
         model: name(&app),
-        usage: Usage { prompt_tokens: cost.tokens, total_tokens: cost.tokens },
+        usage: Usage::of(cost),
     };
-    answer_of(permit, cost, &list, numbers)
+    answer_of(room, cost, &list, numbers)
 }
 
 fn about(app: &App) -> Value {

@@ -219,15 +219,29 @@ fn json(app: &App) -> Vec<u8> {
     serde_json::to_vec(&status).expect("names are strings and numbers are finite")
 }
 
-/// Runs nothing but its own script, which it names by a number that nobody could have known, and asks nobody but this server.
-pub async fn page() -> Result<Response<Body>, Failure> {
+/// The page with the state that there is now, so that it shows that from the first. With a key it doesn't: the page asks for that.
+pub async fn page(State(app): State<Arc<App>>) -> Result<Response<Body>, Failure> {
+    let first = match app.options.key {
+        None => {
+            sample(&app);
+            String::from_utf8_lossy(&json(&app)).into_owned()
+        }
+        Some(_) => "null".into(),
+    };
+    // A name may hold anything, also what would end the script that this stands in.
+    Ok(html(PAGE.replace("STATE", &first.replace('<', "\\u003c"))))
+}
+
+/// A page. It runs nothing but its own script, which it names by a number that nobody could have known, and asks nobody but this
+/// server.
+pub fn html(text: String) -> Response<Body> {
     let random = || RandomState::new().hash_one(0);
     let nonce = format!("{:016x}{:016x}", random(), random());
     let policy = format!(
         "default-src 'none'; connect-src 'self'; img-src data:; style-src 'nonce-{nonce}'; script-src 'nonce-{nonce}'; \
          base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
     );
-    let mut response = Response::new(Body::from(PAGE.replace("NONCE", &nonce)));
+    let mut response = Response::new(Body::from(text.replace("\"NONCE\"", &format!("\"{nonce}\""))));
     let headers = response.headers_mut();
     let policy = HeaderValue::from_str(&policy).expect("a policy is plain text");
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
@@ -235,5 +249,5 @@ pub async fn page() -> Result<Response<Body>, Failure> {
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    Ok(response)
+    response
 }

@@ -3,11 +3,11 @@
 use super::{
     App, body,
     failure::{Failure, Kind as FailureKind},
-    rerank,
-    work::{self, Permit},
+    predict, rerank,
+    work::{self, Asked, Room},
 };
 use crate::{
-    engine::{About, EngineError, Kind, Row, normalise},
+    engine::{About, Kind, Row, normalise},
     request::{self, Decode, Embed, Input, Object, Similarity, SimilarityParameters, Tokenize},
 };
 use axum::{
@@ -16,6 +16,7 @@ use axum::{
     http::{HeaderValue, Response, StatusCode, header},
 };
 use bytes::Bytes;
+use raddle_nn::text::Tokens;
 use raddle_sync::Arc;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -46,8 +47,8 @@ fn json_response(body: Body) -> Response<Body> {
 const NUMBER_BYTES: usize = 14;
 
 /// An answer, and what it has cost.
-pub fn answer_of(permit: Permit, cost: work::Cost, value: &impl Serialize, numbers: usize) -> Answer {
-    let mut response = answer_holding(permit, value, 64 + numbers * NUMBER_BYTES)?;
+pub fn answer_of(room: Room, cost: work::Cost, value: &impl Serialize, numbers: usize) -> Answer {
+    let mut response = answer_holding(room, value, 64 + numbers * NUMBER_BYTES)?;
     response.extensions_mut().insert(cost);
     Ok(response)
 }
@@ -57,31 +58,46 @@ const SMALL_BYTES_MAX: usize = 64 * 1024;
 
 /// An answer that keeps the room of its request until it has been sent, unless it is small: of large ones there are as many as
 /// requests at once, however many clients don't take theirs.
-pub fn answer_holding(permit: Permit, value: &impl Serialize, capacity: usize) -> Answer {
+pub fn answer_holding(room: impl Send + 'static, value: &impl Serialize, capacity: usize) -> Answer {
     let bytes = json_of(value, capacity)?;
     Ok(json_response(match bytes.len() {
         0..=SMALL_BYTES_MAX => Body::from(bytes),
-        _ => Body::from(Bytes::from_owner(Held { bytes, _permit: permit })),
+        _ => Body::from(Bytes::from_owner(Held { bytes, _room: room })),
     }))
 }
 
-struct Held {
+struct Held<R> {
     bytes: Vec<u8>,
-    _permit: Permit,
+    _room: R,
 }
 
-impl AsRef<[u8]> for Held {
+impl<R> AsRef<[u8]> for Held<R> {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
 }
 
-/// The width of vectors; a reranker has none.
-pub fn width(about: &About) -> Result<usize, Failure> {
+/// The width of vectors, which only a sentence encoder has.
+pub fn width(about: &About, route: &str) -> Result<usize, Failure> {
     match about.kind {
         Kind::Encoder { width, .. } => Ok(width),
-        Kind::Reranker { .. } => Err(EngineError::NoEncoder.into()),
+        _ => Err(elsewhere(about, route, "a sentence encoder")),
     }
+}
+
+/// The model that there is isn't the one that a route needs; others serve it.
+pub fn elsewhere(about: &About, route: &str, expected: &str) -> Failure {
+    let (found, routes) = match &about.kind {
+        Kind::Encoder { .. } => ("a sentence encoder", "/embed, /embed_all, /similarity and /v1/embeddings"),
+        Kind::Sparse { .. } => ("a sparse encoder", "/embed_sparse"),
+        Kind::Reranker { labels, .. } if labels.len() == 1 => {
+            ("a reranker", "/rerank, /v1/rerank and /predict")
+        }
+        Kind::Reranker { .. } => ("a classifier", "/predict"),
+    };
+    Failure::other_model(format!(
+        "{route}: expected {expected} as the model of this server, found {found}, which is for {routes}"
+    ))
 }
 
 /// A part of a vector as it is asked for. The part is normalised, not the whole: as those who train such models compare them.
@@ -102,38 +118,74 @@ pub fn check_dimensions(dimensions: Option<usize>, width: usize) -> Result<(), F
     }
 }
 
+/// What the model is for.
 pub async fn root(state: State<Arc<App>>, request: Request) -> Answer {
-    match state.engine.about().kind {
+    match &state.engine.about().kind {
         Kind::Encoder { .. } => embed(state, request).await,
-        Kind::Reranker { .. } => rerank::rerank(state, request).await,
+        Kind::Sparse { .. } => embed_sparse(state, request).await,
+        Kind::Reranker { labels, .. } if labels.len() == 1 => rerank::rerank(state, request).await,
+        Kind::Reranker { .. } => predict::predict(state, request).await,
     }
 }
 
 pub async fn embed(State(app): State<Arc<App>>, request: Request) -> Answer {
-    let width = width(app.engine.about())?;
-    let permit = work::permit(&app)?;
-    let batching = work::request(&app, request.headers())?;
-    let bytes = body::read(&app, request).await?;
-    let prepared = work::prepare(&app, &permit, bytes, move |app, bytes| {
+    let width = width(app.engine.about(), "/embed")?;
+    let asked = work::ask(&app, request, false, move |app, bytes| {
         let body: Embed<'_> = request::read(bytes)?;
         check_dimensions(body.dimensions, width)?;
-        let too_long = work::too_long(body.truncate, body.truncation_direction);
-        work::count("inputs", &body.inputs, app.options.input_count_max)?;
-        let tokens = work::tokens(app, body.inputs, body.prompt_name.as_deref(), too_long)?;
-        Ok((tokens, body.dimensions, body.normalize.unwrap_or(true)))
+        let (dimensions, normalize) = (body.dimensions, body.normalize.unwrap_or(true));
+        Ok((tokens_of(app, body)?, (dimensions, normalize)))
     });
-    let (tokens, dimensions, normalize) = prepared.await?;
-    let (mut rows, cost) = work::rows(&app, tokens, batching).await?;
+    let Asked { mut rows, cost, room, rest: (dimensions, normalize) } = asked.await?;
     rows.iter_mut().for_each(|row| shape(row, dimensions, normalize));
-    answer_of(permit, cost, &rows, rows.len() * dimensions.unwrap_or(width))
+    answer_of(room, cost, &rows, rows.len() * dimensions.unwrap_or(width))
+}
+
+fn tokens_of(app: &App, body: Embed<'_>) -> Result<Vec<Tokens>, Failure> {
+    let too_long = work::too_long(body.truncate, body.truncation_direction);
+    work::count("inputs", &body.inputs, app.options.input_count_max)?;
+    work::tokens(app, body.inputs, body.prompt_name.as_deref(), too_long)
+}
+
+/// The vectors of tokens, special ones included, as the encoder has them.
+pub async fn embed_all(State(app): State<Arc<App>>, request: Request) -> Answer {
+    let about = app.engine.about();
+    width(about, "/embed_all")?;
+    let asked = work::ask(&app, request, true, |app, bytes| Ok((tokens_of(app, request::read(bytes)?)?, ())));
+    let Asked { rows, cost, room, .. } = asked.await?;
+    let width = about.width(true);
+    let rows: Vec<Vec<&[f32]>> = rows.iter().map(|row| row.chunks(width).collect()).collect();
+    answer_of(room, cost, &rows, cost.tokens * width)
+}
+
+#[derive(Serialize)]
+struct SparseValue {
+    index: usize,
+    value: f32,
+}
+
+/// What isn't 0 of vectors over the vocabulary.
+pub async fn embed_sparse(State(app): State<Arc<App>>, request: Request) -> Answer {
+    let about = app.engine.about();
+    if !matches!(about.kind, Kind::Sparse { .. }) {
+        let expected = "a sparse encoder (a masked language model is one with --pooling splade)";
+        return Err(elsewhere(about, "/embed_sparse", expected));
+    }
+    let asked =
+        work::ask(&app, request, false, |app, bytes| Ok((tokens_of(app, request::read(bytes)?)?, ())));
+    let Asked { rows, cost, room, .. } = asked.await?;
+    let sparse = |row: &Row| -> Vec<SparseValue> {
+        let values = row.iter().enumerate().filter(|(_, value)| **value != 0.0);
+        values.map(|(index, &value)| SparseValue { index, value }).collect()
+    };
+    let rows: Vec<_> = rows.iter().map(sparse).collect();
+    // An object has some 30 bytes.
+    answer_of(room, cost, &rows, 2 * rows.iter().map(Vec::len).sum::<usize>())
 }
 
 pub async fn similarity(State(app): State<Arc<App>>, request: Request) -> Answer {
-    width(app.engine.about())?;
-    let permit = work::permit(&app)?;
-    let batching = work::request(&app, request.headers())?;
-    let bytes = body::read(&app, request).await?;
-    let prepared = work::prepare(&app, &permit, bytes, |app, bytes| {
+    width(app.engine.about(), "/similarity")?;
+    let asked = work::ask(&app, request, false, |app, bytes| {
         let Similarity { inputs: Object(inputs), parameters } = request::read(bytes)?;
         let Object(SimilarityParameters { truncate, truncation_direction, prompt_name }) =
             parameters.unwrap_or_default();
@@ -142,14 +194,14 @@ pub async fn similarity(State(app): State<Arc<App>>, request: Request) -> Answer
         // In front of the others, as which it isn't counted.
         let mut all = inputs.sentences;
         all.items.insert(0, Input::Text(inputs.source_sentence));
-        work::tokens(app, all, prompt_name.as_deref(), too_long)
+        Ok((work::tokens(app, all, prompt_name.as_deref(), too_long)?, ()))
     });
-    let (mut rows, cost) = work::rows(&app, prepared.await?, batching).await?;
+    let Asked { mut rows, cost, room, .. } = asked.await?;
     rows.iter_mut().for_each(|row| normalise(row));
     let (one, others) = rows.split_first().expect("there is a row for the source and each sentence");
     let dot = |row: &Row| row.iter().zip(one).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>() as f32;
     let scores: Vec<f32> = others.iter().map(dot).collect();
-    answer_of(permit, cost, &scores, scores.len())
+    answer_of(room, cost, &scores, scores.len())
 }
 
 #[derive(Serialize)]
@@ -223,12 +275,14 @@ pub async fn info(State(app): State<Arc<App>>) -> Answer {
             let names: Vec<&str> = pooling.iter().map(|mode| mode.name()).collect();
             json!({ "embedding": { "pooling": names.join("+") } })
         }
-        Kind::Reranker { labels } => {
+        Kind::Sparse { .. } => json!({ "embedding": { "pooling": "splade" } }),
+        Kind::Reranker { labels, .. } => {
             let by_id: serde_json::Map<String, Value> =
                 labels.iter().enumerate().map(|(id, label)| (id.to_string(), json!(label))).collect();
             let by_label: serde_json::Map<String, Value> =
                 labels.iter().enumerate().map(|(id, label)| (label.clone(), json!(id))).collect();
-            json!({ "reranker": { "id2label": by_id, "label2id": by_label } })
+            let kind = if labels.len() == 1 { "reranker" } else { "classifier" };
+            json!({ kind: { "id2label": by_id, "label2id": by_label } })
         }
     };
     let info = json!({

@@ -97,13 +97,71 @@ pub fn too_long(truncate: Option<bool>, direction: Option<Direction>) -> TooLong
 
 /// Errors: none of them, or too many; `name` is what the body calls them.
 pub fn count(name: &str, inputs: &Inputs<'_>, most: usize) -> Result<(), Failure> {
-    match inputs.items.len() {
+    count_of(name, inputs.items.len(), most)
+}
+
+/// [`count`] of so many.
+pub fn count_of(name: &str, count: usize, most: usize) -> Result<(), Failure> {
+    match count {
         0 => Err(Failure::new(StatusCode::BAD_REQUEST, Kind::Empty, format!("{name}: the list is empty"))),
         found if found > most => Err(Failure::too_large(format!(
             "{name}: too many of them, expected at most {most}, found {found}"
         ))),
         _ => Ok(()),
     }
+}
+
+/// What a route has of its request when it is computed.
+pub struct Asked<T> {
+    /// A row for each text.
+    pub rows: Vec<Row>,
+    pub cost: Cost,
+    /// To be kept until the answer is sent.
+    pub room: Room,
+    /// What else the body says.
+    pub rest: T,
+}
+
+/// What a request holds: one permit, and more of them if its answer is larger than that of most.
+pub struct Room {
+    _one: Permit,
+    _more: Option<OwnedSemaphorePermit>,
+}
+
+/// Numbers of an answer for which one permit is enough: as many as there are in 2048 vectors of 1024 elements, which is the most
+/// that clients of OpenAI's routes ask for.
+const PERMIT_NUMBERS: usize = 1 << 21;
+
+/// Permits besides the first for an answer of so many numbers, of so many that there are.
+fn more_permits(numbers: usize, most: usize) -> u32 {
+    numbers.div_ceil(PERMIT_NUMBERS).min(most).saturating_sub(1) as u32
+}
+
+/// Takes a request from its head to its rows: `body` makes tokens of texts of it, and says what else it says.
+pub async fn ask<T: Send + 'static>(
+    app: &Arc<App>,
+    request: axum::extract::Request,
+    each_token: bool,
+    body: impl FnOnce(&App, &[u8]) -> Result<(Vec<Tokens>, T), Failure> + Send + 'static,
+) -> Result<Asked<T>, Failure> {
+    let permit = permit(app)?;
+    let batching = batching(app, request.headers())?;
+    let bytes = super::body::read(app, request).await?;
+    let (tokens, rest) = prepare(app, &permit, bytes, body).await?;
+    let rows: usize = match each_token {
+        true => tokens.iter().map(|text| text.ids.len()).sum(),
+        false => tokens.len(),
+    };
+    let numbers = rows * app.engine.about().width(each_token);
+    let more = match more_permits(numbers, app.options.concurrent_request_count_max) {
+        0 => None,
+        count => Some(app.permits.clone().try_acquire_many_owned(count).map_err(|_| {
+            let message = format!("the server is busy, expected room for an answer of {numbers} numbers");
+            Failure::overloaded(message)
+        })?),
+    };
+    let (rows, cost) = self::rows(app, tokens, each_token, batching).await?;
+    Ok(Asked { rows, cost, room: Room { _one: permit, _more: more }, rest })
 }
 
 /// Only strings.
@@ -149,12 +207,13 @@ pub fn tokens(
         .collect::<Result<_, _>>()?)
 }
 
-fn only(mut tokens: Vec<Tokens>) -> Tokens {
+/// The one that there is.
+pub fn only(mut tokens: Vec<Tokens>) -> Tokens {
     tokens.pop().unwrap_or_default()
 }
 
 /// How a request is to be batched, from its headers: `x-priority: low | normal | high`, `x-begin-within-ms: N`.
-pub fn request(app: &App, headers: &HeaderMap) -> Result<Request, Failure> {
+fn batching(app: &App, headers: &HeaderMap) -> Result<Request, Failure> {
     let priority = match headers.get("x-priority").map(|value| value.as_bytes()) {
         None | Some(b"normal") => Priority::Normal,
         Some(b"low") => Priority::Low,
@@ -174,7 +233,12 @@ pub fn request(app: &App, headers: &HeaderMap) -> Result<Request, Failure> {
 }
 
 /// Rows of tokens. If one fails, or the caller goes, the others are taken back.
-pub async fn rows(app: &App, tokens: Vec<Tokens>, request: Request) -> Result<(Vec<Row>, Cost), Failure> {
+async fn rows(
+    app: &App,
+    tokens: Vec<Tokens>,
+    each_token: bool,
+    request: Request,
+) -> Result<(Vec<Row>, Cost), Failure> {
     let mut cost = Cost { texts: tokens.len(), tokens: 0 };
     // Rather than that it is told to come later, for ever.
     let most = app.engine.about().waiting_count_max;
@@ -187,7 +251,11 @@ pub async fn rows(app: &App, tokens: Vec<Tokens>, request: Request) -> Result<(V
     for (index, tokens) in tokens.into_iter().enumerate() {
         cost.tokens += tokens.ids.len();
         app.metrics.input_tokens.record(tokens.ids.len() as u64);
-        let answer = app.engine.submit(tokens, request).map_err(|error| match error {
+        let answer = match each_token {
+            true => app.engine.submit_for_tokens(tokens, request),
+            false => app.engine.submit(tokens, request),
+        };
+        let answer = answer.map_err(|error| match error {
             EngineError::Model(error) => EngineError::Model(error.at(index)),
             error => error,
         })?;
@@ -271,6 +339,17 @@ mod tests {
             }
             assert!(!begun.load(SeqCst), "nobody waited for it");
         });
+    }
+
+    #[test]
+    fn large_answers_take_more_room() {
+        assert_eq!(more_permits(0, 512), 0);
+        assert_eq!(more_permits(2048 * 1024, 512), 0);
+        assert_eq!(more_permits(2048 * 1024 + 1, 512), 1);
+        // 32 texts of 512 tokens, vectors of 768: six times as much as one permit is for.
+        assert_eq!(more_permits(32 * 512 * 768, 512), 5);
+        // All of it at most, rather than that nobody ever answers.
+        assert_eq!((more_permits(1 << 40, 4), more_permits(1 << 40, 1)), (3, 0));
     }
 
     #[test]

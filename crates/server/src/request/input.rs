@@ -2,7 +2,7 @@
 
 use serde::{
     Deserialize, Deserializer,
-    de::{Error, SeqAccess, Visitor},
+    de::{Error, MapAccess, SeqAccess, Visitor, value::MapAccessDeserializer},
 };
 use std::{borrow::Cow, fmt};
 
@@ -166,12 +166,224 @@ impl Visitor<'_> for TokenVisitor {
     }
 }
 
+/// Texts, each a string or an object with a `text`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Texts<'a>(pub Vec<Cow<'a, str>>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Texts<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Texts<'a>, D::Error> {
+        struct Text<'a>(Cow<'a, str>);
+        struct TextVisitor;
+        struct TextsVisitor;
+
+        impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Text<'a>, D::Error> {
+                deserializer.deserialize_any(TextVisitor)
+            }
+        }
+
+        impl<'de> Visitor<'de> for TextVisitor {
+            type Value = Text<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string, or an object with a text")
+            }
+
+            fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<Text<'de>, E> {
+                Ok(Text(Cow::Borrowed(text)))
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<Text<'de>, E> {
+                Ok(Text(Cow::Owned(text.into())))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Text<'de>, A::Error> {
+                #[derive(Deserialize)]
+                struct Document<'a> {
+                    #[serde(borrow)]
+                    text: Cow<'a, str>,
+                }
+                Document::deserialize(MapAccessDeserializer::new(map)).map(|document| Text(document.text))
+            }
+        }
+
+        impl<'de> Visitor<'de> for TextsVisitor {
+            type Value = Texts<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a list of strings, or of objects with a text")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Texts<'de>, A::Error> {
+                let mut texts = Vec::new();
+                while let Some(Text(text)) = list.next_element()? {
+                    push(&mut texts, text)?;
+                }
+                Ok(Texts(texts))
+            }
+        }
+
+        deserializer.deserialize_any(TextsVisitor)
+    }
+}
+
+/// One text, or the first of a pair and the second.
+type Sequence<'a> = (Cow<'a, str>, Option<Cow<'a, str>>);
+
+/// One text (a string, or a list of it), one pair (a list of two strings), or a list of these, each of which is a list then.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sequences<'a> {
+    /// The texts and pairs.
+    pub items: Vec<Sequence<'a>>,
+    /// Did they come as a list?
+    pub is_list: bool,
+}
+
+const EXPECTED_SEQUENCES: &str =
+    "a string, a pair of strings, or a list of lists that hold one string or a pair of them";
+
+impl<'de: 'a, 'a> Deserialize<'de> for Sequences<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Sequences<'a>, D::Error> {
+        struct SequencesVisitor;
+
+        impl<'de> Visitor<'de> for SequencesVisitor {
+            type Value = Sequences<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(EXPECTED_SEQUENCES)
+            }
+
+            fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<Sequences<'de>, E> {
+                Ok(Sequences { items: vec![(Cow::Borrowed(text), None)], is_list: false })
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<Sequences<'de>, E> {
+                Ok(Sequences { items: vec![(Cow::Owned(text.into()), None)], is_list: false })
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Sequences<'de>, A::Error> {
+                let (mut items, mut strings) = (Vec::new(), Vec::new());
+                while let Some(Part(texts, is_list)) = list.next_element()? {
+                    if is_list {
+                        push(&mut items, sequence(texts)?)?;
+                    } else {
+                        strings.extend(texts);
+                    }
+                    if strings.len() > 2 || !strings.is_empty() && !items.is_empty() {
+                        return Err(A::Error::custom(format!("expected {EXPECTED_SEQUENCES}")));
+                    }
+                }
+                match strings.is_empty() {
+                    true => Ok(Sequences { items, is_list: true }),
+                    false => Ok(Sequences { items: vec![sequence(strings)?], is_list: false }),
+                }
+            }
+        }
+
+        deserializer.deserialize_any(SequencesVisitor)
+    }
+}
+
+fn sequence<'a, E: Error>(texts: Vec<Cow<'a, str>>) -> Result<Sequence<'a>, E> {
+    let count = texts.len();
+    let mut texts = texts.into_iter();
+    match (count, texts.next(), texts.next()) {
+        (1 | 2, Some(first), second) => Ok((first, second)),
+        _ => Err(E::custom(format!("a list of {count} strings, expected {EXPECTED_SEQUENCES}"))),
+    }
+}
+
+/// A string, or a list of at most three: no sequence has more than two. And whether it is a list.
+struct Part<'a>(Vec<Cow<'a, str>>, bool);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Part<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Part<'a>, D::Error> {
+        struct PartVisitor;
+
+        impl<'de> Visitor<'de> for PartVisitor {
+            type Value = Part<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string, or a list of one string or a pair of them")
+            }
+
+            fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<Part<'de>, E> {
+                Ok(Part(vec![Cow::Borrowed(text)], false))
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<Part<'de>, E> {
+                Ok(Part(vec![Cow::Owned(text.into())], false))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Part<'de>, A::Error> {
+                let mut texts = Vec::new();
+                while let Some(Part(text, is_list)) = list.next_element()? {
+                    if is_list || texts.len() > 1 {
+                        return Err(A::Error::custom(format!("expected {EXPECTED_SEQUENCES}")));
+                    }
+                    texts.extend(text);
+                }
+                Ok(Part(texts, true))
+            }
+        }
+
+        deserializer.deserialize_any(PartVisitor)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Result<Inputs<'_>, String> {
+    fn read<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, String> {
         serde_json::from_str(text).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn documents_are_strings_or_have_a_text() {
+        let texts = |texts: &[&'static str]| Ok(Texts(texts.iter().map(|text| (*text).into()).collect()));
+        assert_eq!(read(r#"["a", {"text": "b", "title": 7}, {"text": "\u00e9"}]"#), texts(&["a", "b", "é"]));
+        assert_eq!(read("[]"), texts(&[]));
+        for (json, reason) in [
+            ("\"a\"", "invalid type: string \"a\", expected a list of strings, or of objects with a text"),
+            ("[7]", "invalid type: integer `7`, expected a string, or an object with a text"),
+            ("[{}]", "missing field `text`"),
+            ("[[\"a\"]]", "invalid type: sequence, expected a string"),
+        ] {
+            let error = read::<Texts<'_>>(json).unwrap_err();
+            assert!(error.starts_with(reason), "{json}: {error}");
+        }
+    }
+
+    #[test]
+    fn sequences_are_texts_and_pairs() {
+        let one = |text: &'static str| (Cow::from(text), None);
+        let pair = |first: &'static str, second: &'static str| (Cow::from(first), Some(Cow::from(second)));
+        let expected = |items: Vec<Sequence<'static>>, is_list| Ok(Sequences { items, is_list });
+        assert_eq!(read(r#""a""#), expected(vec![one("a")], false));
+        assert_eq!(read(r#"["a"]"#), expected(vec![one("a")], false));
+        assert_eq!(read(r#"["a", "\u00e9"]"#), expected(vec![pair("a", "é")], false));
+        assert_eq!(read(r#"[["a"], ["a", "b"]]"#), expected(vec![one("a"), pair("a", "b")], true));
+        assert_eq!(read("[]"), expected(vec![], true));
+        for json in [
+            r#"["a", "b", "c"]"#,
+            r#"["a", ["b"]]"#,
+            r#"[["a"], "b"]"#,
+            "[[]]",
+            r#"[["a", "b", "c"]]"#,
+            r#"[[["a"]]]"#,
+            "7",
+            "[7]",
+            "{}",
+        ] {
+            let error = read::<Sequences<'_>>(json).unwrap_err();
+            assert!(error.contains("expected"), "{json}: {error}");
+        }
+        let long = |count: usize| format!("[{}[\"\"]]", "[\"\"],".repeat(count - 1));
+        assert_eq!(read::<Sequences<'_>>(&long(ITEM_COUNT_MAX)).unwrap().items.len(), ITEM_COUNT_MAX);
+        assert!(
+            read::<Sequences<'_>>(&long(ITEM_COUNT_MAX + 1)).unwrap_err().starts_with("a list is too long")
+        );
     }
 
     #[test]
@@ -199,11 +411,11 @@ mod tests {
             ("{}", "invalid type: map, expected a string, a list of strings"),
             ("null", "invalid type: null"),
         ] {
-            let error = read(json).unwrap_err();
+            let error = read::<Inputs<'_>>(json).unwrap_err();
             assert!(error.starts_with(reason), "{json}: {error}");
         }
         let long = |count: usize| format!("[{}\"\"]", "\"\",".repeat(count - 1));
-        assert_eq!(read(&long(ITEM_COUNT_MAX)).unwrap().items.len(), ITEM_COUNT_MAX);
-        assert!(read(&long(ITEM_COUNT_MAX + 1)).unwrap_err().starts_with("a list is too long"));
+        assert_eq!(read::<Inputs<'_>>(&long(ITEM_COUNT_MAX)).unwrap().items.len(), ITEM_COUNT_MAX);
+        assert!(read::<Inputs<'_>>(&long(ITEM_COUNT_MAX + 1)).unwrap_err().starts_with("a list is too long"));
     }
 }

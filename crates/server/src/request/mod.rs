@@ -7,7 +7,7 @@
 
 mod input;
 
-pub use input::{ITEM_COUNT_MAX, Input, Inputs};
+pub use input::{ITEM_COUNT_MAX, Input, Inputs, Sequences, Texts};
 
 use serde::{
     Deserialize, Deserializer,
@@ -91,7 +91,8 @@ impl Word {
     }
 }
 
-/// `POST /embed`, and `POST /` of an encoder.
+/// `POST /embed`, `/embed_all` and `/embed_sparse`, of which the latter two have no vectors to be normalized or cut, and `POST /`
+/// of an encoder.
 #[derive(Debug, Deserialize)]
 pub struct Embed<'a> {
     /// Texts or tokens.
@@ -180,6 +181,39 @@ pub struct Rerank<'a> {
     pub raw_scores: Option<bool>,
     /// Are texts sent back?
     pub return_text: Option<bool>,
+}
+
+/// `POST /v1/rerank`, as Jina and Cohere have it.
+#[derive(Debug, Deserialize)]
+pub struct Documents<'a> {
+    /// What is asked.
+    #[serde(borrow)]
+    pub query: Cow<'a, str>,
+    /// What may answer it.
+    #[serde(borrow)]
+    pub documents: Texts<'a>,
+    /// The name of the model; any is taken.
+    pub model: Option<String>,
+    /// How many of the best are told; if nothing is said, all.
+    pub top_n: Option<usize>,
+    /// Are documents sent back? If nothing is said they are, as Jina does; Cohere's clients don't mind.
+    pub return_documents: Option<bool>,
+    /// Is what is too long cut off? Neither's; if nothing is said it is.
+    pub truncate: Option<bool>,
+}
+
+/// `POST /predict`, and `POST /` of a classifier.
+#[derive(Debug, Deserialize)]
+pub struct Predict<'a> {
+    /// Texts and pairs of them.
+    #[serde(borrow)]
+    pub inputs: Sequences<'a>,
+    /// As in [`Embed`].
+    pub truncate: Option<bool>,
+    /// As in [`Embed`].
+    pub truncation_direction: Option<Direction>,
+    /// The head's numbers rather than probabilities.
+    pub raw_scores: Option<bool>,
 }
 
 /// `POST /similarity`.

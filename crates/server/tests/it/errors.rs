@@ -138,9 +138,6 @@ fn wrong_requests_are_told_what_is_wrong() {
     assert!(similarity(&long, json!(["a"])).starts_with("text 0: the number of tokens"));
     assert!(similarity("a", json!([long])).starts_with("text 1: the number of tokens"));
     assert!(similarity("a", json!([[12]])).starts_with("text 1: a token is wrong"));
-    let message = "rerank: the model is a sentence encoder, expected a reranker";
-    let body = json!({ "query": "a", "texts": ["a"] });
-    assert_error(server.post("/rerank", &body).error(), 424, "backend", message);
     assert_error(server.get("/nowhere").error(), 404, "validation", "there is no such path");
     assert_error(server.get("/embed").error(), 405, "validation", "the path has no such method");
     for (method, path, known) in [("GET", "/embed", "POST"), ("DELETE", "/", "GET,HEAD,POST")] {
@@ -302,9 +299,10 @@ fn keys_are_asked_for() {
         }
         assert_eq!(call(path, &[("authorization", &right)]).status, 200, "{path}");
     }
-    for path in ["/health", "/ping", "/metrics", "/"] {
+    for path in ["/health", "/ping", "/metrics", "/", "//", "/health/", "/docs", "/openapi.json"] {
         assert_eq!(call(path, &[]).status, 200, "{path}");
     }
+    assert_eq!(call("//info/", &[]).status, 401);
     // What isn't there isn't told to those without a key.
     assert_eq!(call("/nowhere", &[]).status, 401);
     assert_eq!(server.client().call("POST", "/", &[JSON], b"{\"inputs\": \"a\"}").status, 401);

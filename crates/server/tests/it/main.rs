@@ -3,7 +3,10 @@
 mod cors;
 mod engine;
 mod errors;
+mod executors;
+mod heads;
 mod limits;
+mod openapi;
 mod routes;
 mod server;
 mod stopping;

@@ -224,11 +224,6 @@ fn rerank_sorts_by_score() {
         let refused = server.post("/rerank", &json!({ "query": query, "texts": texts })).error();
         assert_eq!(refused, (status, kind.into(), message.into()));
     }
-    let message = "embed: the model is a reranker, expected a sentence encoder";
-    for path in ["/embed", "/similarity"] {
-        let refused = server.post(path, &json!({ "inputs": "a" })).error();
-        assert_eq!(refused, (424, "backend".into(), message.into()));
-    }
 }
 
 #[test]
@@ -360,8 +355,36 @@ fn the_page_is_one_file() {
     let nonce = page.headers["content-security-policy"].split("script-src 'nonce-").nth(1).unwrap();
     let nonce = nonce.split('\'').next().unwrap();
     let text = String::from_utf8(page.body).unwrap();
-    assert_eq!(text.matches(&format!("nonce=\"{nonce}\"")).count(), 2);
+    assert_eq!(text.matches(&format!("nonce=\"{nonce}\"")).count(), 3);
     assert!(!text.contains("://") && !text.contains("src="), "it names another place");
     let other = server.get("/");
     assert!(!other.headers["content-security-policy"].contains(nonce), "the number can be known");
+}
+
+/// It has values before its script has asked for any, and of a server with a key none.
+#[test]
+fn the_page_shows_its_state_when_it_loads() {
+    let state = |server: &Server| -> Value {
+        let text = String::from_utf8(server.get("/").body).unwrap();
+        let start = text.find("<script id=\"state\"").unwrap();
+        let state = &text[start..];
+        let state = &state[state.find('>').unwrap() + 1..state.find("</script>").unwrap()];
+        serde_json::from_str(state).unwrap()
+    };
+    let options = |key: Option<&str>| {
+        let name = Some("</script><b>\"NONCE\"".to_string());
+        Options { key: key.map(str::to_string), name, ..Options::default() }
+    };
+    let server = Server::start(engine_of(false, EngineOptions::default()), options(None));
+    server.post("/embed", &json!({ "inputs": ["a", "thread"] })).good();
+    let status = server.get("/status").good();
+    let shown = state(&server);
+    assert_eq!(shown["model"], "</script><b>\"NONCE\"");
+    assert_eq!(shown["queue"], status["queue"]);
+    assert_eq!(
+        (&shown["requests"]["succeeded"], &shown["batches"]["count"]),
+        (&json!(1), &status["batches"]["count"])
+    );
+    let server = Server::start(engine_of(false, EngineOptions::default()), options(Some("a-key")));
+    assert_eq!(state(&server), Value::Null);
 }

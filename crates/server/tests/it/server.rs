@@ -1,6 +1,9 @@
 //! A server on a thread of its own, and a client that knows as much of HTTP as it needs.
 
-use raddle_nn::text::{BertConfig, ModelOptions, write_random_model};
+use raddle_nn::{
+    checkpoint,
+    text::{BertConfig, ModelOptions, write_random_model},
+};
 use raddle_server::{
     engine::{Engine, EngineOptions, Model},
     http::{
@@ -8,8 +11,8 @@ use raddle_server::{
         listen::{Drained, serve},
     },
 };
-use raddle_tensor::Device;
-use serde_json::Value;
+use raddle_tensor::{Device, Tensor};
+use serde_json::{Value, json};
 use std::{
     collections::HashMap,
     fs,
@@ -51,6 +54,59 @@ pub fn folder(is_reranker: bool) -> PathBuf {
         })
     });
     folders[usize::from(is_reranker)].clone()
+}
+
+/// The folder of a sparse encoder, which has the weights of the encoder.
+pub fn sparse_folder() -> PathBuf {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    let made = FOLDER.get_or_init(|| {
+        let folder = copied("sparse");
+        let module =
+            |path: &str, kind: &str| json!({ "path": path, "type": format!("sparse_encoder.models.{kind}") });
+        let modules = json!([module("", "MLMTransformer"), module("1_SpladePooling", "SpladePooling")]);
+        fs::write(folder.join("modules.json"), modules.to_string()).unwrap();
+        fs::create_dir_all(folder.join("1_SpladePooling")).unwrap();
+        fs::write(folder.join("1_SpladePooling/config.json"), "{\"pooling_strategy\": \"max\"}").unwrap();
+        folder
+    });
+    made.clone()
+}
+
+/// The folder of a classifier of three labels, of which the last has no name.
+pub fn classifier_folder() -> PathBuf {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    let made = FOLDER.get_or_init(|| {
+        let folder = copied("classifier");
+        let config = fs::read_to_string(folder.join("config.json")).unwrap();
+        let mut config: Value = serde_json::from_str(&config).unwrap();
+        config["architectures"] = json!(["BertForSequenceClassification"]);
+        config["id2label"] = json!({ "0": "good", "1": "bad" });
+        fs::write(folder.join("config.json"), config.to_string()).unwrap();
+        let file = folder.join("model.safetensors");
+        let mut weights = checkpoint::load(&file, device()).unwrap();
+        for (name, tensor) in &mut weights {
+            if name.starts_with("classifier.") {
+                *tensor = Tensor::cat(&[tensor.clone(), tensor.neg().unwrap(), tensor.mul(0.5).unwrap()], 0)
+                    .unwrap();
+            }
+        }
+        checkpoint::save(&file, &weights).unwrap();
+        folder
+    });
+    made.clone()
+}
+
+/// The folder of a model like the encoder, of this name.
+pub fn copied(name: &str) -> PathBuf {
+    let folder = std::env::temp_dir().join(format!("raddle-{}-server/{name}", std::process::id()));
+    write_random_model(&folder, &BertConfig::tiny(WORDS.len() + 4), &WORDS, TOKENS_MAX, 5, device()).unwrap();
+    folder
+}
+
+/// A server over the model of a folder.
+pub fn serving(folder: PathBuf) -> Server {
+    let model = Model::load(folder, device(), &ModelOptions::default()).unwrap();
+    Server::start(Engine::start(model, EngineOptions::default()).unwrap(), Options::default())
 }
 
 pub fn model(is_reranker: bool) -> Model {

@@ -179,7 +179,7 @@ fn peaks_in_step_repeat() {
 #[test]
 fn shipped_traces_are_small_and_whole() {
     for (name, threads) in [("training", 1), ("inference", 9), ("pipeline", 2)] {
-        let path = format!("{}/../../benches/traces/{name}.trace.gz", env!("CARGO_MANIFEST_DIR"));
+        let path = format!("{}/traces/{name}.trace.gz", env!("CARGO_MANIFEST_DIR"));
         assert!(std::fs::metadata(&path).unwrap().len() < 200 << 10, "{name}");
         let trace = file::read(path.as_ref()).unwrap();
         assert_eq!(Script::new(&trace, true).threads.len(), threads, "{name}");
@@ -195,7 +195,7 @@ fn our_peaks_are_no_higher() {
         policy.counts().reserved_peak_bytes
     }
     for (name, rmm_is_lower) in [("training", false), ("inference", true), ("pipeline", false)] {
-        let path = format!("{}/../../benches/traces/{name}.trace.gz", env!("CARGO_MANIFEST_DIR"));
+        let path = format!("{}/traces/{name}.trace.gz", env!("CARGO_MANIFEST_DIR"));
         let script = Script::new(&file::read(path.as_ref()).unwrap(), true);
         let lower = match rmm_is_lower {
             true => peak(&Rmm::new(Slabs::default()), &script),

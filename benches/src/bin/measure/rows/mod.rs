@@ -307,6 +307,15 @@ mod tests {
     }
 
     #[test]
+    fn the_rows_of_the_program_are_measured_here_too() {
+        let all = table("cpu");
+        for row in raddle_cli::bench::rows::table() {
+            let same = |other: &Spec| (other.name, other.unit, other.work) == (row.name, row.unit, row.work);
+            assert!(all.iter().any(same), "{}", row.name);
+        }
+    }
+
+    #[test]
     fn rows_of_a_gpu_run_on_a_simulator() {
         let device = Device::new("sim:1").expect("the simulator is there");
         for row in table("cuda:0") {
