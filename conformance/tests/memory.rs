@@ -127,9 +127,8 @@ fn scratch_is_memory_of_the_device() {
     let numbers = places.mul(48_271).unwrap().rem(65_537).unwrap();
     let [f32, u8, bf16] = [DType::F32, DType::U8, DType::BF16].map(|dtype| numbers.to(dtype).unwrap());
     // Of several pieces, in any layout.
-    let across = Tensor::zeros([count, 2], DType::BF16, &device).unwrap();
-    across.select(1, 1).unwrap().copy_(&bf16).unwrap();
-    let across = across.select(1, 1).unwrap();
+    let across = Tensor::zeros([count, 2], DType::BF16, &device).unwrap().select(1, 1).unwrap();
+    across.copy_(&bf16).unwrap();
     let peak = |op: &dyn Fn() -> Vec<Tensor>| {
         device.synchronize().unwrap();
         device.empty_cache();
@@ -145,7 +144,7 @@ fn scratch_is_memory_of_the_device() {
         let size = x.dtype().size_bytes();
         assert_eq!(peak(&|| vec![x.argmax(0, false).unwrap(), x.sum(0, false).unwrap()]), 0);
         assert_eq!(peak(&|| vec![x.topk(3, 0, true).unwrap().0]), 0);
-        let sum_size = if x.dtype() == DType::U8 { 8 } else { size };
+        let sum_size = if x.dtype() == DType::U8 { 8 + 8 } else { size }; // which is cast first
         assert_eq!(peak(&|| vec![x.cumsum(0).unwrap()]), of(sum_size));
         if x.dtype() != DType::U8 {
             assert_eq!(peak(&|| vec![x.softmax(0).unwrap()]), of(size));
@@ -176,13 +175,28 @@ fn scratch_is_memory_of_the_device() {
     assert!(target.eq(7).unwrap().all(.., false).unwrap().item::<bool>().unwrap());
     f32.sort_out(0, false, (&to.0, &to.1)).unwrap();
     target.scatter_add_(0, &places, &bf16).unwrap();
-    let sorted = f32.to_vec::<f32>().unwrap();
-    let sorted = {
-        let mut sorted = sorted;
-        sorted.sort_by(f32::total_cmp);
-        sorted
-    };
+    let mut sorted = f32.to_vec::<f32>().unwrap();
+    sorted.sort_by(f32::total_cmp);
     assert_eq!(to.0.to_vec::<f32>().unwrap(), sorted);
     drop((filler, to, target, f32, u8, bf16, across, places, numbers));
+    assert!(device.close().unwrap());
+}
+
+/// Beside 128 MiB of numbers what searches them fits a limit of 700 MiB, and what doesn't is refused.
+#[test]
+fn long_lines_keep_to_the_limit() {
+    const MIB: usize = 1 << 20;
+    let device = Device::new("sim:12").unwrap();
+    device.set_memory_limit(700 * MIB);
+    let x = Tensor::zeros([128 * MIB], DType::U8, &device).unwrap();
+    x.select(0, 100_000_001).unwrap().fill_(200).unwrap();
+    assert_eq!(x.argmax(0, false).unwrap().item::<i64>().unwrap(), 100_000_001);
+    let (values, indices) = x.topk(3, 0, true).unwrap();
+    assert_eq!(values.to_vec::<u8>().unwrap(), [200, 0, 0]);
+    assert_eq!(indices.to_vec::<i64>().unwrap(), [100_000_001, 0, 1]);
+    let sorted = x.sort(0, true).map(drop); // the indices take 1 GiB
+    assert!(matches!(sorted, Err(Error::Runtime(runtime::Error::OutOfMemory { .. }))), "{sorted:?}");
+    assert!(device.memory_stats().reserved_peak_bytes <= 700 * MIB);
+    drop((x, values, indices));
     assert!(device.close().unwrap());
 }

@@ -546,7 +546,7 @@ mod tests {
             assert_eq!(broken(path, &format!("// Bounded: `LANES`\n{grows}")), NONE);
             assert_eq!(broken(path, &format!("//! A plan.\n//! Bounded: by the program\n\n{grows}")), NONE);
             assert_eq!(broken(path, &format!("#[cfg(test)]\nmod tests {{\n    {grows}\n}}")), NONE);
-            assert_eq!(broken("crates/tensor/src/lib.rs", grows), NONE);
+            assert_eq!(broken("crates/tensor/src/view.rs", grows), NONE);
             assert_eq!(broken("backends/cpu/src/kernels/structured_tests.rs", grows), NONE);
         }
         assert_broken(path, "// Bounded: `LANES`\nlet a = 1;\nfound.push(key);", 3, "`.push(`");

@@ -55,6 +55,9 @@ pub unsafe fn execute(kernel: &Kernel, operands: &[Operand], threads: Threads) -
 pub fn need(kernel: &Kernel, operands: &[Operand], threads: Threads) -> Need {
     let input = operands[2].view();
     let order = Order::of(kernel, input);
+    if view::layout(input).shape()[order.axis] <= SURELY_SHORT {
+        return Need::NOTHING;
+    }
     by_compute!(input.dtype, A => need_of::<A>(operands, order, threads))
 }
 
@@ -172,6 +175,8 @@ impl<K: Key> Default for Buffers<K> {
 const NARROW_COUNT_MAX: usize = if cfg!(test) { 1500 } else { u32::MAX as usize };
 /// Longer lines take memory of the device: a thread keeps 4 MiB for lines of f32 (T9). Few in tests, too.
 pub const SHORT_COUNT_MAX: usize = if cfg!(test) { 600 } else { 1 << 18 };
+/// Lines that are short in any layout: to ask what they need costs an op of few elements nothing.
+const SURELY_SHORT: usize = if cfg!(test) { 600 } else { 1024 };
 
 impl<K: Key> Buffers<K> {
     fn size_bytes(&self) -> usize {

@@ -3,11 +3,11 @@
 
 mod index;
 
-use super::execute;
 use super::testing::{Rng, Scratch, Tensor, normalised, same};
+use super::{execute, kept_bytes, scratch_bytes};
 use crate::threads::Threads;
 use raddle_base::{DType, Dims, Layout, Scalar};
-use raddle_hal::{Kernel, KernelError, Operand};
+use raddle_hal::{Address, Kernel, KernelError, Operand, View};
 use raddle_op::{Activation, ReduceOp};
 use raddle_sync::faults::{Fault, assert_caught};
 
@@ -673,5 +673,44 @@ fn long_lines_have_the_bits_of_whole_ones() {
                 run(Kernel::TopK { axis, k: 50, largest }, &few, &[&x]);
             }
         }
+    }
+}
+
+/// A line of 2^32 elements: what searches it takes next to nothing, and what sorts it says what it needs. (It isn't there: all
+/// elements are one.)
+#[test]
+fn scratch_of_very_long_lines_is_bounded_or_asked_for() {
+    let seven = [7u8; 8];
+    let operands = |dtype: DType, count: usize, wanted: usize| {
+        let view = |dtype: DType, count: usize, stride: usize| {
+            let address = Address { handle: seven.as_ptr() as u64, offset_bytes: 0 };
+            View { address, dtype, layout: Layout::new(dims(&[count]), dims(&[stride]), 0) }
+        };
+        let outputs = [dtype, DType::I64].map(|dtype| Operand::Out(view(dtype, wanted, 1)));
+        [outputs[0], outputs[1], Operand::In(view(dtype, count, 0))]
+    };
+    let argmax = Kernel::ArgReduce { largest: true, axis: 0 };
+    let topk = Kernel::TopK { axis: 0, k: 3, largest: true };
+    let sort = Kernel::Sort { axis: 0, descending: false };
+    let asked = |kernel: &Kernel, dtype: DType, wanted: usize| {
+        scratch_bytes(kernel, &operands(dtype, 1 << 32, wanted), Threads(8))
+    };
+    for dtype in [DType::U8, DType::F16, DType::F32] {
+        assert_eq!(asked(&argmax, dtype, 1), 0);
+        assert!(asked(&topk, dtype, 3) <= 1 << 15, "{dtype}");
+    }
+    assert_eq!(asked(&sort, DType::U8, 1 << 32), 0);
+    assert_eq!(asked(&sort, DType::F32, 1 << 32), 16 << 32);
+    for kernel in [argmax, topk] {
+        let k = if let Kernel::TopK { k, .. } = kernel { k } else { 1 };
+        let mut found = [Tensor::packed(DType::U8, dims(&[k])), Tensor::packed(DType::I64, dims(&[k]))];
+        let [.., line] = operands(DType::U8, 1 << 22, k);
+        let operands = [found[0].output(), found[1].output(), line];
+        // SAFETY: the operands are alive, of the kernel's shapes, and this test's own.
+        unsafe { execute(&kernel, &operands, Threads(1)).unwrap() };
+        let [values, indices] = found.each_mut().map(|found| floats(found));
+        assert!(values.iter().all(|&value| value == 7.0));
+        assert!(indices.iter().zip(0..).all(|(&index, first)| index == f64::from(first)));
+        assert!(kept_bytes() <= 2 << 20, "{kernel:?} had {} bytes", kept_bytes());
     }
 }
