@@ -6,6 +6,8 @@
 
 #[cfg(test)]
 mod dedicated;
+#[cfg(test)]
+mod witness;
 
 use crate::{
     magazine::{Counts, Magazine, Shelves},

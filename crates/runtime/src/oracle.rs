@@ -171,6 +171,21 @@ impl Oracle {
         self.log().releasing
     }
 
+    /// The launches that write to a buffer, and those that touch nothing, in the order in which they were given: the tick, and
+    /// whether it writes.
+    #[cfg(loom)]
+    pub(crate) fn writes_and_nothings(&self, buffer: &Buffer) -> Vec<(crate::tick::Tick, bool)> {
+        let address = buffer.block().address;
+        let is_there = |range: &Range| (range.0, range.1) == (address.handle, address.offset_bytes);
+        let launch = |entry: &Entry| {
+            let Entry::Launch { at, touches, .. } = entry else { return None };
+            let writes = touches.iter().any(|(range, writes)| *writes && is_there(range));
+            (writes || touches.is_empty())
+                .then(|| (crate::tick::Tick::new(0, at.queue.0 as usize, at.sequence), writes))
+        };
+        self.log().entries.iter().filter_map(launch).collect()
+    }
+
     /// Conflicting accesses are ordered, sequences have no holes, no wait is for the future, and no slab is released
     /// before everything that touches it is complete.
     pub(crate) fn check(&self) -> std::result::Result<(), String> {

@@ -135,10 +135,9 @@ impl Enqueued<'_> {
     #[inline]
     fn stamp(&mut self) {
         if fault!(borrowed_operand) {
-            // The third of three inputs, as the bias of a `layer_norm`.
-            let mut inputs = (0..self.claims.len()).filter(|&at| matches!(self.claims[at], Claim::Read(_)));
-            if let Some(third) = inputs.nth(2) {
-                self.claims.remove(third).stamp(Tick::NONE);
+            // In the order of the blocks, as the bias of a `layer_norm`.
+            if let Some(last) = self.claims.iter().rposition(|claim| matches!(claim, Claim::Read(_))) {
+                self.claims.remove(last).stamp(Tick::NONE);
             }
         }
         self.claims.drain(..).for_each(|claim| claim.stamp(self.tick));
@@ -300,6 +299,9 @@ impl Stream {
             enqueued.stamp();
         }
         let goes_on = fault!(told_after_release) || witness::tell(touches);
+        if !goes_on && fault!(refused_is_written) {
+            stream.note(None, touches);
+        }
         // Marks of what won't run are stamped all the same: it is behind what it would have been behind.
         let (launch, touches) = if goes_on { (launch, touches) } else { (&Launch::Nothing, &[][..]) };
         let refused = Refused { stream, sequence, waits: &waits };

@@ -207,6 +207,8 @@ faults! {
     version_not_bumped breaks "T3";
     /// A thread notes an op when it has let go of the op's operands, so that the op of another may come between.
     told_after_release breaks "T3";
+    /// An op that its thread's witness has refused counts as a write.
+    refused_is_written breaks "T3";
     /// An op in place takes another view of its output for a constant.
     own_view_is_constant breaks "T3";
     /// An op on a view that was in no graph when it began doesn't look again.
