@@ -1,8 +1,8 @@
 //! Memory as users meet it, on kernels that run late: case C-11 where blocks are split, hooks, private pools of many threads,
-//! a snapshot of a run.
+//! a snapshot of a run, scratch of kernels.
 
 use raddle::{
-    DType, Device, Priority, Stream, Tensor,
+    DType, Device, Error, Priority, Stream, Tensor,
     runtime::{self, AfterNeed, PieceState},
 };
 use std::sync::Arc;
@@ -113,5 +113,90 @@ fn a_snapshot_of_a_run_is_consistent() {
     assert_eq!(runtime::MemorySnapshot::from_json(&snapshot.to_json()).unwrap(), snapshot);
     drop(kept);
     device.set_memory_history(0);
+    assert!(device.close().unwrap());
+}
+
+/// Kernels over long lines: what they take counts, what passes over lines takes nothing, and what sorts them is refused where
+/// there is no memory, before it has written anything.
+#[test]
+fn scratch_is_memory_of_the_device() {
+    const MIB: usize = 1 << 20;
+    let device = Device::new("sim:11").unwrap();
+    let count = 1usize << 20;
+    let places = Tensor::arange(0, count as i64, 1, DType::I64, &device).unwrap();
+    let numbers = places.mul(48_271).unwrap().rem(65_537).unwrap();
+    let [f32, u8, bf16] = [DType::F32, DType::U8, DType::BF16].map(|dtype| numbers.to(dtype).unwrap());
+    // Of several pieces, in any layout.
+    let across = Tensor::zeros([count, 2], DType::BF16, &device).unwrap().select(1, 1).unwrap();
+    across.copy_(&bf16).unwrap();
+    let peak = |op: &dyn Fn() -> Vec<Tensor>| {
+        device.synchronize().unwrap();
+        device.empty_cache();
+        let before = device.memory_stats().allocated_bytes;
+        device.reset_memory_peaks();
+        drop(op());
+        device.synchronize().unwrap();
+        // Threads count to 64 KiB by themselves.
+        (device.memory_stats().allocated_peak_bytes - before + (1 << 17)) / MIB
+    };
+    for x in [&f32, &u8, &bf16, &across] {
+        let of = |elements_bytes: usize| elements_bytes * count / MIB;
+        let size = x.dtype().size_bytes();
+        assert_eq!(peak(&|| vec![x.argmax(0, false).unwrap(), x.sum(0, false).unwrap()]), 0);
+        assert_eq!(peak(&|| vec![x.topk(3, 0, true).unwrap().0]), 0);
+        let sum_size = if x.dtype() == DType::U8 { 8 + 8 } else { size }; // which is cast first
+        assert_eq!(peak(&|| vec![x.cumsum(0).unwrap()]), of(sum_size));
+        if x.dtype() != DType::U8 {
+            assert_eq!(peak(&|| vec![x.softmax(0).unwrap()]), of(size));
+        }
+        // Of f32 a word of key and index for each element; smaller ones are counted.
+        let words = if x.dtype() == DType::F32 { 8 } else { 0 };
+        assert_eq!(peak(&|| vec![x.sort(0, true).unwrap().0]), of(size + 8 + words), "{}", x.dtype());
+    }
+    let to = (full(&device, count, 7.0), Tensor::full([count], 7, DType::I64, &device).unwrap());
+    let target = Tensor::full([count], 7.0, DType::BF16, &device).unwrap();
+    device.synchronize().unwrap();
+    device.empty_cache();
+    device.set_memory_limit(device.memory_stats().reserved_bytes);
+    let mut filler = Vec::new();
+    while let Ok(more) = Tensor::full([1 << 16], 0.0, DType::F32, &device) {
+        filler.push(more);
+    }
+    let refused = [f32.sort_out(0, false, (&to.0, &to.1)), target.scatter_add_(0, &places, &bf16).map(drop)];
+    for refused in refused {
+        let Err(Error::Runtime(runtime::Error::OutOfMemory { asked_bytes, .. })) = refused else {
+            panic!("there is no memory, and it says {refused:?}")
+        };
+        assert_eq!(asked_bytes, 8 * count);
+    }
+    device.set_memory_limit(usize::MAX);
+    assert!(to.0.eq(7).unwrap().all(.., false).unwrap().item::<bool>().unwrap());
+    assert!(to.1.eq(7).unwrap().all(.., false).unwrap().item::<bool>().unwrap());
+    assert!(target.eq(7).unwrap().all(.., false).unwrap().item::<bool>().unwrap());
+    f32.sort_out(0, false, (&to.0, &to.1)).unwrap();
+    target.scatter_add_(0, &places, &bf16).unwrap();
+    let mut sorted = f32.to_vec::<f32>().unwrap();
+    sorted.sort_by(f32::total_cmp);
+    assert_eq!(to.0.to_vec::<f32>().unwrap(), sorted);
+    drop((filler, to, target, f32, u8, bf16, across, places, numbers));
+    assert!(device.close().unwrap());
+}
+
+/// Beside 128 MiB of numbers what searches them fits a limit of 700 MiB, and what doesn't is refused.
+#[test]
+fn long_lines_keep_to_the_limit() {
+    const MIB: usize = 1 << 20;
+    let device = Device::new("sim:12").unwrap();
+    device.set_memory_limit(700 * MIB);
+    let x = Tensor::zeros([128 * MIB], DType::U8, &device).unwrap();
+    x.select(0, 100_000_001).unwrap().fill_(200).unwrap();
+    assert_eq!(x.argmax(0, false).unwrap().item::<i64>().unwrap(), 100_000_001);
+    let (values, indices) = x.topk(3, 0, true).unwrap();
+    assert_eq!(values.to_vec::<u8>().unwrap(), [200, 0, 0]);
+    assert_eq!(indices.to_vec::<i64>().unwrap(), [100_000_001, 0, 1]);
+    let sorted = x.sort(0, true).map(drop); // the indices take 1 GiB
+    assert!(matches!(sorted, Err(Error::Runtime(runtime::Error::OutOfMemory { .. }))), "{sorted:?}");
+    assert!(device.memory_stats().reserved_peak_bytes <= 700 * MIB);
+    drop((x, values, indices));
     assert!(device.close().unwrap());
 }

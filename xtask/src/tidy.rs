@@ -33,6 +33,27 @@ const KEPT: [&str; 2] = ["std::thread::available_parallelism", "std::thread::pan
 const STD_FOLDERS: [&str; 7] =
     ["crates/sync/", "crates/cli/", "conformance/", "benches/", "fuzz/", "examples/", "xtask/"];
 
+/// Kernels that run on the CPU: memory that grows with their operands comes from the device's allocator.
+const KERNEL_FOLDER: &str = "backends/cpu/src/kernels/";
+/// What takes memory of the process, as much as it is given, and aborts if there is none.
+const GROWS: [&str; 13] = [
+    "vec![",
+    "::with_capacity(",
+    "::from_elem(",
+    ".collect(",
+    ".collect::<",
+    ".to_vec(",
+    ".into_vec(",
+    ".resize(",
+    ".reserve(",
+    ".push(",
+    ".push_back(",
+    ".extend(",
+    ".extend_from_slice(",
+];
+/// Says why something of [`GROWS`] doesn't grow with operands: beside or above it, or in the docs of the file for all of it.
+const BOUNDED: &str = "Bounded: ";
+
 /// Texts that tie the repository to one machine or to one mirror of a registry. (In pieces, or this file would break
 /// its own rule.)
 const TIED: [&str; 8] = [
@@ -105,6 +126,7 @@ pub fn check(files: &[File]) -> Vec<Violation> {
         check_ignored(file, lines, &mut violations);
         check_std(file, lines, test_file, &mut violations);
         check_unwrap(file, lines, test_file, &mut violations);
+        check_growth(file, lines, test_file, &mut violations);
     }
     check_faults(&parsed, &mut violations);
     check_untested(files, &parsed, &mut violations);
@@ -169,7 +191,7 @@ fn check_unsafe(file: &File, lines: &[Line], violations: &mut Vec<Violation>) {
                 UNSAFE_FOLDERS.join(", ")
             );
             violations.push(at(file, index, what));
-        } else if !has_safety_comment(lines, index) {
+        } else if !has_comment(lines, index, "SAFETY:") {
             let what = "unsafe without a `// SAFETY:` comment above that answers its contract";
             violations.push(at(file, index, what));
         }
@@ -185,13 +207,13 @@ fn check_unsafe(file: &File, lines: &[Line], violations: &mut Vec<Violation>) {
     }
 }
 
-/// Is there a comment on this line, or above the statement that it belongs to?
-fn has_safety_comment(lines: &[Line], index: usize) -> bool {
-    if lines[index].comment.contains("SAFETY:") {
+/// Is there such a comment on this line, or above the statement that it belongs to?
+fn has_comment(lines: &[Line], index: usize, text: &str) -> bool {
+    if lines[index].comment.contains(text) {
         return true;
     }
     for line in lines[..index].iter().rev() {
-        if line.comment.contains("SAFETY:") {
+        if line.comment.contains(text) {
             return true;
         }
         let code = line.code.trim();
@@ -256,6 +278,23 @@ fn check_unwrap(file: &File, lines: &[Line], test_file: bool, violations: &mut V
                 index,
                 "no unwrap outside tests; use `expect` with the invariant that holds",
             ));
+        }
+    }
+}
+
+/// A kernel takes no memory that grows with its operands: it would be past every limit, and abort the process.
+fn check_growth(file: &File, lines: &[Line], test_file: bool, violations: &mut Vec<Violation>) {
+    let is_bounded = lines.iter().any(|line| line.comment.starts_with(&format!("! {BOUNDED}")));
+    if test_file || is_bounded || !file.path.starts_with(KERNEL_FOLDER) {
+        return;
+    }
+    for (index, line) in lines.iter().enumerate().filter(|(_, line)| !line.test) {
+        let Some(grows) = GROWS.iter().find(|grows| line.code.contains(*grows)) else { continue };
+        if !has_comment(lines, index, BOUNDED) {
+            let what = format!(
+                "`{grows}` takes memory past the device's limit, and aborts where there is none; use what `scratch.rs` offers, or say in a `// {BOUNDED}` comment why it doesn't grow with operands"
+            );
+            violations.push(at(file, index, what));
         }
     }
 }
@@ -485,6 +524,32 @@ mod tests {
             check(list, "// fault!(one)"),
             ["crates/sync/src/faults.rs:3: fault \"one\" is planted nowhere: no `fault!(one)`"]
         );
+    }
+
+    #[test]
+    fn kernels_take_no_memory_that_grows() {
+        let path = "backends/cpu/src/kernels/sort.rs";
+        for grows in [
+            "let keys: Vec<_> = line.iter().map(key).collect();",
+            "let keys = line.iter().collect::<Vec<u32>>();",
+            "let mut order = Vec::with_capacity(length);",
+            "let means = vec![0.0; count];",
+            "memory.resize(words, 0);",
+            "order.extend(0..length);",
+            "found.push(key);",
+        ] {
+            assert_broken(path, &format!("fn a() {{\n    {grows}\n}}"), 2, "scratch.rs");
+            assert_eq!(
+                broken(path, &format!("fn a() {{\n    {grows} // Bounded: one for an axis\n}}")),
+                NONE
+            );
+            assert_eq!(broken(path, &format!("// Bounded: `LANES`\n{grows}")), NONE);
+            assert_eq!(broken(path, &format!("//! A plan.\n//! Bounded: by the program\n\n{grows}")), NONE);
+            assert_eq!(broken(path, &format!("#[cfg(test)]\nmod tests {{\n    {grows}\n}}")), NONE);
+            assert_eq!(broken("crates/tensor/src/view.rs", grows), NONE);
+            assert_eq!(broken("backends/cpu/src/kernels/structured_tests.rs", grows), NONE);
+        }
+        assert_broken(path, "// Bounded: `LANES`\nlet a = 1;\nfound.push(key);", 3, "`.push(`");
     }
 
     #[test]

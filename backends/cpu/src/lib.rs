@@ -59,6 +59,11 @@ pub const FIXED: &[Fixed] = &[
         says: "Until somebody asks; beyond it the oldest is forgotten.",
     },
     Fixed {
+        name: "bytes of an upload of which a busy CPU stream keeps a copy",
+        value: task::COPIED_BYTES_MAX,
+        says: "A larger one waits for its turn, and so do others that submit to the stream meanwhile.",
+    },
+    Fixed {
         name: "buffers of scratch that a thread keeps for CPU kernels",
         value: kernels::SCRATCH_COUNT_MAX,
         says: "Others are freed; `clear_current_thread_caches` frees all.",
@@ -66,17 +71,17 @@ pub const FIXED: &[Fixed] = &[
     Fixed {
         name: "bytes of such a buffer",
         value: kernels::SCRATCH_BYTES_MAX,
-        says: "A larger one is freed after its kernel.",
+        says: "None is larger: what grows with the operands of a kernel is memory of the device.",
     },
     Fixed {
         name: "bytes of registers that a thread keeps for pointwise CPU kernels",
         value: kernels::KEPT_BYTES_MAX,
-        says: "As above.",
+        says: "More is freed after its kernel.",
     },
     Fixed {
         name: "elements of a sort whose scratch a thread of the CPU keeps",
-        value: kernels::KEPT_COUNT_MAX,
-        says: "As above.",
+        value: kernels::SHORT_COUNT_MAX,
+        says: "Longer lines take memory of the device.",
     },
 ];
 
@@ -181,17 +186,19 @@ impl Cpu {
     ) -> Submitted {
         if self.has_workers() {
             // SAFETY: by contract the source of an upload is readable now.
-            let task = unsafe { Task::new(launch) };
-            let gate = if let Launch::Gate(gate) = *launch { Some(op_of(gate)) } else { None };
-            self.shared.queues.push(queue, waits.iter().copied().chain(gate), task);
-            return Submitted::Queued;
+            if let Some(task) = unsafe { Task::new(launch) } {
+                let gate = if let Launch::Gate(gate) = *launch { Some(op_of(gate)) } else { None };
+                self.shared.queues.push(queue, waits.iter().copied().chain(gate), task);
+                return Submitted::Queued;
+            }
         }
-        // The system gives no thread. Then all that was submitted is being run by those who did, who need nothing that
-        // the caller may hold to get to its end. So waiting for it here is slow, and no more.
+        // The system gives no thread, or what is uploaded is too much to keep a copy of. All that was submitted is being run
+        // by workers or by those who did, who need nothing that the caller may hold to get to its end. So waiting for it here
+        // is slow, and no more.
         let before = Wait { queue, sequence: sequence - 1 };
         for wait in waits.iter().chain([&before]) {
-            self.shared.queues.synchronize(wait.queue, wait.sequence, &|_, _, _| {
-                unreachable!("cpu: nothing is queued where nobody would run it")
+            self.shared.queues.synchronize(wait.queue, wait.sequence, &|queue, sequence, task| {
+                self.shared.run_task(queue, sequence, task);
             });
         }
         // Whoever ran the last one may still be about to leave.
@@ -378,6 +385,15 @@ impl Device for Cpu {
     unsafe fn release_gate(&self, gate: Gate) {
         let Wait { queue, sequence } = op_of(gate);
         self.shared.gates.lock().free.push(Wait { queue, sequence: sequence + 1 });
+    }
+
+    unsafe fn prepare(&self, launch: &Launch<'_>) -> Result<usize, DeviceError> {
+        Ok(match launch {
+            Launch::Kernel { kernel, operands } => {
+                kernels::scratch_bytes(kernel, operands, Threads(self.shared.thread_count))
+            }
+            _ => 0,
+        })
     }
 
     #[inline]

@@ -5,6 +5,9 @@ use raddle_hal::{Address, Draw, Graph, HostBytes, Kernel, KernelError, Launch, O
 use raddle_sync::fault;
 use std::{sync::Arc, time::Duration};
 
+/// A larger upload isn't copied: it would double what the process holds, past every limit (guess: as CUDA's staging).
+pub const COPIED_BYTES_MAX: usize = if cfg!(test) { 4 << 10 } else { 64 << 20 };
+
 /// A launch that owns what `submit` only lent.
 pub enum Task {
     Kernel {
@@ -25,12 +28,12 @@ pub enum Task {
 }
 
 impl Task {
-    /// An owned copy.
+    /// An owned copy; none of an upload that is large, or if there is no memory for it.
     ///
     /// # Safety
     /// - The source of an upload is readable.
-    pub unsafe fn new(launch: &Launch<'_>) -> Task {
-        match *launch {
+    pub unsafe fn new(launch: &Launch<'_>) -> Option<Task> {
+        Some(match *launch {
             Launch::Kernel { kernel, operands } => {
                 Task::Kernel { kernel: kernel.clone(), operands: operands.into() }
             }
@@ -38,10 +41,14 @@ impl Task {
             Launch::Upload { from, to } => {
                 let bytes = match from.size_bytes {
                     0 => &[], // with any address
+                    size if size > COPIED_BYTES_MAX => return None,
                     // SAFETY: by contract the bytes are readable.
                     size => unsafe { std::slice::from_raw_parts(from.address as *const u8, size) },
                 };
-                Task::Upload { bytes: bytes.into(), to }
+                let mut copy = Vec::new();
+                copy.try_reserve_exact(bytes.len()).ok()?;
+                copy.extend_from_slice(bytes);
+                Task::Upload { bytes: copy.into_boxed_slice(), to }
             }
             Launch::Graph { graph, draws } => Task::Graph { graph: graph.clone(), draws: draws.into() },
             Launch::Download { from, to } => Task::Plain(Launch::Download { from, to }),
@@ -52,7 +59,7 @@ impl Task {
             Launch::Spin(ns) => Task::Plain(Launch::Spin(ns)),
             Launch::Gate(gate) => Task::Plain(Launch::Gate(gate)),
             Launch::Nothing => Task::Plain(Launch::Nothing),
-        }
+        })
     }
 
     /// The launch again.

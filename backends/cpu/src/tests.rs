@@ -101,6 +101,32 @@ fn fault_upload_borrows() {
     assert_caught(Fault::upload_borrows, test);
 }
 
+/// What is uploaded to a busy queue is copied only if it isn't large: else it waits for its turn.
+#[test]
+fn a_large_upload_waits_for_its_turn() {
+    let cpu = device(2);
+    let memory = Memory::new(&cpu, 10_000);
+    let fill = memory.fill(1);
+    assert_eq!(submit(&cpu, Q0, 1, &[], &fill), Submitted::Inline);
+    let (mut host, mut later) = ([0; 10_000], [0; 10_000]);
+    assert_eq!(submit(&cpu, Q1, 1, &[wait(Q0, 1)], &memory.download(&mut host)), Submitted::Queued);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let source = vec![2; 10_000];
+            let upload = memory.upload(&source);
+            assert_eq!(submit(&cpu, Q0, 2, &[wait(Q1, 1)], &upload), Submitted::Inline);
+            run(&cpu, Q0, 2, &upload);
+        });
+        assert_eq!(cpu.completed(Q1), 0);
+        run(&cpu, Q0, 1, &fill);
+    });
+    assert_eq!(cpu.completed(Q1), 1);
+    let download = memory.download(&mut later);
+    assert_eq!(submit(&cpu, Q0, 3, &[], &download), Submitted::Inline);
+    run(&cpu, Q0, 3, &download);
+    assert_eq!((host, later), ([1; 10_000], [2; 10_000]));
+}
+
 #[test]
 fn a_queue_waits_for_another() {
     let cpu = device(2);

@@ -666,6 +666,9 @@ impl Driver<'_> {
         size_bytes: usize,
         stream: Stream,
     ) -> Result<(), DeviceError> {
+        if size_bytes == 0 {
+            return Ok(()); // from and to any address
+        }
         // SAFETY: by the contract.
         let code = unsafe { sys::cuMemcpyHtoDAsync_v2(to, from as *const c_void, size_bytes, stream.0) };
         self.check("cuMemcpyHtoDAsync", code)
@@ -682,6 +685,9 @@ impl Driver<'_> {
         size_bytes: usize,
         stream: Stream,
     ) -> Result<(), DeviceError> {
+        if size_bytes == 0 {
+            return Ok(()); // from and to any address
+        }
         // SAFETY: by the contract.
         let code = unsafe { sys::cuMemcpyDtoHAsync_v2(to as *mut c_void, from, size_bytes, stream.0) };
         self.check("cuMemcpyDtoHAsync", code)

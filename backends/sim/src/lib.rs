@@ -313,6 +313,12 @@ impl Device for Sim {
         self.shared.turn_over.notify_all();
     }
 
+    /// A piece of a launch needs no more scratch memory than the whole does, and pieces of one launch don't meet.
+    unsafe fn prepare(&self, launch: &Launch<'_>) -> Result<usize, DeviceError> {
+        // SAFETY: the contract is the same.
+        unsafe { self.inner.prepare(launch) }
+    }
+
     unsafe fn submit(
         &self,
         queue: QueueId,

@@ -154,14 +154,18 @@ fn kernel_pieces(
             continue;
         };
         for range in ranges(group[0].shape()[axis]) {
-            let operands = group.iter().map(|operand| narrow(operand, axis, &range)).collect();
+            // Scratch memory is for the whole launch, of which one piece runs at a time: each has it all.
+            let is_scratch = |operand: &Operand| operand.shape().len() != group[0].shape().len();
+            let part = |operand| if is_scratch(operand) { *operand } else { narrow(operand, axis, &range) };
+            let operands = group.iter().map(part).collect();
             pieces.push_back(Piece::Kernel { kernel: kernel.clone(), operands });
         }
     }
     pieces
 }
 
-/// The axis along which a kernel's operands can all be narrowed alike.
+/// The axis along which a kernel's operands, but for its scratch memory, can all be narrowed alike. They have one rank, above 1
+/// where there may be scratch memory, which has that of 1.
 fn axis_to_cut(kernel: &Kernel, operands: &[Operand]) -> Option<usize> {
     let own_axis = match kernel {
         Kernel::Pointwise { .. } => {

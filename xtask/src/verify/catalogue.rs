@@ -1023,6 +1023,14 @@ rows! {
     "raddle_runtime::ground::capturing::uncaptured"
     [sim("raddle_runtime::tests::corners::a_capture_may_end_where_nothing_is_captured")]
     [ended_capture_goes_on]
+"T10.33" "A buffer of no bytes takes nothing of the device, and can be had where it has nothing."
+    "raddle_runtime::memory::buffer::Buffer::empty"
+    [test("raddle_runtime::tests::memory::bounds::buffers_of_no_bytes_can_always_be_had")]
+    [empty_takes_memory]
+"T10.34" "What the device is only being asked for by others is no reason to refuse memory."
+    "raddle_runtime::memory::store::Memory::slab"
+    [test("raddle_runtime::tests::memory::bounds::what_the_device_refuses_others_is_there")]
+    [asked_is_taken]
 }
 
 #[cfg(test)]

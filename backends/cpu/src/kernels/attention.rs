@@ -5,11 +5,12 @@
 //! those of [`super::matmul`], in its order; a row's sum of weights is taken over lanes, in an order of its own length.
 //!
 //! Queries, keys and values are used where they lie if they are of the dtype that is computed in, whatever their strides;
-//! others are converted in scratch, a head at a time.
+//! others are converted in scratch, a head at a time. Of many keys that, and the scores, come from the device ([`Room`]).
 
-use super::axis::{Line, Shared, for_each_range, multiversion, scratch};
+use super::axis::{Line, Shared, multiversion};
 use super::element::{Compute, Real, by_real};
 use super::matmul::{Matrix, Product, product};
+use super::scratch::{Need, Room, bytes_of};
 use super::softmax::Transcendental;
 use super::view;
 use crate::threads::Threads;
@@ -31,13 +32,70 @@ pub unsafe fn execute(kernel: &Kernel, operands: &[Operand], threads: Threads) -
     let Kernel::Attention { scale, causal, mask } = *kernel else {
         unreachable!("cpu: {} is no attention", kernel.name())
     };
-    let [out, query, key, value] = [0, 1, 2, 3].map(|index| operands[index].view());
-    let mask = mask.then(|| operands[4].view());
+    let (operands, scratch) = operands.split_at(4 + usize::from(mask));
     // SAFETY: the contract of this function.
-    by_real!(out.dtype, A => unsafe {
-        attend::<A>(out, [query, key, value], mask, (scale as A, causal), threads);
+    by_real!(operands[0].view().dtype, A => unsafe {
+        let plan = Plan::<A>::new(operands, mask);
+        let room = Room::new(plan.need(operands, threads), scratch.first());
+        attend::<A>(plan, &room, (scale as A, causal), threads);
     });
     Ok(())
+}
+
+/// The scratch of `Kernel::Attention`.
+pub fn need(operands: &[Operand], mask: bool, threads: Threads) -> Need {
+    by_real!(operands[0].view().dtype, A => Plan::<A>::new(operands, mask).need(operands, threads))
+}
+
+/// How attention is cut into units, and what scratch each takes.
+struct Plan<'a, A> {
+    to: Matrices<'a>,
+    inputs: [Matrices<'a>; 3],
+    mask: Option<Matrices<'a>>,
+    /// Queries of a unit.
+    rows_max: usize,
+    /// Is the result made where it lies?
+    in_place: bool,
+    /// Scores, converted queries, keys and values, results, a row of the mask, factors.
+    counts: [usize; 7],
+    is_empty: bool,
+    of: std::marker::PhantomData<A>,
+}
+
+impl<'a, A: Product> Plan<'a, A> {
+    fn new(operands: &'a [Operand], mask: bool) -> Plan<'a, A> {
+        let [to, query, key, value] = [0, 1, 2, 3].map(|index| Matrices::new(operands[index].view()));
+        let mask = mask.then(|| Matrices::new(operands[4].view()));
+        let shape = to.operand.layout.shape();
+        let (n, m, dv) = (shape[2], key.operand.layout.shape()[2], shape[3]);
+        let rows_max = (SCORES / m.max(1)).max(ROWS_MIN).min(n);
+        let in_place = to.operand.dtype == A::DTYPE && (to.strides[3] == 1 || dv == 1);
+        let counts = [
+            rows_max * m,
+            query.scratch_count::<A>(rows_max),
+            key.scratch_count::<A>(m),
+            value.scratch_count::<A>(m),
+            if in_place { 0 } else { rows_max * dv },
+            if mask.is_some() { m } else { 0 },
+            rows_max,
+        ];
+        let is_empty = shape.contains(&0);
+        let of = std::marker::PhantomData;
+        Plan { to, inputs: [query, key, value], mask, rows_max, in_place, counts, is_empty, of }
+    }
+
+    fn unit_count(&self) -> usize {
+        let shape = self.to.operand.layout.shape();
+        shape[0] * shape[1] * shape[2].div_ceil(self.rows_max.max(1))
+    }
+
+    fn need(&self, operands: &[Operand], threads: Threads) -> Need {
+        let each_bytes = self.counts.iter().map(|&count| bytes_of::<A>(count)).sum();
+        match self.is_empty {
+            true => Need::NOTHING,
+            false => Need::each(each_bytes, self.unit_count(), operands, threads),
+        }
+    }
 }
 
 /// One operand's matrices: one for each batch and head.
@@ -97,90 +155,72 @@ impl<'a> Matrices<'a> {
 /// # Safety
 /// - As of [`super::execute`].
 unsafe fn attend<A: Product + Transcendental>(
-    out: &View,
-    [query, key, value]: [&View; 3],
-    mask: Option<&View>,
+    plan: Plan<'_, A>,
+    room: &Room,
     (scale, causal): (A, bool),
     threads: Threads,
 ) {
-    let shape = view::layout(out).shape();
-    let [batch, heads, n, dv] = [0, 1, 2, 3].map(|axis| shape[axis]);
-    let (m, d) = (view::layout(key).shape()[2], view::layout(key).shape()[3]);
-    if shape.contains(&0) {
+    if plan.is_empty {
         return;
     }
-    let [to, query, key, value] = [out, query, key, value].map(Matrices::new);
-    let mask = mask.map(Matrices::new);
-    let rows_max = (SCORES / m).max(ROWS_MIN).min(n);
+    let unit_count = plan.unit_count();
+    let Plan { to, inputs: [query, key, value], mask, rows_max, in_place, counts, .. } = plan;
+    let [_, heads, n, dv] = [0, 1, 2, 3].map(|axis| to.operand.layout.shape()[axis]);
+    let [m, d] = [2, 3].map(|axis| key.operand.layout.shape()[axis]);
     let blocks = n.div_ceil(rows_max);
     // A multiply-add costs an eighth of streaming an element, an exponential four of these.
     let cost = rows_max.saturating_mul(m).saturating_mul((d + dv) / 8 + 4);
-    let in_place = out.dtype == A::DTYPE && (to.strides[3] == 1 || dv == 1);
-    let counts = [
-        rows_max * m,
-        query.scratch_count::<A>(rows_max),
-        key.scratch_count::<A>(m),
-        value.scratch_count::<A>(m),
-        if in_place { 0 } else { rows_max * dv },
-        if mask.is_some() { m } else { 0 },
-        rows_max,
-    ];
-    for_each_range(threads, batch * heads * blocks, cost, |units| {
-        scratch::<A, _>(counts.iter().sum(), |mut memory| {
-            let [scores, queries, keys, values, results, added, factors] = counts.map(|count| {
-                let (part, rest) = std::mem::take(&mut memory).split_at_mut(count);
-                memory = rest;
-                part
-            });
-            let mut converted = None;
-            for unit in units {
-                let (pair, block) = (unit / blocks, unit % blocks);
-                let at = [pair / heads, pair % heads];
-                let first = block * rows_max;
-                let rows = rows_max.min(n - first);
-                // What no query of the block sees isn't computed.
-                let seen = if causal { m.min(first + rows) } else { m };
-                // SAFETY: the contract of this function; blocks of the output don't meet, scratch is this thread's.
-                unsafe {
-                    let q = query.read(at, first..first + rows, queries);
-                    let is_known = converted.replace(at) == Some(at);
-                    let known = |count: usize| if is_known { 0..0 } else { 0..count };
-                    let (k, v) = (key.read(at, known(m), keys), value.read(at, known(m), values));
-                    let block = Matrix { start: Shared::new(scores.as_mut_ptr()), row: seen, column: 1 };
-                    product((rows, seen, d), q, k.transposed(), block);
-                    for (row, scores) in scores[..rows * seen].chunks_exact_mut(seen).enumerate() {
-                        let kept = if causal { seen.min(first + row + 1) } else { seen };
-                        scores[kept..].fill(A::ZERO);
-                        let scores = &mut scores[..kept];
-                        let added = match &mask {
-                            None => &[][..],
-                            Some(mask) => {
-                                if row == 0 || mask.strides[2] != 0 {
-                                    mask.line.load(mask.offset(at, first + row), 0..m, added);
-                                }
-                                &added[..kept]
+    room.for_each_range(threads, unit_count, cost, |mut memory, units| {
+        let [scores, queries, keys, values, results, added, factors] =
+            counts.map(|count| memory.take::<A>(count));
+        let mut converted = None;
+        for unit in units {
+            let (pair, block) = (unit / blocks, unit % blocks);
+            let at = [pair / heads, pair % heads];
+            let first = block * rows_max;
+            let rows = rows_max.min(n - first);
+            // What no query of the block sees isn't computed.
+            let seen = if causal { m.min(first + rows) } else { m };
+            // SAFETY: the contract of this function; blocks of the output don't meet, scratch is this thread's.
+            unsafe {
+                let q = query.read(at, first..first + rows, queries);
+                let is_known = converted.replace(at) == Some(at);
+                let known = |count: usize| if is_known { 0..0 } else { 0..count };
+                let (k, v) = (key.read(at, known(m), keys), value.read(at, known(m), values));
+                let block = Matrix { start: Shared::new(scores.as_mut_ptr()), row: seen, column: 1 };
+                product((rows, seen, d), q, k.transposed(), block);
+                for (row, scores) in scores[..rows * seen].chunks_exact_mut(seen).enumerate() {
+                    let kept = if causal { seen.min(first + row + 1) } else { seen };
+                    scores[kept..].fill(A::ZERO);
+                    let scores = &mut scores[..kept];
+                    let added = match &mask {
+                        None => &[][..],
+                        Some(mask) => {
+                            if row == 0 || mask.strides[2] != 0 {
+                                mask.line.load(mask.offset(at, first + row), 0..m, added);
                             }
-                        };
-                        let is_choice = mask.as_ref().is_some_and(|mask| mask.line.dtype == DType::Bool);
-                        let sum = weigh(scores, scale, added, is_choice);
-                        factors[row] = if sum == A::ZERO { A::ZERO } else { A::ONE / sum };
-                    }
-                    let result = if in_place {
-                        to.direct(at, first)
-                    } else {
-                        Matrix { start: Shared::new(results.as_mut_ptr()), row: dv, column: 1 }
-                    };
-                    product((rows, dv, seen), block, v, result);
-                    for (row, &factor) in factors[..rows].iter().enumerate() {
-                        let line = Shared::new(result.at(row, 0)).slice(0, dv);
-                        divide(line, factor);
-                        if !in_place {
-                            to.line.store(to.offset(at, first + row), line);
+                            &added[..kept]
                         }
+                    };
+                    let is_choice = mask.as_ref().is_some_and(|mask| mask.line.dtype == DType::Bool);
+                    let sum = weigh(scores, scale, added, is_choice);
+                    factors[row] = if sum == A::ZERO { A::ZERO } else { A::ONE / sum };
+                }
+                let result = if in_place {
+                    to.direct(at, first)
+                } else {
+                    Matrix { start: Shared::new(results.as_mut_ptr()), row: dv, column: 1 }
+                };
+                product((rows, dv, seen), block, v, result);
+                for (row, &factor) in factors[..rows].iter().enumerate() {
+                    let line = Shared::new(result.at(row, 0)).slice(0, dv);
+                    divide(line, factor);
+                    if !in_place {
+                        to.line.store(to.offset(at, first + row), 0, line);
                     }
                 }
             }
-        });
+        }
     });
 }
 

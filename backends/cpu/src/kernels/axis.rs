@@ -8,14 +8,16 @@
 
 use super::block;
 use super::element::{Compute, Source, by_dtype};
+use super::fold::PIECE;
 use super::level::Level;
 use super::loops::by_size;
+use super::scratch::scratch;
 use super::view;
 use crate::threads::Threads;
 use raddle_base::{DType, Dims, Layout};
 use raddle_hal::View;
 use raddle_sync::fault;
-use std::{cell::RefCell, ops::Range};
+use std::ops::Range;
 
 /// Makes a function of a body that is compiled for each [`Level`] and run at the machine's best.
 /// (Unlike `leveled!` it makes safe functions, and takes type parameters that no argument names.)
@@ -54,9 +56,12 @@ pub(crate) use multiversion;
 /// visited a quarter as often as single ones would need.
 const GROUP: usize = 64;
 /// Elements of scratch that the lines copied at once take (a guess: a share of the last-level cache), unless they
-/// are so long that this leaves less than a cache line of each; and what is never exceeded but by a single line.
+/// are so long that this leaves less than a cache line of each; and what is never exceeded: longer lines are taken in
+/// pieces. Few in tests, so that they see both ways.
 const STAGED_COUNT: usize = 1 << 19;
-const STAGED_COUNT_MAX: usize = 1 << 22;
+const STAGED_COUNT_MAX: usize = if cfg!(test) { 1 << 16 } else { 1 << 21 };
+/// Elements of a cache line of `f32`.
+const SIDE_BY_SIDE: usize = 16;
 
 /// A pointer that parts of a launch share; each part writes its own elements.
 #[derive(Clone, Copy)]
@@ -108,12 +113,12 @@ impl<const K: usize> Grid<K> {
             if merge {
                 grid.shape[last] *= size;
             } else {
-                grid.shape.push(size);
+                grid.shape.push(size); // Bounded: one for an axis
             }
             let last = grid.shape.len() - 1;
             for (merged, stride) in grid.strides.iter_mut().zip(strides) {
                 if !merge {
-                    merged.push(0);
+                    merged.push(0); // Bounded: as above
                 }
                 merged[last] = stride;
             }
@@ -282,43 +287,64 @@ impl Line {
         });
     }
 
-    /// The line that starts at `offset`: where it lies, or copied to `scratch`.
+    /// Elements `range` of the line that starts at `offset`: where they lie, or copied to `scratch`.
     ///
     /// # Safety
     /// - As for [`Line::load`], for as long as the slice lives.
-    pub unsafe fn read<'a, A: Compute>(&self, offset: usize, scratch: &'a mut [A]) -> &'a [A] {
+    pub unsafe fn read_part<'a, A: Compute>(
+        &self,
+        offset: usize,
+        range: Range<usize>,
+        scratch: &'a mut [A],
+    ) -> &'a [A] {
         if self.is_direct::<A>() {
             // SAFETY: the line has no holes, and the caller's bullet.
-            return unsafe { self.slice(offset, 0..self.count) };
+            return unsafe { self.slice(offset, range) };
         }
-        let scratch = &mut scratch[..self.count];
+        let scratch = &mut scratch[..range.len()];
         // SAFETY: the caller's bullet.
-        unsafe { self.load(offset, 0..self.count, scratch) };
+        unsafe { self.load(offset, range, scratch) };
         scratch
     }
 
-    /// Copies lines that start at `offsets` to `to`, `pitch` elements apart.
+    /// All of the line that starts at `offset`.
+    ///
+    /// # Safety
+    /// - As for [`Line::read_part`].
+    pub unsafe fn read<'a, A: Compute>(&self, offset: usize, scratch: &'a mut [A]) -> &'a [A] {
+        // SAFETY: the caller's bullet.
+        unsafe { self.read_part(offset, 0..self.count, scratch) }
+    }
+
+    /// Copies elements `range` of lines that start at `offsets` to `to`, `pitch` elements apart.
     ///
     /// # Safety
     /// - As for [`Line::load`], for each of them.
-    unsafe fn load_group<A: Compute>(&self, offsets: &[usize], to: &mut [A], pitch: usize) {
-        debug_assert!(to.len() >= offsets.len().saturating_sub(1) * pitch + self.count);
+    unsafe fn load_group<A: Compute>(
+        &self,
+        offsets: &[usize],
+        range: Range<usize>,
+        to: &mut [A],
+        pitch: usize,
+    ) {
+        let count = range.len();
+        debug_assert!(to.len() >= offsets.len().saturating_sub(1) * pitch + count);
         if self.group() == 1 || !self.outer.shape.is_empty() {
             for (line, &offset) in offsets.iter().enumerate() {
                 // SAFETY: the caller's bullet.
-                unsafe { self.load(offset, 0..self.count, &mut to[line * pitch..][..self.count]) };
+                unsafe { self.load(offset, range.clone(), &mut to[line * pitch..][..count]) };
             }
             return;
         }
-        let to = to.as_mut_ptr();
+        let (to, first) = (to.as_mut_ptr(), range.start * self.run.1);
         if self.dtype == A::DTYPE && side_by_side(offsets) {
-            let from = self.address::<A>(offsets[0]);
+            let from = self.address::<A>(offsets[0] + first);
             // SAFETY: these are the lines' elements, and as many places.
-            return unsafe { transpose(from, self.run.1, to, pitch, self.count, offsets.len()) };
+            return unsafe { transpose(from, self.run.1, to, pitch, count, offsets.len()) };
         }
         by_dtype!(self.dtype, E => {
-            let start = self.address::<E>(0);
-            for position in 0..self.count {
+            let start = self.address::<E>(first);
+            for position in 0..count {
                 for (line, &offset) in offsets.iter().enumerate() {
                     let from = start.wrapping_add(offset + position * self.run.1);
                     // SAFETY: it is an element of a line, and has a place in `to`.
@@ -328,42 +354,50 @@ impl Line {
         });
     }
 
-    /// Copies `from` to the elements of the line that starts at `offset`.
+    /// Copies `from` to the elements from `first` on of the line that starts at `offset`.
     ///
     /// # Safety
     /// - The line is in live memory that nobody else uses meanwhile.
-    pub unsafe fn store<A: Compute>(&self, offset: usize, from: &[A]) {
+    pub unsafe fn store<A: Compute>(&self, offset: usize, first: usize, from: &[A]) {
         by_dtype!(self.dtype, E => {
             let start = self.address::<E>(offset);
-            self.runs(0..self.count, |position, offset, count| {
+            self.runs(first..first + from.len(), |position, offset, count| {
+                let from = &from[position - first..][..count];
                 // SAFETY: the run is a part of the line.
-                unsafe { store_run(start.wrapping_add(offset), self.run.1, &from[position..][..count]) };
+                unsafe { store_run(start.wrapping_add(offset), self.run.1, from) };
             });
         });
     }
 
-    /// Copies `from`, `pitch` elements a line, to the lines that start at `offsets`.
+    /// Copies `from`, `pitch` elements a line, to the elements `range` of the lines that start at `offsets`.
     ///
     /// # Safety
     /// - As for [`Line::store`], for each of them.
-    unsafe fn store_group<A: Compute>(&self, offsets: &[usize], from: &[A], pitch: usize) {
-        debug_assert!(from.len() >= offsets.len().saturating_sub(1) * pitch + self.count);
+    unsafe fn store_group<A: Compute>(
+        &self,
+        offsets: &[usize],
+        range: Range<usize>,
+        from: &[A],
+        pitch: usize,
+    ) {
+        let count = range.len();
+        debug_assert!(from.len() >= offsets.len().saturating_sub(1) * pitch + count);
         if self.group() == 1 || !self.outer.shape.is_empty() {
             for (line, &offset) in offsets.iter().enumerate() {
                 // SAFETY: the caller's bullet.
-                unsafe { self.store(offset, &from[line * pitch..][..self.count]) };
+                unsafe { self.store(offset, range.start, &from[line * pitch..][..count]) };
             }
             return;
         }
-        let from = from.as_ptr();
+        let (from, first) = (from.as_ptr(), range.start * self.run.1);
         if self.dtype == A::DTYPE && side_by_side(offsets) {
-            let to = self.address::<A>(offsets[0]);
+            let to = self.address::<A>(offsets[0] + first);
             // SAFETY: these are the lines' elements, and as many of `from`.
-            return unsafe { transpose(from, pitch, to, self.run.1, offsets.len(), self.count) };
+            return unsafe { transpose(from, pitch, to, self.run.1, offsets.len(), count) };
         }
         by_dtype!(self.dtype, E => {
-            let start = self.address::<E>(0);
-            for position in 0..self.count {
+            let start = self.address::<E>(first);
+            for position in 0..count {
                 for (line, &offset) in offsets.iter().enumerate() {
                     let to = start.wrapping_add(offset + position * self.run.1);
                     // SAFETY: it is an element of a line, and `from` has one for it.
@@ -530,6 +564,18 @@ fn give_slice<E: Source, A: Compute>(from: &[A], to: &mut [E]) {
 }
 }
 
+/// Scratch for a piece of a line. Padded, so that lines of a power of two don't meet in one set of the cache.
+fn pitch<A: Compute>(line: &Line, length: usize) -> usize {
+    if line.is_direct::<A>() { 0 } else { line.count.min(length).next_multiple_of(16) + 16 }
+}
+
+/// Is there scratch for whole lines, if these are walked together, without more than a thread may have?
+pub fn fits<A: Compute>(lines: &[&Line]) -> bool {
+    let each: usize = lines.iter().map(|line| pitch::<A>(line, usize::MAX)).sum();
+    let wanted = lines.iter().filter(|line| !line.is_direct::<A>()).map(|line| line.group());
+    each.saturating_mul(wanted.max().unwrap_or(1).min(SIDE_BY_SIDE)) <= STAGED_COUNT_MAX
+}
+
 /// Calls `body` for each position of the grid in `positions` with a line of each operand: inputs to read, outputs to be
 /// written whole. `body` gets the offsets of the position in each operand of the grid, the inputs' and the outputs' slices.
 ///
@@ -537,6 +583,7 @@ fn give_slice<E: Source, A: Compute>(from: &[A], to: &mut [E]) {
 /// - The lines are in live memory; nobody writes the inputs' and nobody else uses the outputs' meanwhile, and outputs
 ///   overlap nothing.
 /// - Operand `i` of the grid is input `i`, the outputs follow; there may be more operands that only `body` uses.
+/// - The lines [fit](fits).
 pub unsafe fn for_each_line<A: Compute, const I: usize, const O: usize, const K: usize>(
     grid: &Grid<K>,
     positions: Range<usize>,
@@ -544,16 +591,73 @@ pub unsafe fn for_each_line<A: Compute, const I: usize, const O: usize, const K:
     outputs: [&Line; O],
     mut body: impl FnMut(&[usize; K], [&[A]; I], [&mut [A]; O]),
 ) {
-    // Padded, so that lines of a power of two don't meet in one set of the cache.
-    let pitch = |line: &Line| {
-        if line.is_direct::<A>() { 0 } else { line.count.next_multiple_of(16) + 16 }
+    debug_assert!(
+        inputs.iter().chain(&outputs).all(|line| fits::<A>(&[line])),
+        "cpu: lines that are too long"
+    );
+    let each = |_: &mut (), piece: Piece<K>, sources: [&[A]; I], targets: [&mut [A]; O]| {
+        body(&piece.offsets, sources, targets);
     };
-    if positions.is_empty() || inputs.iter().chain(&outputs).all(|line| line.count == 0) {
+    // SAFETY: the contract is the same.
+    unsafe { for_each_piece_of(usize::MAX, grid, positions, inputs, outputs, 1, || (), each) }
+}
+
+/// A piece of a line, in a pass over it.
+#[derive(Clone, Copy)]
+pub struct Piece<const K: usize> {
+    /// From 0.
+    pub pass: usize,
+    /// The position of its first element.
+    pub first: usize,
+    /// Is there none behind it, in this pass?
+    pub is_last: bool,
+    /// The line's offsets in each operand of the grid.
+    pub offsets: [usize; K],
+}
+
+/// As [`for_each_line`], for lines of any length: each is passed over so many times, piece by piece, with a state of its own.
+/// Pieces begin at multiples of [`PIECE`]; one is the whole line if that is used where it lies, else it has at most so many
+/// elements. What the outputs hold after the last pass stands; what `body` leaves in them before is not kept.
+///
+/// # Safety
+/// - As of [`for_each_line`], but for the lines' length.
+pub unsafe fn for_each_piece<A: Compute, S, const I: usize, const O: usize, const K: usize>(
+    grid: &Grid<K>,
+    positions: Range<usize>,
+    inputs: [&Line; I],
+    outputs: [&Line; O],
+    passes: usize,
+    start: impl Fn() -> S,
+    body: impl FnMut(&mut S, Piece<K>, [&[A]; I], [&mut [A]; O]),
+) {
+    let is_direct = inputs.iter().chain(&outputs).all(|line| line.is_direct::<A>());
+    let length = if is_direct { usize::MAX } else { PIECE };
+    // SAFETY: the contract is the same; there is scratch for pieces.
+    unsafe { for_each_piece_of(length, grid, positions, inputs, outputs, passes, start, body) }
+}
+
+/// # Safety
+/// - As of [`for_each_piece`]; pieces of at most `length` elements fit.
+#[expect(clippy::too_many_arguments, reason = "what its callers have, and how they differ")]
+#[inline]
+unsafe fn for_each_piece_of<A: Compute, S, const I: usize, const O: usize, const K: usize>(
+    length: usize,
+    grid: &Grid<K>,
+    positions: Range<usize>,
+    inputs: [&Line; I],
+    outputs: [&Line; O],
+    passes: usize,
+    start: impl Fn() -> S,
+    mut body: impl FnMut(&mut S, Piece<K>, [&[A]; I], [&mut [A]; O]),
+) {
+    let pitch = |line: &Line| pitch::<A>(line, length);
+    let line_count = inputs.iter().chain(&outputs).map(|line| line.count).max().unwrap_or(0);
+    if positions.is_empty() || line_count == 0 {
         return;
     }
     let each: usize = inputs.iter().chain(&outputs).map(|line| pitch(line)).sum();
     let wanted = inputs.iter().chain(&outputs).filter(|line| !line.is_direct::<A>()).map(|line| line.group());
-    let room = (STAGED_COUNT / each.max(1)).max(16).min(STAGED_COUNT_MAX / each.max(1)).max(1);
+    let room = (STAGED_COUNT / each.max(1)).max(SIDE_BY_SIDE).min(STAGED_COUNT_MAX / each.max(1)).max(1);
     let group = wanted.max().unwrap_or(1).min(room);
     let total: usize = inputs.iter().chain(&outputs).map(|line| pitch(line) * group).sum();
     scratch::<A, _>(total, |memory| {
@@ -566,6 +670,7 @@ pub unsafe fn for_each_line<A: Compute, const I: usize, const O: usize, const K:
         let staged_in = inputs.map(&mut take);
         let mut staged_out = outputs.map(&mut take);
         let mut offsets = [[0usize; GROUP]; K];
+        let mut states: [Option<S>; GROUP] = [const { None }; GROUP];
         let mut first = positions.start;
         while first < positions.end {
             let count = group.min(positions.end - first);
@@ -573,43 +678,59 @@ pub unsafe fn for_each_line<A: Compute, const I: usize, const O: usize, const K:
                 for (offsets, offset) in offsets.iter_mut().zip(grid.at(position)) {
                     offsets[line] = offset;
                 }
+                states[line] = Some(start());
             }
-            for (operand, line) in inputs.iter().enumerate() {
-                if !line.is_direct::<A>() {
-                    // SAFETY: the caller's bullets.
-                    unsafe { line.load_group(&offsets[operand][..count], staged_in[operand], pitch(line)) };
-                }
-            }
-            for line in 0..count {
-                let sources = std::array::from_fn(|operand| {
-                    let input = inputs[operand];
-                    if input.is_direct::<A>() {
-                        // SAFETY: the line has no holes, and the caller's bullets.
-                        unsafe { input.slice(offsets[operand][line], 0..input.count) }
-                    } else {
-                        &staged_in[operand][line * pitch(input)..][..input.count]
+            for pass in 0..passes {
+                let mut position = 0;
+                while position < line_count {
+                    let range = position..position + length.min(line_count - position);
+                    for (operand, line) in inputs.iter().enumerate() {
+                        if !line.is_direct::<A>() {
+                            let (offsets, to) = (&offsets[operand][..count], &mut *staged_in[operand]);
+                            // SAFETY: the caller's bullets.
+                            unsafe { line.load_group(offsets, range.clone(), to, pitch(line)) };
+                        }
                     }
-                });
-                let mut index = 0;
-                let targets = staged_out.each_mut().map(|staged| {
-                    let output = outputs[index];
-                    let offset = offsets[I + index][line];
-                    index += 1;
-                    if output.is_direct::<A>() {
-                        // SAFETY: the line has no holes, and the caller's bullets.
-                        unsafe { std::slice::from_raw_parts_mut(output.address(offset), output.count) }
-                    } else {
-                        &mut staged[line * pitch(output)..][..output.count]
+                    for line in 0..count {
+                        let sources = std::array::from_fn(|operand| {
+                            let input = inputs[operand];
+                            if input.is_direct::<A>() {
+                                // SAFETY: the line has no holes, and the caller's bullets.
+                                unsafe { input.slice(offsets[operand][line], range.clone()) }
+                            } else {
+                                &staged_in[operand][line * pitch(input)..][..range.len()]
+                            }
+                        });
+                        let mut index = 0;
+                        let targets = staged_out.each_mut().map(|staged| {
+                            let output = outputs[index];
+                            let offset = offsets[I + index][line] + range.start;
+                            index += 1;
+                            if output.is_direct::<A>() {
+                                // SAFETY: the line has no holes, and the caller's bullets.
+                                unsafe { std::slice::from_raw_parts_mut(output.address(offset), range.len()) }
+                            } else {
+                                &mut staged[line * pitch(output)..][..range.len()]
+                            }
+                        });
+                        let is_last = range.end == line_count;
+                        let offsets = offsets.map(|offsets| offsets[line]);
+                        let piece = Piece { pass, first: position, is_last, offsets };
+                        let state = states[line].as_mut().expect("each line of the group has one");
+                        body(state, piece, sources, targets);
                     }
-                });
-                body(&offsets.map(|offsets| offsets[line]), sources, targets);
-            }
-            for (operand, line) in outputs.iter().enumerate() {
-                if !line.is_direct::<A>() {
-                    // SAFETY: the caller's bullets.
-                    unsafe {
-                        line.store_group(&offsets[I + operand][..count], staged_out[operand], pitch(line))
-                    };
+                    if pass + 1 == passes {
+                        for (operand, line) in outputs.iter().enumerate() {
+                            if !line.is_direct::<A>() {
+                                let offsets = &offsets[I + operand][..count];
+                                // SAFETY: the caller's bullets.
+                                unsafe {
+                                    line.store_group(offsets, range.clone(), staged_out[operand], pitch(line))
+                                };
+                            }
+                        }
+                    }
+                    position = range.end;
                 }
             }
             first += count;
@@ -636,47 +757,4 @@ pub fn for_each_range(threads: Threads, units: usize, unit_cost: usize, body: im
     let parts = (units.saturating_mul(unit_cost) / GRAIN).clamp(1, units.min(PART_COUNT_MAX));
     let bound = |part: usize| (part as u128 * units as u128 / parts as u128) as usize;
     threads.for_each_part(parts, |part| body(bound(part)..bound(part + 1)));
-}
-
-thread_local! {
-    static SCRATCH: RefCell<Vec<Vec<u128>>> = const { RefCell::new(Vec::new()) };
-}
-
-/// The most scratch that a thread keeps: buffers, and bytes in each (T9).
-pub const SCRATCH_COUNT_MAX: usize = 8;
-pub const SCRATCH_BYTES_MAX: usize = 16 << 20;
-
-pub fn kept_bytes() -> usize {
-    SCRATCH.with_borrow(|free| free.iter().map(|memory| memory.len() * size_of::<u128>()).sum())
-}
-
-pub fn let_go() {
-    SCRATCH.take();
-}
-
-/// Lends scratch of this thread, with any content. Calls may nest.
-pub fn scratch<T: Compute, R>(count: usize, body: impl FnOnce(&mut [T]) -> R) -> R {
-    let words = (count * size_of::<T>()).div_ceil(size_of::<u128>());
-    let kept = SCRATCH.try_with(|free| {
-        let mut free = free.borrow_mut();
-        let best = free.iter().position(|memory| memory.len() >= words);
-        best.or(free.len().checked_sub(1)).map(|position| free.swap_remove(position))
-    });
-    // A thread that ends keeps nothing any more.
-    let mut memory = kept.ok().flatten().unwrap_or_default();
-    if memory.len() < words {
-        memory.resize(words, 0);
-    }
-    // SAFETY: there are enough initialised bytes, aligned to more than `T` needs, and any bytes are a `T`.
-    let slice = unsafe { std::slice::from_raw_parts_mut(memory.as_mut_ptr().cast::<T>(), count) };
-    let result = body(slice);
-    if memory.len() * size_of::<u128>() <= SCRATCH_BYTES_MAX {
-        _ = SCRATCH.try_with(|free| {
-            let mut free = free.borrow_mut();
-            if free.len() < SCRATCH_COUNT_MAX {
-                free.push(memory);
-            }
-        });
-    }
-    result
 }

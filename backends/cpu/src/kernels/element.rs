@@ -2,6 +2,7 @@
 //! all integers), and truth values.
 
 use super::convert;
+use super::scratch::Plain;
 use half::{bf16, f16};
 use raddle_base::DType;
 
@@ -147,6 +148,7 @@ impl Compute for Truth {
 /// A float that kernels compute in.
 pub trait Real:
     Compute
+    + Plain
     + std::ops::Add<Output = Self>
     + std::ops::Sub<Output = Self>
     + std::ops::Mul<Output = Self>

@@ -6,12 +6,13 @@
 //! of each of up to three left rows: 12 sums in 16 registers, enough to hide the latency of a multiply-add. (Written with
 //! vectors by name: of plain arrays the compiler makes shuffles and spills.)
 
+use super::axis::transpose;
 #[cfg(target_arch = "x86_64")]
 use super::axis::turn;
-use super::axis::{scratch, transpose};
 use super::element::Real;
 use super::level::Level;
 use super::matmul::Matrix;
+use super::scratch::scratch;
 
 /// Vectors in a row of a panel.
 const VECTORS: usize = 4;

@@ -180,6 +180,7 @@ pub unsafe fn triangle(out: &View, input: &View, upper: bool, diagonal: i64, thr
     }
     let shape = *out.layout.shape();
     let columns = shape[column_axis];
+    // Bounded: one for an axis
     let outer: Dims = (0..rank).filter(|axis| *axis != column_axis).collect();
     let rows: usize = outer.iter().map(|axis| shape[*axis]).product();
     let size_bytes = out.dtype.size_bytes();

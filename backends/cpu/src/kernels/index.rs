@@ -9,6 +9,7 @@
 use super::axis::{Grid, Line, Shared, for_each_range, multiversion};
 use super::element::{Compute, Source, Truth, by_compute, by_dtype};
 use super::loops::by_size;
+use super::scratch::{Memory, Need, Plain, Room, bytes_of, scratch};
 use super::view;
 use crate::threads::Threads;
 use half::{bf16, f16};
@@ -47,10 +48,10 @@ pub unsafe fn execute(kernel: &Kernel, operands: &[Operand], threads: Threads) -
                         scatter::<E, Overwrite>(axis, [target, index, values], threads);
                     }),
                     ScatterMode::Add if target.dtype == DType::F16 => {
-                        add_narrow::<f16>(axis, [target, index, values], threads);
+                        add_narrow::<f16>(axis, operands, threads)
                     }
                     ScatterMode::Add if target.dtype == DType::BF16 => {
-                        add_narrow::<bf16>(axis, [target, index, values], threads);
+                        add_narrow::<bf16>(axis, operands, threads);
                     }
                     ScatterMode::Add => by_compute!(target.dtype, A => by_dtype!(target.dtype, E => {
                         scatter::<E, Add<A>>(axis, [target, index, values], threads);
@@ -288,15 +289,43 @@ impl Lines {
         }
     }
 
-    /// Runs a body for parts: the offsets of a line in each operand, and columns of it.
-    fn for_each(&self, threads: Threads, body: impl Fn([usize; 3], Range<usize>) + Sync) {
+    fn part_count(&self) -> usize {
+        self.outer.count() * self.width.div_ceil(self.chunk)
+    }
+
+    fn part_cost(&self) -> usize {
+        2 * self.length.saturating_mul(self.width.min(self.chunk))
+    }
+
+    /// The offsets of a part's line in each operand, and columns of it.
+    fn part(&self, part: usize) -> ([usize; 3], Range<usize>) {
         let chunks = self.width.div_ceil(self.chunk);
-        let cost = 2 * self.length.saturating_mul(self.width.min(self.chunk));
-        for_each_range(threads, self.outer.count() * chunks, cost, |range| {
-            for unit in range {
-                let first = unit % chunks * self.chunk;
-                body(self.outer.at(unit / chunks), first..self.width.min(first + self.chunk));
-            }
+        let first = part % chunks * self.chunk;
+        (self.outer.at(part / chunks), first..self.width.min(first + self.chunk))
+    }
+
+    /// Runs a body for parts.
+    fn for_each(&self, threads: Threads, body: impl Fn([usize; 3], Range<usize>) + Sync) {
+        for_each_range(threads, self.part_count(), self.part_cost(), |parts| {
+            parts.for_each(|part| {
+                let (starts, columns) = self.part(part);
+                body(starts, columns);
+            });
+        });
+    }
+
+    /// The same, with scratch.
+    fn for_each_in(
+        &self,
+        room: &Room,
+        threads: Threads,
+        body: impl Fn(&mut Memory<'_>, [usize; 3], Range<usize>) + Sync,
+    ) {
+        room.for_each_range(threads, self.part_count(), self.part_cost(), |mut memory, parts| {
+            parts.for_each(|part| {
+                let (starts, columns) = self.part(part);
+                body(&mut memory, starts, columns);
+            });
         });
     }
 
@@ -358,50 +387,117 @@ unsafe fn scatter<E: Copy + Send, P: Put<E>>(axis: usize, operands: [&View; 3], 
     });
 }
 
+/// Where an element of the values goes, and which it is, ordered by both.
+trait Pair: Plain + Ord {
+    /// The most places, and elements, that it tells apart.
+    const COUNT_MAX: u64;
+    fn new(place: usize, element: usize) -> Self;
+    fn place(self) -> usize;
+    fn element(self) -> usize;
+}
+macro_rules! pair {
+    ($($t:ident $half:ident),*) => { $(
+        impl Pair for $t {
+            const COUNT_MAX: u64 = $half::MAX as u64;
+            #[inline(always)]
+            fn new(place: usize, element: usize) -> $t { (place as $t) << $half::BITS | element as $t }
+            #[inline(always)]
+            fn place(self) -> usize { (self >> $half::BITS) as usize }
+            #[inline(always)]
+            fn element(self) -> usize { self as $half as usize }
+        }
+    )* };
+}
+pair!(u64 u32, u128 u64);
+
+/// Do words of 64 bits tell places and elements of a scatter apart?
+fn is_small(axis: usize, operands: &[Operand]) -> bool {
+    let size = |operand: &Operand| operand.shape()[axis] as u64;
+    size(&operands[0]).max(size(&operands[1])) <= u64::COUNT_MAX
+}
+
+/// The scratch of `Kernel::Scatter` where it adds.
+pub fn scatter_need(axis: usize, operands: &[Operand], threads: Threads) -> Need {
+    let views = [0, 1, 2].map(|index| operands[index].view());
+    if !matches!(views[0].dtype, DType::F16 | DType::BF16) {
+        return Need::NOTHING;
+    }
+    let lines = Lines::new(axis, views, threads);
+    let each_bytes = match is_small(axis, operands) {
+        true => bytes_of::<u64>(lines.length),
+        false => bytes_of::<u128>(lines.length),
+    };
+    Need::each(each_bytes, lines.part_count(), &operands[..3], threads)
+}
+
 /// Adds 16-bit floats: what goes to one place is brought together, in index order, and summed in `f32`.
 ///
 /// # Safety
 /// - As of [`super::execute`]; `E` is the type of the elements, and the indices are in range.
-unsafe fn add_narrow<E: Source>(axis: usize, operands: [&View; 3], threads: Threads) {
-    let lines = Lines::new(axis, operands, threads);
-    let Lines { length, steps, along, .. } = lines;
-    let target = Shared::new(view::start::<E>(operands[0]));
-    let values = Shared::new(view::start::<E>(operands[2]));
-    lines.for_each(threads, |starts, columns| {
-        // Columns that share their indices are taken together.
-        let shared = steps[1] == 0;
-        let groups = if shared { 1 } else { columns.len() };
-        let mut order: Vec<(usize, usize)> = Vec::with_capacity(length);
-        let mut sums: Vec<f32> = Vec::with_capacity(columns.len());
-        for group in 0..groups {
-            let columns =
-                if shared { columns.clone() } else { columns.start + group..columns.start + group + 1 };
-            order.clear();
-            // SAFETY: the contract of this function.
-            order.extend((0..length).map(|i| (unsafe { lines.index_at(starts, i, columns.start) }, i)));
-            order.sort_unstable();
-            for alike in order.chunk_by(|a, b| a.0 == b.0) {
-                let to = |column: usize| target.at(starts[0] + column * steps[0] + alike[0].0 * along[0]);
-                sums.clear();
-                // SAFETY: indices are in range, so all of it is inside the operands; each part has lines of its own.
-                unsafe {
-                    sums.extend(columns.clone().map(|column| (*to(column)).f32()));
-                    for &(_, i) in alike {
-                        for (sum, column) in sums.iter_mut().zip(columns.clone()) {
-                            *sum += (*values.at(starts[2] + column * steps[2] + i * along[2])).f32();
-                        }
-                    }
-                    for (sum, column) in sums.iter().zip(columns.clone()) {
-                        *to(column) = E::from_f32(*sum);
-                    }
-                }
+unsafe fn add_narrow<E: Source>(axis: usize, operands: &[Operand], threads: Threads) {
+    let room = Room::new(scatter_need(axis, operands, threads), operands.get(3));
+    let lines = Lines::new(axis, [0, 1, 2].map(|index| operands[index].view()), threads);
+    let views = [0, 2].map(|index| operands[index].view());
+    lines.for_each_in(&room, threads, |memory, starts, columns| {
+        // SAFETY: the contract of this function; parts have lines of their own.
+        unsafe {
+            match is_small(axis, operands) {
+                true => add_part::<E, u64>(&lines, views, memory, starts, columns),
+                false => add_part::<E, u128>(&lines, views, memory, starts, columns),
             }
         }
     });
 }
 
-/// Elements whose places are counted, then written, by one part.
+/// # Safety
+/// - As of [`add_narrow`]; nobody else touches these lines of the target.
+unsafe fn add_part<E: Source, P: Pair>(
+    lines: &Lines,
+    [target, values]: [&View; 2],
+    memory: &mut Memory<'_>,
+    starts: [usize; 3],
+    columns: Range<usize>,
+) {
+    let Lines { length, steps, along, .. } = *lines;
+    let (target, values) = (view::start::<E>(target), view::start::<E>(values));
+    let order = memory.again().take::<P>(length);
+    // Columns that share their indices are taken together.
+    let shared = steps[1] == 0;
+    let groups = if shared { 1 } else { columns.len() };
+    let mut sums = [0f32; CHUNK];
+    for group in 0..groups {
+        let columns = if shared { columns.clone() } else { columns.start + group..columns.start + group + 1 };
+        for (i, pair) in order.iter_mut().enumerate() {
+            // SAFETY: the contract of this function.
+            *pair = P::new(unsafe { lines.index_at(starts, i, columns.start) }, i);
+        }
+        order.sort_unstable();
+        for alike in order.chunk_by(|a, b| a.place() == b.place()) {
+            let first = starts[0] + alike[0].place() * along[0];
+            let to = |column: usize| target.wrapping_add(first + column * steps[0]);
+            let sums = &mut sums[..columns.len()];
+            // SAFETY: indices are in range, so all of it is inside the operands; each part has lines of its own.
+            unsafe {
+                for (sum, column) in sums.iter_mut().zip(columns.clone()) {
+                    *sum = (*to(column)).f32();
+                }
+                for pair in alike {
+                    let from = starts[2] + pair.element() * along[2];
+                    for (sum, column) in sums.iter_mut().zip(columns.clone()) {
+                        *sum += (*values.wrapping_add(from + column * steps[2])).f32();
+                    }
+                }
+                for (sum, column) in sums.iter().zip(columns.clone()) {
+                    *to(column) = E::from_f32(*sum);
+                }
+            }
+        }
+    }
+}
+
+/// Elements whose places are counted, then written, by one part, unless there would be more parts than counts.
 const PLACES: usize = 1 << 14;
+const COUNT_MAX: usize = if cfg!(test) { 4 } else { 1 << 16 };
 
 /// # Safety
 /// - As of [`super::execute`].
@@ -409,19 +505,20 @@ unsafe fn non_zero(out: &View, input: &View, threads: Threads) {
     let layout = view::layout(input);
     let (shape, rank) = (*layout.shape(), layout.rank());
     let line = Line::new(input, 0..rank);
-    let blocks = line.count.div_ceil(PLACES);
+    let places = PLACES.max(line.count.div_ceil(COUNT_MAX));
+    let blocks = line.count.div_ceil(places);
     let strides = *view::layout(out).strides();
     if rank == 0 || blocks == 0 {
         return;
     }
-    super::axis::scratch::<i64, _>(blocks, |firsts| {
+    scratch::<i64, _>(blocks, |firsts| {
         let counts = Shared::new(firsts.as_mut_ptr());
-        for_each_range(threads, blocks, PLACES, |range| {
+        for_each_range(threads, blocks, places, |range| {
             for block in range {
                 let mut count = 0;
                 // SAFETY: the contract of this function.
                 unsafe {
-                    for_each_truth(&line, block, |truths, _| {
+                    for_each_truth(&line, block, places, |truths, _| {
                         count += truths.iter().map(|x| i64::from(x.0)).sum::<i64>()
                     })
                 };
@@ -432,7 +529,7 @@ unsafe fn non_zero(out: &View, input: &View, threads: Threads) {
         let mut next = 0;
         firsts.iter_mut().for_each(|first| next += std::mem::replace(first, next));
         let (to, firsts) = (Shared::new(view::start::<i64>(out)), &*firsts);
-        for_each_range(threads, blocks, PLACES, |range| {
+        for_each_range(threads, blocks, places, |range| {
             for block in range {
                 let mut row = firsts[block] as usize;
                 let mut index = Dims::filled(0, rank);
@@ -463,20 +560,20 @@ unsafe fn non_zero(out: &View, input: &View, threads: Threads) {
                         .for_each(|(place, _)| write(place));
                 };
                 // SAFETY: the contract of this function.
-                unsafe { for_each_truth(&line, block, each) };
+                unsafe { for_each_truth(&line, block, places, each) };
             }
         });
     });
 }
 
-/// Calls `body` with what isn't zero in a block of elements, piece by piece, and the place of the piece's first.
+/// Calls `body` with what isn't zero in a block of `places` elements, piece by piece, and the place of the piece's first.
 ///
 /// # Safety
 /// - The line is in live memory that nobody writes meanwhile.
-unsafe fn for_each_truth(line: &Line, block: usize, mut body: impl FnMut(&[Truth], usize)) {
+unsafe fn for_each_truth(line: &Line, block: usize, places: usize, mut body: impl FnMut(&[Truth], usize)) {
     let mut truths = [Truth(0); 256];
-    let end = line.count.min((block + 1) * PLACES);
-    for first in (block * PLACES..end).step_by(truths.len()) {
+    let end = line.count.min((block + 1) * places);
+    for first in (block * places..end).step_by(truths.len()) {
         let truths = &mut truths[..(end - first).min(256)];
         // SAFETY: the caller's bullet.
         unsafe { line.load(0, first..first + truths.len(), truths) };

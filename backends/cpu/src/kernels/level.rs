@@ -3,6 +3,8 @@
 //! A loop is written once, in plain Rust, as an `#[inline(always)]` body, and instantiated for each level; the compiler
 //! vectorises each for its level. All give the same bits: Rust never contracts `a * b + c` into one rounding, and where
 //! `mul_add` asks for that, it is rounded once at each level. So a machine's age can't change a result (T8).
+//!
+//! Bounded: lists of levels are as long as there are levels.
 
 use raddle_sync::Made;
 

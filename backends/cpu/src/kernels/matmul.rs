@@ -7,14 +7,16 @@
 //!
 //! Large products are the `gemm` crate's. It is called with at most [`K_BLOCK`] of `k`, which it sums in order; and not at
 //! all where it would sum otherwise (dot products of small matrices, vectors, `k` below 3) or is slow (few rows): there
-//! runs [`Wide::few_rows`]. 16-bit floats are converted first, so that they are rounded once, at the end.
+//! runs [`Wide::few_rows`]. 16-bit floats are converted first, in scratch of the device if they are many ([`Room`]), so that they
+//! are rounded once, at the end. What isn't made where it lies is made and stored [`STAGED_COUNT`] elements at a time.
 //!
 //! Bias, activation and addend are applied to each part as soon as it is complete, by the thread that made it.
 
-use super::axis::{Line, Shared, for_each_range, multiversion, scratch};
+use super::axis::{Line, Shared, for_each_range, multiversion};
 use super::element::{Real, by_real};
 use super::few_rows::Wide;
 use super::level::Level;
+use super::scratch::{Need, Room, bytes_of, scratch};
 use super::{math, view};
 use crate::threads::{Threads, with_locals_of_others};
 use raddle_hal::{Kernel, KernelError, Operand, View};
@@ -29,6 +31,13 @@ const FEW: [usize; 2] = [24, 16];
 /// packs both. (Zen 4, 2026-11-29, GFLOP/s of one core, ours and theirs, 384 × 1536 and 1536 × 384: 32 rows 91 and 25, 94 and 74;
 /// 256 rows 104 and 80, 103 and 105; 2048 rows 94 and 105, 98 and 109.)
 const FEW_LINEAR: usize = 256;
+/// Rows and columns that are multiplied at once at most: the scratch that kernels and the `gemm` crate take for them grows with
+/// these (guess: so long that packing the other side again costs nothing).
+const SIDE_MAX: usize = 8192;
+/// Elements of a result in scratch: 4 MiB of `f32`; and its columns at most (guesses: enough rows that packing the right
+/// side again for the next ones costs little). Few in tests, so that they see several.
+const STAGED_COUNT: usize = if cfg!(test) { 1 << 10 } else { 1 << 20 };
+const STAGED_COLUMNS: usize = if cfg!(test) { 48 } else { 4096 };
 /// Multiply-adds below which a part isn't worth another thread (a guess: about 10 µs).
 const PART_WORK: usize = 1 << 18;
 
@@ -162,12 +171,25 @@ pub unsafe fn execute(kernel: &Kernel, operands: &[Operand], threads: Threads) -
     let view = |index: usize| operands[index].view();
     let bias = bias.then(|| view(3));
     let addend = accumulate.then(|| view(3 + usize::from(bias.is_some())));
+    let room =
+        Room::new(need(operands), operands.get(3 + usize::from(bias.is_some()) + usize::from(accumulate)));
     // SAFETY: the contract of this function.
     by_real!(view(0).dtype, A => unsafe {
         let after = After { alpha: alpha as A, beta: beta as A, bias, addend, activation };
-        multiply::<A>(view(0), view(1), view(2), &after, threads);
+        multiply::<A>(view(0), view(1), view(2), &after, &room, threads);
     });
     Ok(())
+}
+
+/// The scratch of `Kernel::MatMul`.
+pub fn need(operands: &[Operand]) -> Need {
+    let [out, a, b] = [0, 1, 2].map(|index| operands[index].view());
+    if out.layout.is_empty() {
+        return Need::NOTHING;
+    }
+    let bytes =
+        by_real!(out.dtype, A => [a, b].map(|operand| bytes_of::<A>(Batch::<A>::scratch_count(operand))));
+    Need::one(bytes[0] + bytes[1])
 }
 
 /// What is done to the products.
@@ -238,7 +260,14 @@ impl<A: Real> Batch<A> {
 
 /// # Safety
 /// - As of [`super::execute`].
-unsafe fn multiply<A: Product>(out: &View, a: &View, b: &View, after: &After<A>, threads: Threads) {
+unsafe fn multiply<A: Product>(
+    out: &View,
+    a: &View,
+    b: &View,
+    after: &After<A>,
+    room: &Room,
+    threads: Threads,
+) {
     let (shape, strides) = (view::layout(out).shape(), view::layout(out).strides());
     let k = view::layout(a).shape()[2];
     if shape.contains(&0) {
@@ -250,8 +279,8 @@ unsafe fn multiply<A: Product>(out: &View, a: &View, b: &View, after: &After<A>,
     let (batch, m, n) = (shape[0], shape[rows_axis], shape[columns_axis]);
     let direct = out.dtype == A::DTYPE && after.addend.is_none();
     let counts = [a, b].map(Batch::<A>::scratch_count);
-    scratch::<A, _>(counts[0] + counts[1], |memory| {
-        let (a_memory, b_memory) = memory.split_at_mut(counts[0]);
+    room.with(|mut memory| {
+        let [a_memory, b_memory] = counts.map(|count| memory.take::<A>(count));
         // SAFETY: the contract of this function.
         let (a, b) = unsafe { (Batch::new(a, a_memory, threads), Batch::new(b, b_memory, threads)) };
         let cut = Cut::new(batch, m, n, k, threads);
@@ -274,10 +303,16 @@ unsafe fn multiply<A: Product>(out: &View, a: &View, b: &View, after: &After<A>,
                         }
                         continue;
                     }
-                    scratch::<A, _>(size.0 * size.1, |memory| {
-                        let to = Matrix { start: Shared::new(memory.as_mut_ptr()), row: size.1, column: 1 };
-                        product(size, a, b, to);
-                        finish(&place, to, after, false);
+                    let width = size.1.min(STAGED_COLUMNS);
+                    let height = size.0.min(STAGED_COUNT / width.max(1));
+                    scratch::<A, _>(height * width, |memory| {
+                        for (i, j) in blocks_of(size, height, width) {
+                            let (rows, columns) = (i.len(), j.len());
+                            let to =
+                                Matrix { start: Shared::new(memory.as_mut_ptr()), row: columns, column: 1 };
+                            product((rows, columns, k), a.from(i.start, 0), b.from(0, j.start), to);
+                            finish(&place.part(i, j), to, after, false);
+                        }
                     });
                 }
             }
@@ -340,6 +375,17 @@ impl Cut {
 
 type Range = std::ops::Range<usize>;
 
+/// The blocks of a matrix, of at most so many rows and columns.
+fn blocks_of(
+    (m, n, _): (usize, usize, usize),
+    rows: usize,
+    columns: usize,
+) -> impl Iterator<Item = (Range, Range)> {
+    let cut =
+        |size: usize, step: usize| (0..size).step_by(step.max(1)).map(move |at| at..size.min(at + step));
+    cut(m, rows).flat_map(move |rows| cut(n, columns).map(move |columns| (rows.clone(), columns)))
+}
+
 /// `to = a · b`, whatever was there before.
 ///
 /// # Safety
@@ -351,6 +397,14 @@ pub unsafe fn product<A: Product>(
     to: Matrix<A>,
 ) {
     if m == 0 || n == 0 {
+        return;
+    }
+    if m > SIDE_MAX || n > SIDE_MAX {
+        for (i, j) in blocks_of((m, n, k), SIDE_MAX, SIDE_MAX) {
+            let (a, b, to) = (a.from(i.start, 0), b.from(0, j.start), to.from(i.start, j.start));
+            // SAFETY: the caller's bullet.
+            unsafe { product((i.len(), j.len(), k), a, b, to) };
+        }
         return;
     }
     if k == 0 {
@@ -395,6 +449,12 @@ struct Place<'a> {
 }
 
 impl Place<'_> {
+    /// A part of it.
+    fn part(&self, rows: Range, columns: Range) -> Place<'_> {
+        let within = |all: &Range, part: Range| all.start + part.start..all.start + part.end;
+        Place { rows: within(&self.rows, rows), columns: within(&self.columns, columns), ..*self }
+    }
+
     /// Lines along the piece's columns, and the offset of a row, in an operand of the output's shape.
     fn lines(&self, operand: &View) -> (Line, impl Fn(usize) -> usize) {
         let strides = *view::layout(operand).strides();
@@ -453,6 +513,14 @@ fn finish_row<A: Product>(to: &mut [A], bias: &[A], addend: &[A], factors: (A, A
 /// - As of [`product`]; bias and addend are in live memory that nobody else writes.
 unsafe fn finish<A: Product>(place: &Place, from: Matrix<A>, after: &After<A>, stored: bool) {
     let count = place.columns.len();
+    if count > SIDE_MAX {
+        for (rows, columns) in blocks_of((place.rows.len(), count, 0), place.rows.len(), SIDE_MAX) {
+            let from = from.from(0, columns.start);
+            // SAFETY: the caller's bullets.
+            unsafe { finish(&place.part(rows, columns), from, after, stored) };
+        }
+        return;
+    }
     let out = place.lines(place.out);
     let bias = after.bias.map(|operand| place.lines(operand));
     let addend = after.addend.map(|operand| place.lines(operand));
@@ -477,7 +545,7 @@ unsafe fn finish<A: Product>(place: &Place, from: Matrix<A>, after: &After<A>, s
                 };
                 finish_row(values, bias, addend, (after.alpha, after.beta), after.activation);
                 if !(stored && in_place) {
-                    out.0.store(out.1(row), values);
+                    out.0.store(out.1(row), 0, values);
                 }
             }
         }

@@ -1,5 +1,7 @@
 //! The kernels. [`execute`] runs one launch to its end on the calling thread and the helpers that it may use.
 //!
+//! A kernel takes no memory that grows with its operands but what it has asked the device for: see [`scratch`].
+//!
 //! hal's contract holds on entry: shapes, dtypes and overlap have been checked above, so nothing here checks them again.
 //! Every kernel gives the same bits on any number of threads and in any layout (T8), and at any [`level`] but for matrix
 //! products where there is no fused multiply-add.
@@ -24,6 +26,7 @@ mod pointwise;
 mod random;
 mod reduce;
 mod scan;
+mod scratch;
 mod softmax;
 mod sort;
 mod sparse;
@@ -33,21 +36,37 @@ mod structured_tests;
 mod testing;
 mod view;
 
-pub use axis::{SCRATCH_BYTES_MAX, SCRATCH_COUNT_MAX};
 pub use pointwise::KEPT_BYTES_MAX;
-pub use sort::KEPT_COUNT_MAX;
+pub use scratch::{SCRATCH_BYTES_MAX, SCRATCH_COUNT_MAX};
+pub use sort::SHORT_COUNT_MAX;
 
 use crate::threads::Threads;
 use raddle_hal::{Kernel, KernelError, Operand};
 
+/// Scratch memory that a kernel needs of the device: what grows with its operands.
+pub fn scratch_bytes(kernel: &Kernel, operands: &[Operand], threads: Threads) -> usize {
+    use Kernel::*;
+    use raddle_op::ScatterMode;
+    let need = match *kernel {
+        MatMul { .. } => matmul::need(operands),
+        Attention { mask, .. } => attention::need(operands, mask, threads),
+        LayerNormBackward { axes, .. } => layer_norm::backward_need(axes, operands[0].view()),
+        Sort { .. } | TopK { .. } => sort::need(kernel, operands, threads),
+        Scatter { axis, mode: ScatterMode::Add, .. } => index::scatter_need(axis, operands, threads),
+        SparseMatMul { .. } | SparseMatMulByValues | SparseMatMulByWeight => sparse::need(kernel, operands),
+        _ => return 0,
+    };
+    need.device_bytes()
+}
+
 /// Scratch memory that the calling thread keeps for its next kernels.
 pub fn kept_bytes() -> usize {
-    axis::kept_bytes() + pointwise::kept_bytes() + sort::kept_bytes()
+    scratch::kept_bytes() + pointwise::kept_bytes() + sort::kept_bytes()
 }
 
 /// Lets go of it.
 pub fn let_go() {
-    axis::let_go();
+    scratch::let_go();
     pointwise::let_go();
     sort::let_go();
 }
@@ -55,7 +74,8 @@ pub fn let_go() {
 /// Runs a kernel.
 ///
 /// # Safety
-/// - The operands are as the kernel's doc says; each view lies inside live memory.
+/// - The operands are as the kernel's doc says; each view lies inside live memory. If it needs [scratch](scratch_bytes), for as
+///   many threads as these or more, that is the last operand.
 /// - Nobody else touches what is written, and nobody writes what is read, until this returns.
 pub unsafe fn execute(kernel: &Kernel, operands: &[Operand], threads: Threads) -> Result<(), KernelError> {
     use Kernel::*;

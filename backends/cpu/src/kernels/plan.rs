@@ -11,6 +11,8 @@
 //!
 //! Making a plan costs some ten nanoseconds an instruction, so plans aren't kept across launches: nothing to bound,
 //! nothing to invalidate.
+//!
+//! Bounded: what grows here grows with the program and the number of operands, never with their elements.
 
 use super::convert::convert;
 use super::fused::{self, FusedFn, Match, RESULTS_MAX, Role, Slots};

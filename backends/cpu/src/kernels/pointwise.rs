@@ -5,6 +5,8 @@
 //! another axis than the output's is their fast one; the loops of a [`Plan`] run one after another over the block; what
 //! belongs in strided outputs is written there. So DRAM is read and written once, by whole lines, whatever the program
 //! and the strides, and an element's result can't depend on how the work was cut (T8).
+//!
+//! Bounded: what grows here grows with the program and the number of operands, never with their elements.
 
 use super::block::{Block, Cache, LINE_BYTES, pack, prefetch, prefetch_bytes, unpack};
 use super::fused::Slots;

@@ -8,23 +8,32 @@
 //! Along memory that is one vector addition for each vector of elements. Across memory ([`across`]) the same tree is
 //! built for many outputs at once, each step a whole row of them: the lanes are then visited in the order in which
 //! halving combines them, so that only a handful of rows of partial results live at any time, in the first-level cache.
+//!
+//! Partial results and means lie in scratch of the thread that submits, at most [`PARTIAL_COUNT_MAX`]: where there would be
+//! more, the outputs are made in [`for_each_window`], one window after the other, and one that alone has more gets
+//! longer parts.
 
-use super::axis::{Grid, Line, Shared, for_each_range, multiversion, scratch};
+use super::axis::{Grid, Line, Shared, for_each_range, multiversion};
 use super::element::{Compute, Truth, by_compute, by_dtype};
 use super::fold::{
     BLOCK, Cascade, Deviations, Distances, Fold, LANES, Largest, Mapped, PIECE, Product, RootDeviations,
     Smallest, Squares, Sum, fold_slice,
 };
+use super::scratch::scratch;
 use super::view;
 use crate::threads::Threads;
-use raddle_base::{DType, Layout};
+use raddle_base::{DType, Layout, MAX_RANK};
 use raddle_hal::{Address, Kernel, KernelError, Operand, View};
 use raddle_op::ReduceOp;
 use raddle_sync::fault;
+use smallvec::SmallVec;
 use std::ops::Range;
 
 /// Bytes of a row of partial results in [`across`]: a dozen such rows fit the first-level cache.
 const ROW_BYTES: usize = 2048;
+/// The most partial results and means at a time: 8 MiB of `f64`. So many come of at least as many elements, which is work enough for
+/// any number of cores. Few in tests, so that they see windows.
+const PARTIAL_COUNT_MAX: usize = if cfg!(test) { 8 } else { 1 << 20 };
 
 /// Runs a kernel of this module.
 ///
@@ -166,8 +175,10 @@ struct Plan {
     inner: Line,
     /// Items that make an output.
     outer_count: usize,
-    /// Pieces that make an item.
-    piece_count: usize,
+    /// Parts that make an item.
+    part_count: usize,
+    /// Elements of a part: [`PIECE`], or a power of two of them, of which a [`Cascade`] makes what it would make of the pieces.
+    part: usize,
 }
 
 const INPUT: usize = 0;
@@ -182,7 +193,8 @@ impl Plan {
         let reduced = |axis: usize| axes >> axis & 1 == 1;
         let mut split = shape.len();
         let mut inner_count = 1usize;
-        while split > 0 && inner_count < BLOCK {
+        let reduced_count: usize = (0..split).filter(|&axis| reduced(axis)).map(|axis| shape[axis]).product();
+        while split > 0 && inner_count < BLOCK.max(reduced_count.div_ceil(PARTIAL_COUNT_MAX)) {
             split -= 1;
             if reduced(split) {
                 inner_count *= shape[split];
@@ -190,32 +202,48 @@ impl Plan {
         }
         let of = |axis: usize| (shape[axis], strides[axis]);
         let inner = Line::over(input, (split..shape.len()).filter(|&axis| reduced(axis)).map(of));
-        let outer = || (0..split).filter(|&axis| reduced(axis));
-        let kept = || (0..shape.len()).filter(|&axis| !reduced(axis));
-        let outer_count = outer().map(|axis| shape[axis]).product::<usize>();
-        let piece_count = inner.count.div_ceil(PIECE).max(1);
-        // Partial results are stored row-major over kept axes, outer axes, pieces; means over kept axes.
-        let (mut partial, mut mean) = (piece_count, 1);
-        let mut items: Vec<(usize, [usize; 4])> = Vec::with_capacity(shape.len());
-        for axis in outer().collect::<Vec<_>>().into_iter().rev() {
-            items.push((shape[axis], [strides[axis], 0, partial, 0]));
+        let outer_count = (0..split).filter(|&axis| reduced(axis)).map(|axis| shape[axis]).product::<usize>();
+        let part_count = |part: usize| inner.count.div_ceil(part).max(1);
+        let mut part = PIECE;
+        while part_count(part) > 1 && outer_count.saturating_mul(part_count(part)) > PARTIAL_COUNT_MAX {
+            part *= 2;
+        }
+        let part_count = part_count(part);
+        // Partial results are stored row-major over kept axes, outer axes, parts; means over kept axes.
+        let (mut partial, mut mean) = (part_count, 1);
+        let mut items: SmallVec<[(usize, [usize; 4]); MAX_RANK]> = SmallVec::new();
+        for axis in (0..split).rev().filter(|&axis| reduced(axis)) {
+            items.push((shape[axis], [strides[axis], 0, partial, 0])); // Bounded: one for an axis
             partial *= shape[axis];
         }
-        for axis in kept().collect::<Vec<_>>().into_iter().rev() {
-            items.push((shape[axis], [strides[axis], output[axis], partial, mean]));
+        for axis in (0..shape.len()).rev().filter(|&axis| !reduced(axis)) {
+            items.push((shape[axis], [strides[axis], output[axis], partial, mean])); // Bounded: as above
             partial *= shape[axis];
             mean *= shape[axis];
         }
-        Plan { items: Grid::new(items.into_iter().rev()), inner, outer_count, piece_count }
+        Plan { items: Grid::new(items.into_iter().rev()), inner, outer_count, part_count, part }
     }
 
     /// Does an item's result go straight to the output?
     fn is_direct(&self) -> bool {
-        self.outer_count == 1 && self.piece_count == 1
+        self.outer_count == 1 && self.part_count == 1
+    }
+
+    /// Is each output that of one line along memory?
+    fn is_line_by_line(&self) -> bool {
+        self.is_direct() && self.row_axis().is_none()
+    }
+
+    /// Partial results of an output.
+    fn partial_count(&self) -> usize {
+        if self.is_direct() { 0 } else { self.outer_count.saturating_mul(self.part_count) }
     }
 
     /// Along which axis of items [`across`] takes rows, if that is better than going along the inner elements.
     fn row_axis(&self) -> Option<usize> {
+        if self.part > PIECE {
+            return None; // rows are cut into pieces
+        }
         let step = self.inner.stride().unwrap_or(usize::MAX);
         let nearest = (0..self.items.shape.len())
             .filter(|&axis| self.items.shape[axis] >= 8 && self.items.strides[INPUT][axis] > 0)
@@ -279,26 +307,35 @@ impl<A: Compute> Sink<'_, A> {
 /// # Safety
 /// - As of [`super::execute`]; the sink has a mean for each kept position, or none.
 unsafe fn along<A: Compute, F: Fold<A>>(plan: &Plan, sink: &Sink<A>, threads: Threads) {
-    let Plan { items, inner, piece_count, .. } = plan;
-    let cost = inner.count.min(PIECE);
-    for_each_range(threads, items.count() * piece_count, cost, |range| {
+    let Plan { items, inner, part_count, part, .. } = plan;
+    let cost = inner.count.min(*part);
+    for_each_range(threads, items.count() * part_count, cost, |range| {
         scratch::<A, _>(inner.count.min(PIECE), |staged| {
             for unit in range {
-                let (item, piece) = (unit / piece_count, unit % piece_count);
+                let (item, index) = (unit / part_count, unit % part_count);
                 let offsets = items.at(item);
                 let mean = sink.mean::<F>(offsets[MEAN]);
-                let elements = piece * PIECE..inner.count.min((piece + 1) * PIECE);
-                let value = if inner.is_direct::<A>() {
-                    // SAFETY: the line is in the input.
-                    fold_slice::<A, F>(unsafe { inner.slice(offsets[INPUT], elements) }, mean)
-                } else {
+                let elements = index * part..inner.count.min((index + 1) * part);
+                let mut fold_staged = |elements: Range<usize>| {
                     let staged = &mut staged[..elements.len()];
                     // SAFETY: the line is in the input.
                     unsafe { inner.load(offsets[INPUT], elements, staged) };
                     fold_slice::<A, F>(staged, mean)
                 };
+                let value = if inner.is_direct::<A>() {
+                    // SAFETY: the line is in the input.
+                    fold_slice::<A, F>(unsafe { inner.slice(offsets[INPUT], elements) }, mean)
+                } else if elements.len() <= PIECE {
+                    fold_staged(elements)
+                } else {
+                    let mut cascade = Cascade::new::<F>();
+                    for first in elements.clone().step_by(PIECE) {
+                        cascade.push::<F>(fold_staged(first..elements.end.min(first + PIECE)));
+                    }
+                    cascade.finish::<F>()
+                };
                 // SAFETY: each unit has a place of its own.
-                unsafe { sink.put::<F>(offsets, None, piece, &[value]) };
+                unsafe { sink.put::<F>(offsets, None, index, &[value]) };
             }
         });
     });
@@ -309,7 +346,7 @@ unsafe fn along<A: Compute, F: Fold<A>>(plan: &Plan, sink: &Sink<A>, threads: Th
 /// # Safety
 /// - As of [`along`].
 unsafe fn across<A: Compute, F: Fold<A>>(plan: &Plan, sink: &Sink<A>, axis: usize, threads: Threads) {
-    let Plan { items, inner, piece_count, .. } = plan;
+    let Plan { items, inner, part_count: piece_count, .. } = plan;
     let means = sink.means;
     let length = items.shape[axis];
     let width_max = (ROW_BYTES / size_of::<A>()).min(length);
@@ -460,7 +497,7 @@ unsafe fn combine_partials<A: Compute, F: Fold<A>>(
     kept: &Grid<1>,
     threads: Threads,
 ) {
-    let Plan { outer_count, piece_count, .. } = *plan;
+    let Plan { outer_count, part_count: piece_count, .. } = *plan;
     let each = outer_count * piece_count;
     for_each_range(threads, kept.count(), each, |range| {
         scratch::<A, _>(outer_count.min(PIECE), |items| {
@@ -504,7 +541,7 @@ unsafe fn run<A: Compute, F: Fold<A>>(
     threads: Threads,
 ) {
     let plan = Plan::new(output, input, axes);
-    let partial_count = if plan.is_direct() { 0 } else { plan.items.count() * plan.piece_count };
+    let partial_count = view::layout(output).element_count() * plan.partial_count();
     scratch::<A, _>(partial_count, |partials| {
         let partials = Shared::new(partials.as_mut_ptr());
         let sink = Sink { plan: &plan, output, partials, divisor, means };
@@ -526,6 +563,43 @@ unsafe fn run<A: Compute, F: Fold<A>>(
 /// # Safety
 /// - As of [`super::execute`].
 unsafe fn reduce(op: ReduceOp, axes: u8, divisor: f64, output: &View, input: &View, threads: Threads) {
+    let plan = Plan::new(output, input, axes);
+    let has_means = match op {
+        ReduceOp::Mean => input.dtype == DType::F64,
+        ReduceOp::SquaredDeviations | ReduceOp::Deviation => !plan.is_line_by_line(),
+        _ => false,
+    };
+    let each = plan.partial_count() + usize::from(has_means);
+    for_each_window(output, input, axes, each, |output, input| {
+        // SAFETY: the contract of this function, of a part of its outputs.
+        unsafe { reduce_window(op, axes, divisor, output, input, threads) };
+    });
+}
+
+/// Calls `body` with parts of the outputs, and what is reduced to them, such that of `each` elements of scratch for an output
+/// there are at most [`PARTIAL_COUNT_MAX`]; or with single outputs.
+fn for_each_window(output: &View, input: &View, axes: u8, each: usize, mut body: impl FnMut(&View, &View)) {
+    fn visit(output: &View, input: &View, axes: u8, each: usize, body: &mut dyn FnMut(&View, &View)) {
+        let layout = view::layout(output);
+        let wanted = layout.element_count().saturating_mul(each);
+        let first = (0..layout.rank()).find(|&axis| axes >> axis & 1 == 0 && layout.shape()[axis] > 1);
+        let Some(axis) = first.filter(|_| wanted > PARTIAL_COUNT_MAX) else { return body(output, input) };
+        let size = layout.shape()[axis];
+        let step = (PARTIAL_COUNT_MAX / (wanted / size)).max(1);
+        for start in (0..size).step_by(step) {
+            let [output, input] = [output, input].map(|operand| {
+                let layout = operand.layout.narrow(axis as isize, start, step.min(size - start));
+                View { layout: layout.expect("it lies inside the axis"), ..*operand }
+            });
+            visit(&output, &input, axes, each, body);
+        }
+    }
+    visit(output, input, axes, each, &mut body);
+}
+
+/// # Safety
+/// - As of [`super::execute`].
+unsafe fn reduce_window(op: ReduceOp, axes: u8, divisor: f64, output: &View, input: &View, threads: Threads) {
     let what = (output, input, axes);
     // SAFETY: the contract of this function.
     unsafe {
@@ -589,7 +663,7 @@ unsafe fn deviations<F: Fold<f64>>(what: (&View, &View, u8), divisor: f64, threa
         .product();
     let mean_divisor = count.max(1) as f64;
     let plan = Plan::new(output, input, axes);
-    if plan.is_direct() && plan.row_axis().is_none() {
+    if plan.is_line_by_line() {
         // SAFETY: the contract of this function.
         return unsafe { deviations_along::<F>(&plan, what, mean_divisor, divisor, threads) };
     }

@@ -1,6 +1,6 @@
-//! The place of the extreme element of a line, and running sums: kernels that see one line at a time.
+//! The place of the extreme element of a line, and running sums: kernels that see a line once, piece by piece.
 
-use super::axis::{Grid, Line, for_each_line, for_each_range, others};
+use super::axis::{Grid, Line, Piece, for_each_piece, for_each_range, others};
 use super::element::{Compute, Source, by_compute, by_dtype};
 use super::fold::{Largest, Smallest, fold_slice};
 use super::view;
@@ -32,25 +32,41 @@ unsafe fn arg_reduce(largest: bool, axis: usize, operands: &[Operand], threads: 
     let line = Line::new(input, [axis]);
     by_compute!(input.dtype, A => {
         for_each_range(threads, grid.count(), line.count, |positions| {
-            // SAFETY: the contract of this function.
-            unsafe {
-                for_each_line(&grid, positions, [&line], [], |&[_, value, place], [line]: [&[A]; 1], []| {
-                    let extreme = match largest {
-                        true => fold_slice::<A, Largest>(line, line[0]),
-                        false => fold_slice::<A, Smallest>(line, line[0]),
-                    };
+            let fold = match largest {
+                true => fold_slice::<A, Largest>,
+                false => fold_slice::<A, Smallest>,
+            };
+            // Which element it is, and where, so far.
+            let body = |best: &mut Option<(A, usize)>, piece: Piece<3>, [elements]: [&[A]; 1], []: [&mut [A]; 0]| {
+                let extreme = fold(elements, elements[0]);
+                let is_better = match *best {
+                    None => true,
+                    Some((best, _)) if best.is_nan() => false,
+                    Some(_) if extreme.is_nan() => true,
+                    Some((best, _)) => if largest { extreme > best } else { extreme < best },
+                };
+                if is_better {
                     // Only NaN differs from itself: if there is one, it is the extreme, and the first one is wanted.
                     let index = match extreme.is_nan() {
-                        false => line.iter().position(|&x| x == extreme),
-                        true => line.iter().position(|x| x.is_nan()),
+                        false => elements.iter().position(|&x| x == extreme),
+                        true => elements.iter().position(|x| x.is_nan()),
                     };
-                    let index = index.expect("the extreme of a line is one of its elements");
-                    *view::start::<i64>(indices).wrapping_add(place) = index as i64;
-                    by_dtype!(values.dtype, E => {
-                        *view::start::<E>(values).wrapping_add(value) = line[index].give();
-                    });
+                    let index = index.expect("the extreme of elements is one of them");
+                    *best = Some((elements[index], piece.first + index));
+                }
+                if !piece.is_last {
+                    return;
+                }
+                let ([_, value, place], (best, index)) = (piece.offsets, best.expect("there was a piece"));
+                // SAFETY: each line has its own value and index.
+                unsafe { *view::start::<i64>(indices).wrapping_add(place) = index as i64 };
+                by_dtype!(values.dtype, E => {
+                    // SAFETY: as above.
+                    unsafe { *view::start::<E>(values).wrapping_add(value) = best.give() };
                 });
-            }
+            };
+            // SAFETY: the contract of this function; the grid's first operand is the input.
+            unsafe { for_each_piece(&grid, positions, [&line], [], 1, || None, body) };
         });
     });
 }
@@ -65,29 +81,29 @@ unsafe fn cum_sum(axis: usize, output: &View, input: &View, threads: Threads) {
     let lines = [input, output].map(|operand| Line::new(operand, [axis]));
     if input.dtype.is_float() {
         by_compute!(output.dtype, A => for_each_range(threads, grid.count(), lines[0].count, |positions| {
-            // SAFETY: the contract of this function.
-            unsafe {
-                for_each_line(&grid, positions, [&lines[0]], [&lines[1]], |_, [from]: [&[A]; 1], [to]| {
-                    let mut sum = 0.0;
-                    for (to, from) in to.iter_mut().zip(from) {
-                        sum += from.f64();
-                        *to = A::from_f64(sum);
-                    }
-                });
-            }
+            let body = |sum: &mut f64, _: Piece<2>, [from]: [&[A]; 1], [to]: [&mut [A]; 1]| {
+                let mut next = *sum;
+                for (to, from) in to.iter_mut().zip(from) {
+                    next += from.f64();
+                    *to = A::from_f64(next);
+                }
+                *sum = next;
+            };
+            // SAFETY: the contract of this function; the grid's operands are input and output.
+            unsafe { for_each_piece(&grid, positions, [&lines[0]], [&lines[1]], 1, || 0.0, body) };
         }));
         return;
     }
     for_each_range(threads, grid.count(), lines[0].count, |positions| {
-        // SAFETY: the contract of this function.
-        unsafe {
-            for_each_line(&grid, positions, [&lines[0]], [&lines[1]], |_, [from]: [&[i64]; 1], [to]| {
-                let mut sum = 0i64;
-                for (to, from) in to.iter_mut().zip(from) {
-                    sum = sum.wrapping_add(*from);
-                    *to = sum;
-                }
-            });
-        }
+        let body = |sum: &mut i64, _: Piece<2>, [from]: [&[i64]; 1], [to]: [&mut [i64]; 1]| {
+            let mut next = *sum;
+            for (to, from) in to.iter_mut().zip(from) {
+                next = next.wrapping_add(*from);
+                *to = next;
+            }
+            *sum = next;
+        };
+        // SAFETY: as above.
+        unsafe { for_each_piece(&grid, positions, [&lines[0]], [&lines[1]], 1, || 0, body) };
     });
 }

@@ -1,12 +1,15 @@
 //! The product of a matrix and sparse rows of few entries, and its derivative.
 //!
 //! `out[b, :] = Σ_j values[b, j] · weight[:, index[b, j]]`: the sum of a few columns of the weight. Where columns have
-//! holes the weight is transposed into scratch once a launch. Sums run in the order
+//! holes the weight is transposed once a launch, into scratch of the device if it is large ([`Room`]); the entries of the
+//! weight's derivative are sorted there, too. Sums run in the order
 //! of `j`, and of `b` in the derivative of the weight, so they have one order whatever the layout and the threads (T8).
+//! Rows, and entries of a row, are taken so many at a time: a thread's own scratch doesn't grow with them.
 
-use super::axis::{Line, Shared, for_each_range, multiversion, scratch, transpose};
+use super::axis::{Line, Shared, for_each_range, multiversion, transpose};
 use super::element::{Real, by_real};
 use super::fold::{LANES, halve};
+use super::scratch::{Need, Room, bytes_of, scratch};
 use super::{index, view};
 use crate::threads::Threads;
 use raddle_hal::{Kernel, KernelError, Operand, View};
@@ -16,6 +19,12 @@ use std::ops::Range;
 const ROWS: usize = 64;
 /// Columns of its derivative that are made together: what is written is whole cache lines.
 const COLUMNS: usize = 128;
+/// Elements of a row, or of a part of a column, that are summed at once. Few in tests, so that they see several parts.
+const LENGTH: usize = if cfg!(test) { 128 } else { 4096 };
+/// Of such a part where [`COLUMNS`] of them are in scratch.
+const LENGTH_OF_MANY: usize = if cfg!(test) { 64 } else { 1024 };
+/// Entries that are taken at once.
+const ENTRIES: usize = if cfg!(test) { 8 } else { 512 };
 
 /// Runs a kernel of this module.
 ///
@@ -29,23 +38,49 @@ pub unsafe fn execute(kernel: &Kernel, operands: &[Operand], threads: Threads) -
             Kernel::SparseMatMul { bias } => {
                 let (out, values, indices, weight) = (view(0), view(1), view(2), view(3));
                 index::check(indices, view::layout(weight).shape()[1], 1, threads)?;
+                let room = Room::new(need(kernel, operands), operands.get(4 + usize::from(bias)));
                 let bias = bias.then(|| view(4));
-                by_real!(weight.dtype, A => product::<A>(out, values, indices, weight, bias, threads));
+                let inputs = [values, indices, weight];
+                by_real!(weight.dtype, A => product::<A>(out, inputs, bias, &room, threads));
             }
             Kernel::SparseMatMulByValues => {
-                let [dvalues, dy, indices, weight] = std::array::from_fn(view);
+                let [_, _, indices, weight]: [&View; 4] = std::array::from_fn(view);
                 index::check(indices, view::layout(weight).shape()[1], 1, threads)?;
-                by_real!(weight.dtype, A => value_gradient::<A>(dvalues, dy, indices, weight, threads));
+                let room = Room::new(need(kernel, operands), operands.get(4));
+                let views = std::array::from_fn(view);
+                by_real!(weight.dtype, A => value_gradient::<A>(views, &room, threads));
             }
             Kernel::SparseMatMulByWeight => {
-                let [dweight, dy, values, indices] = std::array::from_fn(view);
+                let [dweight, _, _, indices]: [&View; 4] = std::array::from_fn(view);
                 index::check(indices, view::layout(dweight).shape()[1], 1, threads)?;
-                by_real!(dweight.dtype, A => weight_gradient::<A>(dweight, dy, values, indices, threads));
+                let room = Room::new(need(kernel, operands), operands.get(4));
+                let views = std::array::from_fn(view);
+                by_real!(dweight.dtype, A => weight_gradient::<A>(views, &room, threads));
             }
             _ => unreachable!("cpu: {} is no sparse product", kernel.name()),
         }
     }
     Ok(())
+}
+
+/// The scratch of a kernel of this module.
+pub fn need(kernel: &Kernel, operands: &[Operand]) -> Need {
+    let view = |index: usize| operands[index].view();
+    match *kernel {
+        Kernel::SparseMatMulByWeight => {
+            let [dweight, dy, values] = std::array::from_fn(view);
+            by_real!(dweight.dtype, A => Need::one(WeightGradient::<A>::new(dweight, dy, values).scratch_bytes()))
+        }
+        // Of both kernels the weight.
+        _ => by_real!(view(3).dtype, A => columns_need::<A>(view(3))),
+    }
+}
+
+fn columns_need<A: Real>(weight: &View) -> Need {
+    match Line::new(weight, [0]).is_direct::<A>() {
+        true => Need::NOTHING,
+        false => Need::one(bytes_of::<A>(weight.layout.element_count())),
+    }
 }
 
 /// Columns of the weight, each without holes: where they lie, or transposed into scratch.
@@ -65,11 +100,11 @@ impl<A: Real> Columns<A> {
     }
 }
 
-/// Calls `body` with the columns of a weight.
+/// Calls `body` with the columns of a weight; the scratch is as [`columns_need`] says.
 ///
 /// # Safety
 /// - The weight is in live memory that nobody writes meanwhile.
-unsafe fn with_columns<A: Real>(weight: &View, threads: Threads, body: impl FnOnce(Columns<A>)) {
+unsafe fn with_columns<A: Real>(weight: &View, room: &Room, threads: Threads, body: impl FnOnce(Columns<A>)) {
     let layout = view::layout(weight);
     let (row_count, column_count) = (layout.shape()[0], layout.shape()[1]);
     let column = Line::new(weight, [0]);
@@ -77,47 +112,52 @@ unsafe fn with_columns<A: Real>(weight: &View, threads: Threads, body: impl FnOn
         let start = Shared::new(view::start(weight));
         return body(Columns { start, pitch: layout.strides()[1] });
     }
-    scratch::<A, _>(row_count * column_count, |memory| {
-        let columns = Columns { start: Shared::new(memory.as_mut_ptr()), pitch: row_count };
+    room.with(|mut memory| {
+        let start = Shared::new(memory.take::<A>(row_count * column_count).as_mut_ptr());
         for_each_range(threads, row_count.div_ceil(ROWS), ROWS * column_count, |blocks| {
-            let rows = blocks.start * ROWS..row_count.min(blocks.end * ROWS);
-            // SAFETY: each part has rows of its own.
-            unsafe { transpose_rows(weight, rows, columns.start, row_count) };
+            for block in blocks {
+                let rows = block * ROWS..row_count.min((block + 1) * ROWS);
+                // SAFETY: each block has rows of its own.
+                unsafe { transpose_rows(weight, rows, start, row_count) };
+            }
         });
-        body(columns);
+        body(Columns { start, pitch: row_count });
     });
 }
 
-/// Copies rows of a matrix to the same places of a transposed one.
+/// Copies at most [`ROWS`] rows of a matrix to the same places of a transposed one.
 ///
 /// # Safety
 /// - Both are in live memory, nobody writes what is read, and nobody else uses what is written.
 unsafe fn transpose_rows<A: Real>(matrix: &View, rows: Range<usize>, to: Shared<A>, pitch: usize) {
     let stride = view::layout(matrix).strides()[0];
     let row = Line::new(matrix, [1]);
-    let count = row.count;
     if row.is_direct::<A>() {
         let from = row.address::<A>(rows.start * stride);
         // SAFETY: the caller's bullets.
-        return unsafe { transpose(from, stride, to.at(rows.start), pitch, rows.len(), count) };
+        return unsafe { transpose(from, stride, to.at(rows.start), pitch, rows.len(), row.count) };
     }
-    scratch::<A, _>(rows.len() * count, |staged| {
-        for (line, staged) in staged.chunks_mut(count.max(1)).enumerate() {
+    scratch::<A, _>(rows.len() * row.count.min(LENGTH), |staged| {
+        for first in (0..row.count).step_by(LENGTH) {
+            let count = LENGTH.min(row.count - first);
+            for (line, staged) in rows.clone().zip(staged.chunks_mut(count)) {
+                // SAFETY: the caller's bullets.
+                unsafe { row.load(line * stride, first..first + count, staged) };
+            }
+            let to = to.at(first * pitch + rows.start);
             // SAFETY: the caller's bullets.
-            unsafe { row.load((rows.start + line) * stride, 0..count, staged) };
+            unsafe { transpose(staged.as_ptr(), count, to, pitch, rows.len(), count) };
         }
-        // SAFETY: the caller's bullets.
-        unsafe { transpose(staged.as_ptr(), count, to.at(rows.start), pitch, rows.len(), count) };
     });
 }
 
 multiversion! {
-/// `to = Σ_j factors[j] · rows[j]`, in the order of `j`.
+/// `to += Σ_j factors[j] · rows[j]`, in the order of `j`.
 fn sum_rows<A: Real>(to: &mut [A], rows: &[&[A]], factors: &[A]) {
     const WIDTH: usize = 64;
     let mut first = 0;
     while first + WIDTH <= to.len() {
-        let mut sums = [A::ZERO; WIDTH];
+        let mut sums: [A; WIDTH] = to[first..first + WIDTH].try_into().expect("that many are left");
         for (row, &factor) in rows.iter().zip(factors) {
             let row: &[A; WIDTH] = row[first..first + WIDTH].try_into().expect("that many are left");
             for lane in 0..WIDTH {
@@ -128,7 +168,7 @@ fn sum_rows<A: Real>(to: &mut [A], rows: &[&[A]], factors: &[A]) {
         first += WIDTH;
     }
     for i in first..to.len() {
-        let mut sum = A::ZERO;
+        let mut sum = to[i];
         for (row, &factor) in rows.iter().zip(factors) {
             sum = row[i].mul_add(factor, sum);
         }
@@ -161,25 +201,27 @@ fn add_products<A: Real>(lanes: &mut [A; LANES], a: &[[A; LANES]], b: &[[A; LANE
 }
 }
 
-/// Σ a·b: element `i` goes to lane `i % LANES`, in order.
-fn dot<A: Real>(a: &[A], b: &[A]) -> A {
-    let mut lanes = [A::ZERO; LANES];
+/// Adds a·b to lanes: element `i` to lane `i % LANES`, in order. What is behind the last whole ones comes last of all.
+fn add_dot<A: Real>(lanes: &mut [A; LANES], a: &[A], b: &[A]) {
     let ((a, a_tail), (b, b_tail)) = (a.as_chunks(), b.as_chunks());
-    add_products(&mut lanes, a, b);
+    add_products(lanes, a, b);
     for ((lane, a), b) in lanes.iter_mut().zip(a_tail).zip(b_tail) {
         *lane += *a * *b;
     }
-    halve(&mut lanes, |a, b| a + b)
+}
+
+/// The parts of so many elements.
+fn parts(count: usize, length: usize) -> impl Iterator<Item = Range<usize>> {
+    (0..count).step_by(length).map(move |first| first..count.min(first + length))
 }
 
 /// # Safety
 /// - As of [`super::execute`]; the indices are in range.
 unsafe fn product<A: Real>(
     out: &View,
-    values: &View,
-    indices: &View,
-    weight: &View,
+    [values, indices, weight]: [&View; 3],
     bias: Option<&View>,
+    room: &Room,
     threads: Threads,
 ) {
     let [out_layout, value_layout, index_layout] = [out, values, indices].map(view::layout);
@@ -192,23 +234,32 @@ unsafe fn product<A: Real>(
     }
     let rows = |columns: Columns<A>| {
         for_each_range(threads, batch, n.saturating_mul(k.max(1)), |range| {
-            scratch::<A, _>(2 * n + k, |memory| {
-                scratch::<i64, _>(k, |own_indices| {
-                    let (sums, rest) = memory.split_at_mut(n);
-                    let (own_bias, own_factors) = rest.split_at_mut(n);
-                    let mut picked: Vec<&[A]> = Vec::with_capacity(k);
+            scratch::<A, _>(2 * n.min(LENGTH) + k.min(ENTRIES), |memory| {
+                scratch::<i64, _>(k.min(ENTRIES), |own_indices| {
+                    let (sums, rest) = memory.split_at_mut(n.min(LENGTH));
+                    let (own_bias, own_factors) = rest.split_at_mut(n.min(LENGTH));
+                    let mut picked: [&[A]; ENTRIES] = [&[]; ENTRIES];
                     for b in range {
-                        // SAFETY: the contract of this function; each row of the output is this part's own.
-                        unsafe {
-                            let factors = factors.read(b * value_layout.strides()[0], own_factors);
-                            let chosen = chosen.read(b * index_layout.strides()[0], own_indices);
-                            picked.clear();
-                            picked.extend(chosen.iter().map(|&index| columns.part(index, 0..n)));
-                            sum_rows(sums, &picked, factors);
-                            if let Some((stride, bias)) = &bias {
-                                add(sums, bias.read(b * stride, own_bias));
+                        for part in parts(n, LENGTH) {
+                            let sums = &mut sums[..part.len()];
+                            sums.fill(A::ZERO);
+                            // SAFETY: the contract of this function; each row of the output is this part's own.
+                            unsafe {
+                                for entries in parts(k, ENTRIES) {
+                                    let at = b * value_layout.strides()[0];
+                                    let factors = factors.read_part(at, entries.clone(), own_factors);
+                                    let at = b * index_layout.strides()[0];
+                                    let chosen = chosen.read_part(at, entries, own_indices);
+                                    for (picked, &index) in picked.iter_mut().zip(chosen) {
+                                        *picked = columns.part(index, part.clone());
+                                    }
+                                    sum_rows(sums, &picked[..chosen.len()], factors);
+                                }
+                                if let Some((stride, bias)) = &bias {
+                                    add(sums, bias.read_part(b * stride, part.clone(), own_bias));
+                                }
+                                to.store(b * out_layout.strides()[0], part.start, sums);
                             }
-                            to.store(b * out_layout.strides()[0], sums);
                         }
                     }
                 })
@@ -216,20 +267,14 @@ unsafe fn product<A: Real>(
         });
     };
     // SAFETY: the contract of this function.
-    unsafe { with_columns(weight, threads, rows) };
+    unsafe { with_columns(weight, room, threads, rows) };
 }
 
 /// `dvalues[b, j] = dy[b, :] · weight[:, index[b, j]]`
 ///
 /// # Safety
 /// - As of [`super::execute`]; the indices are in range.
-unsafe fn value_gradient<A: Real>(
-    dvalues: &View,
-    dy: &View,
-    indices: &View,
-    weight: &View,
-    threads: Threads,
-) {
+unsafe fn value_gradient<A: Real>([dvalues, dy, indices, weight]: [&View; 4], room: &Room, threads: Threads) {
     let [to_layout, dy_layout, index_layout] = [dvalues, dy, indices].map(view::layout);
     let batch = to_layout.shape()[0];
     let [to, dy, chosen] = [dvalues, dy, indices].map(|operand| Line::new(operand, [1]));
@@ -239,18 +284,30 @@ unsafe fn value_gradient<A: Real>(
     }
     let rows = |columns: Columns<A>| {
         for_each_range(threads, batch, n.saturating_mul(k), |range| {
-            scratch::<A, _>(n + k, |memory| {
-                scratch::<i64, _>(k, |own_indices| {
-                    let (own_dy, results) = memory.split_at_mut(n);
+            scratch::<A, _>(n.min(LENGTH), |own_dy| {
+                scratch::<i64, _>(k.min(ENTRIES), |own_indices| {
+                    let mut lanes = [[A::ZERO; LANES]; ENTRIES];
                     for b in range {
-                        // SAFETY: the contract of this function; each row of the output is this part's own.
-                        unsafe {
-                            let dy = dy.read(b * dy_layout.strides()[0], own_dy);
-                            let chosen = chosen.read(b * index_layout.strides()[0], own_indices);
-                            for (result, &index) in results.iter_mut().zip(chosen) {
-                                *result = dot(dy, if n == 0 { &[] } else { columns.part(index, 0..n) });
+                        for entries in parts(k, ENTRIES) {
+                            let lanes = &mut lanes[..entries.len()];
+                            lanes.fill([A::ZERO; LANES]);
+                            // SAFETY: the contract of this function; each row of the output is this part's own.
+                            unsafe {
+                                let at = b * index_layout.strides()[0];
+                                let chosen = chosen.read_part(at, entries.clone(), own_indices);
+                                for part in parts(n, LENGTH) {
+                                    let dy = dy.read_part(b * dy_layout.strides()[0], part.clone(), own_dy);
+                                    for (lanes, &index) in lanes.iter_mut().zip(chosen) {
+                                        add_dot(lanes, dy, columns.part(index, part.clone()));
+                                    }
+                                }
+                                let mut results = [A::ZERO; ENTRIES];
+                                for (result, lanes) in results.iter_mut().zip(lanes.iter_mut()) {
+                                    *result = halve(lanes, |a, b| a + b);
+                                }
+                                let results = &results[..entries.len()];
+                                to.store(b * to_layout.strides()[0], entries.start, results);
                             }
-                            to.store(b * to_layout.strides()[0], results);
                         }
                     }
                 })
@@ -258,7 +315,48 @@ unsafe fn value_gradient<A: Real>(
         });
     };
     // SAFETY: the contract of this function.
-    unsafe { with_columns(weight, threads, rows) };
+    unsafe { with_columns(weight, room, threads, rows) };
+}
+
+/// Sizes of [`weight_gradient`].
+struct WeightGradient<A> {
+    batch: usize,
+    n: usize,
+    h: usize,
+    k: usize,
+    /// Is `dy` copied into scratch?
+    copies: bool,
+    of: std::marker::PhantomData<A>,
+}
+
+impl<A: Real> WeightGradient<A> {
+    fn new(dweight: &View, dy: &View, values: &View) -> WeightGradient<A> {
+        let [batch, n] = [0, 1].map(|axis| view::layout(dy).shape()[axis]);
+        let (h, k) = (view::layout(dweight).shape()[1], view::layout(values).shape()[1]);
+        let copies = !Line::new(dy, [1]).is_direct::<A>();
+        WeightGradient { batch, n, h, k, copies, of: std::marker::PhantomData }
+    }
+
+    fn entries(&self) -> usize {
+        self.batch * self.k
+    }
+
+    /// Elements of `dy` in scratch.
+    fn copied(&self) -> usize {
+        if self.copies { self.batch * self.n } else { 0 }
+    }
+
+    fn scratch_bytes(&self) -> usize {
+        match self.entries() == 0 || self.n == 0 {
+            true => 0,
+            false => {
+                bytes_of::<i64>(self.h)
+                    + 2 * bytes_of::<i64>(self.entries())
+                    + bytes_of::<A>(self.entries())
+                    + bytes_of::<A>(self.copied())
+            }
+        }
+    }
 }
 
 /// `dweight[:, index[b, j]] += values[b, j] · dy[b, :]`: for each column the sum of what names it, in the order of `b` and
@@ -267,83 +365,89 @@ unsafe fn value_gradient<A: Real>(
 /// # Safety
 /// - As of [`super::execute`]; the indices are in range.
 unsafe fn weight_gradient<A: Real>(
-    dweight: &View,
-    dy: &View,
-    values: &View,
-    indices: &View,
+    [dweight, dy, values, indices]: [&View; 4],
+    room: &Room,
     threads: Threads,
 ) {
+    let sizes = WeightGradient::<A>::new(dweight, dy, values);
+    let WeightGradient { batch, n, h, k, copies, .. } = sizes;
     let [to_layout, dy_layout, value_layout, index_layout] = [dweight, dy, values, indices].map(view::layout);
-    let (batch, n, h) = (dy_layout.shape()[0], to_layout.shape()[0], to_layout.shape()[1]);
     let [dy, factors, chosen] = [dy, values, indices].map(|operand| Line::new(operand, [1]));
     let column = Line::new(dweight, [0]);
-    let k = factors.count;
-    let entries = batch * k;
+    let entries = sizes.entries();
     if entries == 0 || n == 0 {
         return;
     }
     // Entries sorted by column: `ends[c]` is where those of column `c` end, `sorted` has their numbers `b · k + j`.
-    scratch::<i64, _>(h + 2 * entries, |memory| {
-        let (ends, rest) = memory.split_at_mut(h);
-        let (columns, sorted) = rest.split_at_mut(entries);
-        scratch::<A, _>(entries + batch * n, |memory| {
-            let (own_factors, own_dy) = memory.split_at_mut(entries);
-            let mut rows: Vec<&[A]> = Vec::with_capacity(batch);
-            // SAFETY: the contract of this function.
-            unsafe {
-                for (b, own_dy) in own_dy.chunks_mut(n).enumerate() {
-                    factors.load(b * value_layout.strides()[0], 0..k, &mut own_factors[b * k..][..k]);
-                    chosen.load(b * index_layout.strides()[0], 0..k, &mut columns[b * k..][..k]);
-                    rows.push(dy.read(b * dy_layout.strides()[0], own_dy));
+    room.with(|mut memory| {
+        let ends = memory.take::<i64>(h);
+        let [columns, sorted] = [(); 2].map(|()| memory.take::<i64>(entries));
+        let own_factors = memory.take::<A>(entries);
+        let own_dy = memory.take::<A>(sizes.copied());
+        // SAFETY: the contract of this function.
+        unsafe {
+            for b in 0..batch {
+                factors.load(b * value_layout.strides()[0], 0..k, &mut own_factors[b * k..][..k]);
+                chosen.load(b * index_layout.strides()[0], 0..k, &mut columns[b * k..][..k]);
+                if copies {
+                    dy.load(b * dy_layout.strides()[0], 0..n, &mut own_dy[b * n..][..n]);
                 }
             }
-            sort_by_column(columns, ends, sorted);
-            let (ends, sorted, factors) = (&*ends, &*sorted, &*own_factors);
-            let cost = COLUMNS * n * entries.div_ceil(h).max(1);
-            for_each_range(threads, h.div_ceil(COLUMNS), cost, |range| {
-                scratch::<A, _>(2 * COLUMNS * n + COLUMNS, |memory| {
-                    let (sums, rest) = memory.split_at_mut(COLUMNS * n);
-                    let (turned, own_row) = rest.split_at_mut(COLUMNS * n);
-                    let mut picked: Vec<&[A]> = Vec::new();
-                    let mut weights: Vec<A> = Vec::new();
-                    for block in range {
-                        let columns = block * COLUMNS..h.min((block + 1) * COLUMNS);
-                        for (column, sums) in columns.clone().zip(sums.chunks_mut(n)) {
-                            let start = if column == 0 { 0 } else { ends[column - 1] };
-                            let named = &sorted[start as usize..ends[column] as usize];
-                            picked.clear();
-                            picked.extend(named.iter().map(|&entry| rows[entry as usize / k]));
-                            weights.clear();
-                            weights.extend(named.iter().map(|&entry| factors[entry as usize]));
-                            sum_rows(sums, &picked, &weights);
-                        }
-                        if column.is_direct::<A>() {
-                            for (column_index, sums) in columns.clone().zip(sums.chunks(n)) {
-                                let start = column.address(column_index * to_layout.strides()[1]);
-                                // SAFETY: the column is this part's own.
-                                add(unsafe { std::slice::from_raw_parts_mut(start, n) }, sums);
+        }
+        sort_by_column(columns, ends, sorted);
+        let (ends, sorted, factors, own_dy) = (&*ends, &*sorted, &*own_factors, &*own_dy);
+        let row = |b: usize, part: Range<usize>| match copies {
+            true => &own_dy[b * n + part.start..][..part.len()],
+            // SAFETY: the contract of this function; it has no holes.
+            false => unsafe { dy.slice(b * dy_layout.strides()[0], part) },
+        };
+        let cost = COLUMNS * n * entries.div_ceil(h).max(1);
+        let length = n.min(LENGTH_OF_MANY);
+        for_each_range(threads, h.div_ceil(COLUMNS), cost, |range| {
+            scratch::<A, _>(2 * COLUMNS * length + COLUMNS, |memory| {
+                let (sums, rest) = memory.split_at_mut(COLUMNS * length);
+                let (turned, own_row) = rest.split_at_mut(COLUMNS * length);
+                let mut picked: [&[A]; ENTRIES] = [&[]; ENTRIES];
+                let mut weights = [A::ZERO; ENTRIES];
+                for (block, part) in range.flat_map(|block| parts(n, length).map(move |part| (block, part))) {
+                    let columns = block * COLUMNS..h.min((block + 1) * COLUMNS);
+                    let sums = &mut sums[..columns.len() * part.len()];
+                    sums.fill(A::ZERO);
+                    for (column, sums) in columns.clone().zip(sums.chunks_mut(part.len())) {
+                        let start = if column == 0 { 0 } else { ends[column - 1] };
+                        for named in sorted[start as usize..ends[column] as usize].chunks(ENTRIES) {
+                            for ((picked, weight), &entry) in picked.iter_mut().zip(&mut weights).zip(named) {
+                                *picked = row(entry as usize / k, part.clone());
+                                *weight = factors[entry as usize];
                             }
-                            continue;
-                        }
-                        let width = columns.len();
-                        let row = Line::over(dweight, [(width, to_layout.strides()[1])]);
-                        // SAFETY: the sums are this part's own; so are these columns of `dweight`.
-                        unsafe {
-                            transpose(sums.as_ptr(), n, turned.as_mut_ptr(), width, width, n);
-                            for (i, sums) in turned[..n * width].chunks(width).enumerate() {
-                                let offset =
-                                    i * to_layout.strides()[0] + columns.start * to_layout.strides()[1];
-                                if row.is_direct::<A>() {
-                                    add(std::slice::from_raw_parts_mut(row.address(offset), width), sums);
-                                    continue;
-                                }
-                                row.load(offset, 0..width, own_row);
-                                add(&mut own_row[..width], sums);
-                                row.store(offset, &own_row[..width]);
-                            }
+                            sum_rows(sums, &picked[..named.len()], &weights[..named.len()]);
                         }
                     }
-                });
+                    if column.is_direct::<A>() {
+                        for (column_index, sums) in columns.clone().zip(sums.chunks(part.len())) {
+                            let start = column.address(column_index * to_layout.strides()[1] + part.start);
+                            // SAFETY: the column is this part's own.
+                            add(unsafe { std::slice::from_raw_parts_mut(start, part.len()) }, sums);
+                        }
+                        continue;
+                    }
+                    let width = columns.len();
+                    let row = Line::over(dweight, [(width, to_layout.strides()[1])]);
+                    // SAFETY: the sums are this part's own; so are these columns of `dweight`.
+                    unsafe {
+                        transpose(sums.as_ptr(), part.len(), turned.as_mut_ptr(), width, width, part.len());
+                        for (i, sums) in part.zip(turned.chunks(width)) {
+                            let offset = i * to_layout.strides()[0] + columns.start * to_layout.strides()[1];
+                            if row.is_direct::<A>() {
+                                add(std::slice::from_raw_parts_mut(row.address(offset), width), sums);
+                                continue;
+                            }
+                            row.load(offset, 0..width, own_row);
+                            add(&mut own_row[..width], sums);
+                            row.store(offset, 0, &own_row[..width]);
+                        }
+                    }
+                }
             });
         });
     });

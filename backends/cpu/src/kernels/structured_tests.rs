@@ -3,11 +3,11 @@
 
 mod index;
 
-use super::execute;
-use super::testing::{Rng, Tensor, normalised, same};
+use super::testing::{Rng, Scratch, Tensor, normalised, same};
+use super::{execute, kept_bytes, scratch_bytes};
 use crate::threads::Threads;
 use raddle_base::{DType, Dims, Layout, Scalar};
-use raddle_hal::{Kernel, KernelError, Operand};
+use raddle_hal::{Address, Kernel, KernelError, Operand, View};
 use raddle_op::{Activation, ReduceOp};
 use raddle_sync::faults::{Fault, assert_caught};
 
@@ -61,8 +61,11 @@ fn run(
         }
         let mut operands: Vec<Operand> = outs.iter_mut().map(Tensor::output).collect();
         operands.extend(ins.iter().map(|input| input.input()));
+        let mut scratch = Scratch::new(kernel, &operands, threads);
+        operands.extend(scratch.operand());
         // SAFETY: the operands are alive, of the kernel's shapes, and this test's own.
         let result = unsafe { execute(kernel, &operands, Threads(threads)) };
+        scratch.check();
         assert!(outs.iter().all(Tensor::guards_hold), "{kernel:?} wrote outside, {operands:?}");
         (result, outs.iter().map(Tensor::read).collect::<Vec<_>>(), operands)
     };
@@ -636,9 +639,78 @@ fn an_addend_may_be_the_output() {
         let mut own = Tensor::random(&mut rng, dtype, shape, false);
         let values = c.read();
         own.write(|index| values[index]);
-        let operands = [own.output(), a.input(), b.input(), own.input()];
+        let mut operands = vec![own.output(), a.input(), b.input(), own.input()];
+        let mut scratch = Scratch::new(&kernel, &operands, 2);
+        operands.extend(scratch.operand());
         // SAFETY: as above; the addend is the output's own view.
         unsafe { execute(&kernel, &operands, Threads(2)).unwrap() };
         assert!(own.read().iter().zip(&expected[0]).all(|(a, b)| same(*a, *b)));
+    }
+}
+
+/// Lines of several pieces, which are passed over where they aren't used where they lie.
+#[test]
+fn long_lines_have_the_bits_of_whole_ones() {
+    let mut rng = Rng(15);
+    for dtype in FLOATS {
+        for (shape, axis) in [(dims(&[2, 40_000]), 1), (dims(&[40_000, 3]), 0)] {
+            let [x, y, dy] = [(); 3].map(|()| numbers(&mut rng, dtype, shape));
+            let own = [(dtype, shape)];
+            let one: Dims = (0..2).map(|other| if other == axis { 1 } else { shape[other] }).collect();
+            let found = [(dtype, one), (DType::I64, one)];
+            let sorted = [(dtype, shape), (DType::I64, shape)];
+            let few: Dims = (0..2).map(|other| if other == axis { 50 } else { shape[other] }).collect();
+            let few = [(dtype, few), (DType::I64, few)];
+            let mut run = |kernel: Kernel, outputs: &[(DType, Dims)], inputs: &[&Tensor]| {
+                run(&mut rng, &kernel, outputs, zero, inputs).unwrap();
+            };
+            run(Kernel::CumSum { axis }, &own, &[&x]);
+            for (flag, largest) in [(false, true), (true, false)] {
+                run(Kernel::ArgReduce { largest, axis }, &found, &[&x]);
+                run(Kernel::Softmax { axis, log: flag }, &own, &[&x]);
+                run(Kernel::SoftmaxBackward { axis, log: flag }, &own, &[&y, &dy]);
+                run(Kernel::Sort { axis, descending: flag }, &sorted, &[&x]);
+                run(Kernel::TopK { axis, k: 50, largest }, &few, &[&x]);
+            }
+        }
+    }
+}
+
+/// A line of 2^32 elements: what searches it takes next to nothing, and what sorts it says what it needs. (It isn't there: all
+/// elements are one.)
+#[test]
+fn scratch_of_very_long_lines_is_bounded_or_asked_for() {
+    let seven = [7u8; 8];
+    let operands = |dtype: DType, count: usize, wanted: usize| {
+        let view = |dtype: DType, count: usize, stride: usize| {
+            let address = Address { handle: seven.as_ptr() as u64, offset_bytes: 0 };
+            View { address, dtype, layout: Layout::new(dims(&[count]), dims(&[stride]), 0) }
+        };
+        let outputs = [dtype, DType::I64].map(|dtype| Operand::Out(view(dtype, wanted, 1)));
+        [outputs[0], outputs[1], Operand::In(view(dtype, count, 0))]
+    };
+    let argmax = Kernel::ArgReduce { largest: true, axis: 0 };
+    let topk = Kernel::TopK { axis: 0, k: 3, largest: true };
+    let sort = Kernel::Sort { axis: 0, descending: false };
+    let asked = |kernel: &Kernel, dtype: DType, wanted: usize| {
+        scratch_bytes(kernel, &operands(dtype, 1 << 32, wanted), Threads(8))
+    };
+    for dtype in [DType::U8, DType::F16, DType::F32] {
+        assert_eq!(asked(&argmax, dtype, 1), 0);
+        assert!(asked(&topk, dtype, 3) <= 1 << 15, "{dtype}");
+    }
+    assert_eq!(asked(&sort, DType::U8, 1 << 32), 0);
+    assert_eq!(asked(&sort, DType::F32, 1 << 32), 16 << 32);
+    for kernel in [argmax, topk] {
+        let k = if let Kernel::TopK { k, .. } = kernel { k } else { 1 };
+        let mut found = [Tensor::packed(DType::U8, dims(&[k])), Tensor::packed(DType::I64, dims(&[k]))];
+        let [.., line] = operands(DType::U8, 1 << 22, k);
+        let operands = [found[0].output(), found[1].output(), line];
+        // SAFETY: the operands are alive, of the kernel's shapes, and this test's own.
+        unsafe { execute(&kernel, &operands, Threads(1)).unwrap() };
+        let [values, indices] = found.each_mut().map(|found| floats(found));
+        assert!(values.iter().all(|&value| value == 7.0));
+        assert!(indices.iter().zip(0..).all(|(&index, first)| index == f64::from(first)));
+        assert!(kept_bytes() <= 2 << 20, "{kernel:?} had {} bytes", kept_bytes());
     }
 }

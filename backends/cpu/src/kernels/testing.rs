@@ -1,7 +1,8 @@
 //! What the tests of the kernels share: a random generator, operands of random layouts with guard bytes.
 
+use crate::threads::Threads;
 use raddle_base::{DType, Dims, Element, Layout, MAX_RANK, Scalar};
-use raddle_hal::{Address, Operand, View};
+use raddle_hal::{Address, Kernel, Operand, View};
 
 /// SplitMix64.
 pub struct Rng(pub u64);
@@ -235,5 +236,34 @@ impl Tensor {
         let mut inside = vec![false; self.words.len() * 8];
         self.layout.offsets().for_each(|offset| inside[offset * size..][..size].fill(true));
         self.bytes().iter().zip(inside).all(|(byte, inside)| inside || *byte == 0x5a)
+    }
+}
+
+/// What a kernel asks for, with guard bytes behind it.
+pub struct Scratch {
+    words: Vec<u128>,
+    size_bytes: usize,
+}
+
+impl Scratch {
+    const GUARD: u8 = 0xa5;
+
+    /// For a kernel on these operands.
+    pub fn new(kernel: &Kernel, operands: &[Operand], threads: usize) -> Scratch {
+        let size_bytes = super::scratch_bytes(kernel, operands, Threads(threads));
+        Scratch { words: vec![u128::from_ne_bytes([Scratch::GUARD; 16]); size_bytes / 16 + 4], size_bytes }
+    }
+    /// To be put behind them, if there is any.
+    pub fn operand(&mut self) -> Option<Operand> {
+        let address = Address { handle: self.words.as_mut_ptr() as u64, offset_bytes: 0 };
+        (self.size_bytes > 0).then(|| Operand::scratch(address, self.size_bytes))
+    }
+    /// Is what lies behind as it was?
+    pub fn check(&self) {
+        let guard = &self.words[self.size_bytes / 16..];
+        assert!(
+            guard.iter().all(|word| *word == u128::from_ne_bytes([Scratch::GUARD; 16])),
+            "scratch was left"
+        );
     }
 }

@@ -76,6 +76,7 @@ impl Geometry {
             if rank == 0 {
                 strides[0] = size_bytes;
             }
+            // Bounded: one for an operand
             self.operands.push(Strided { start: start_bytes(view), size_bytes, strides });
         }
         self.sizes = [1; MAX_RANK];
