@@ -298,7 +298,7 @@ rows! {
      model("raddle_conformance::lifetime::a_borrowed_operand_dies_in_five_steps"),
      model("raddle_conformance::lifetime::a_borrowed_single_operand_dies"),
      model("raddle_conformance::lifetime::a_borrowed_operand_of_backward_dies"), spec("TL.002"), spec("TL.004")]
-    [borrowed_operand, free_without_fence]
+    [borrowed_operand]
 "T3.3" "Gradients and saved tensors outlive their handles in backward."
     "raddle_grad::engine"
     [model("raddle_conformance::lifetime::all_operands_of_its_backward_live"),
