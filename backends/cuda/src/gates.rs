@@ -28,6 +28,8 @@ pub struct Gates {
     /// Where the host and where the device finds the words.
     words: global::OnceLock<[u64; 2]>,
     free: Mutex<Vec<Gate>>,
+    /// How many aren't open.
+    closed_count: global::AtomicUsize,
 }
 
 /// # Safety
@@ -47,7 +49,16 @@ pub fn open_all() {
 
 impl Gates {
     pub fn new() -> Gates {
-        Gates { words: global::OnceLock::new(), free: Mutex::new(Rank::Leaf, Vec::new()) }
+        Gates {
+            words: global::OnceLock::new(),
+            free: Mutex::new(Rank::Leaf, Vec::new()),
+            closed_count: global::AtomicUsize::new(0),
+        }
+    }
+
+    /// Is a stream held? Then to pin memory may take until it is let go.
+    pub fn any_is_closed(&self) -> bool {
+        self.closed_count.load(Acquire) > 0
     }
 
     fn address(&self, gate: Gate) -> [u64; 2] {
@@ -59,8 +70,9 @@ impl Gates {
         self.address(gate)[1]
     }
 
-    /// For a caller that is inside.
+    /// For a caller that is inside. Once for each that was made.
     pub fn open(&self, gate: Gate) {
+        self.closed_count.fetch_sub(1, Release);
         // Else it has been opened, and its word may be gone.
         if !process_ends() {
             // SAFETY: it is a word of the device, and we are inside.
@@ -92,6 +104,7 @@ impl Shared {
         let gate = gate.ok_or(DeviceError::Unsupported { what: "gate left, of 512" })?;
         // SAFETY: it is a word of the device, and we are inside of the driver, which has a context.
         unsafe { write(self.gates.address(gate)[0], CLOSED) };
+        self.gates.closed_count.fetch_add(1, Release);
         Ok(gate)
     }
 }

@@ -325,6 +325,10 @@ impl Shared {
         if let Some(block) = self.staging.find(size_bytes) {
             return Ok(Some(block));
         }
+        // The driver lets who pins memory wait for all streams, and whoever holds one may be who is about to copy.
+        if need == Need::May && self.gates.any_is_closed() {
+            return Ok(None);
+        }
         let Some(room) = self.staging.room(size_bytes, need) else { return Ok(None) };
         for address in room.unpin {
             // SAFETY: it was free, and is known to nobody any more.

@@ -52,7 +52,8 @@ pub fn spin(stream: Stream, duration: Duration) -> Result<()> {
 /// Doesn't wait for what is on the stream; blocks while the stream is full. From any thread, which needn't be the one that lets
 /// go. What waits for a held stream, and what doesn't, is said [above](self). On CUDA the stream waits in front of the
 /// device's units, which are free for other streams; but the device has fewer queues than there may be streams
-/// (`CUDA_DEVICE_MAX_CONNECTIONS`), and a stream that shares one with it waits, too.
+/// (`CUDA_DEVICE_MAX_CONNECTIONS`), and a stream that shares one with it waits, too. Its driver lets whoever makes a stream or loads
+/// a kernel for the first time wait for all streams: do so before.
 ///
 /// Errors: those of any op on the stream; [`Error::Device`](crate::Error::Device) if the device can't hold more streams (64 on the CPU), or any, as in
 /// a forked child, where work is over when its call returns. Then nothing is held.
