@@ -589,7 +589,7 @@ rows! {
 "T6.20" "A thread of a forked child ends without a lock of the driver's books."
     "raddle_cuda::prepared::Here"
     [test("raddle_cuda::prepared::tests::a_child_leaves_blocks_alone"),
-     test("raddle_cuda::exit::tests::a_child_leaves_the_counts_alone")]
+     test("raddle_cuda::inside::tests::a_child_leaves_the_counts_alone")]
     [child_gives_blocks_back]
 "T6.21" "A process ends with its exit code and its trace though a thread waits in the driver for a kernel that never ends."
     "raddle_cuda::exit::end"
