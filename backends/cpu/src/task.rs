@@ -92,9 +92,10 @@ pub unsafe fn perform(
 ) -> Result<(), KernelError> {
     if let Launch::Graph { graph, draws } = *launch {
         let mut result = Ok(());
-        graph.for_each(draws, |launch| {
+        graph.for_each(draws, |kernel, operands| {
+            let launch = Launch::Kernel { kernel, operands };
             // SAFETY: the contract is the same; the kernels run one after the other.
-            let own = unsafe { perform_one(launch, threads(launch)) };
+            let own = unsafe { perform_one(&launch, threads(&launch)) };
             result = result.and(own);
         });
         return result;

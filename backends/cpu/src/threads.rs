@@ -25,6 +25,7 @@ use raddle_sync::{
 use std::{
     any::Any,
     cell::Cell,
+    ops::Range,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     sync::OnceLock,
     time::{Duration, Instant},
@@ -324,6 +325,22 @@ impl Threads {
             resume_unwind(panic);
         }
     }
+}
+
+/// Work below this many elements isn't worth another thread (a guess: about 10 µs of streaming).
+const GRAIN: usize = 1 << 15;
+/// The most parts of a launch (a guess: enough to balance any number of cores).
+const PART_COUNT_MAX: usize = 256;
+
+/// Cuts `units` into ranges of about equal size, by their cost in elements, and runs them.
+pub fn for_each_range(threads: Threads, units: usize, unit_cost: usize, body: impl Fn(Range<usize>) + Sync) {
+    if units == 0 {
+        return;
+    }
+    // No more parts than give each a grain of work.
+    let parts = (units.saturating_mul(unit_cost) / GRAIN).clamp(1, units.min(PART_COUNT_MAX));
+    let bound = |part: usize| (part as u128 * units as u128 / parts as u128) as usize;
+    threads.for_each_part(parts, |part| body(bound(part)..bound(part + 1)));
 }
 
 #[cfg(all(test, not(loom)))]

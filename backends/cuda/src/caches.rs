@@ -1,14 +1,13 @@
 //! What is made once and kept: kernels, algorithms, plans of a thread.
 
 use super::{
-    Shared,
     driver::Driver,
     exit,
-    kernels::{self, Key},
+    kernels::{self, Key, steps::Step},
     local::Held,
     matmul::{self, Algorithm, Shape},
-    plan::Step,
     prepared::{self, Call, Here, Loaded, Steps, Used},
+    shared::Shared,
 };
 use raddle_hal::{CacheStats, DeviceError, Kernel, Operand, trace};
 use raddle_sync::Arc;

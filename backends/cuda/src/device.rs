@@ -3,7 +3,7 @@
 use super::{
     Cuda,
     driver::{Driver, Event},
-    exit::Inside,
+    inside::Inside,
 };
 use raddle_hal::{
     CacheStats, Device, DeviceError, Gate, Info, KernelError, Launch, Priority, QueueId, Slab, Stamp,

@@ -3,9 +3,6 @@
 use crate::{Cuda, compile, driver, matmul};
 use raddle_hal::{Device, DeviceError};
 
-pub const DRIVER: &str = "the CUDA driver (libcuda.so)";
-pub const DRIVER_REMEDY: &str = "install the driver of the card, 12.0 or later (13.0 for NVRTC 13)";
-
 /// A device and whether it can be used.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DeviceReport {
@@ -58,7 +55,7 @@ pub fn report() -> Report {
         is_found,
     };
     let libraries = vec![
-        library(DRIVER, DRIVER_REMEDY, driver::open::is_present(), &|| {
+        library(driver::LIBRARY, driver::REMEDY, driver::open::is_present(), &|| {
             Some(version_of(driver::open::version() as usize))
         }),
         library(compile::LIBRARY, compile::REMEDY, compile::is_present(), &|| {

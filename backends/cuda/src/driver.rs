@@ -10,7 +10,7 @@
 
 mod graphs;
 
-use crate::{exit, process};
+use crate::{inside, process};
 use cudarc::driver::sys::{self, CUresult};
 use raddle_hal::DeviceError;
 use raddle_sync::atomic::{AtomicBool, Ordering::*};
@@ -22,6 +22,8 @@ use std::{
     sync::OnceLock,
 };
 
+pub const LIBRARY: &str = "the CUDA driver (libcuda.so)";
+pub const REMEDY: &str = "install the driver of the card, 12.0 or later (13.0 for NVRTC 13)";
 /// `cuEventElapsedTime_v2` came with it; newer headers know no other.
 const ELAPSED_VERSION: i32 = 12080;
 /// The handle that stands for another stream on each thread, as the driver's interface has it.
@@ -272,13 +274,13 @@ pub mod open {
         })
     }
 
-    /// Takes the primary context, which is shared with the rest of the process, and keeps it.
+    /// Takes the primary context, which is shared with the rest of the process, and keeps it. The end of the process is to be
+    /// watched from then on.
     pub fn context(ordinal: usize, card: Card) -> Result<Context, DeviceError> {
         let mut raw = ptr::null_mut();
         // SAFETY: the device is one of the driver's; it writes one handle.
         let code = unsafe { sys::cuDevicePrimaryCtxRetain(&mut raw, device(ordinal)?) };
         plain("cuDevicePrimaryCtxRetain", code)?;
-        exit::watch();
         let (lost, reason) = (AtomicBool::new(false), OnceLock::new());
         Ok(Context { raw, driver_version: version(), card, lost, reason })
     }
@@ -318,13 +320,13 @@ impl Context {
     /// Acquire pairs with the Release in `fail`.
     #[inline]
     pub fn is_lost(&self) -> bool {
-        self.lost.load(Acquire) || exit::process_ends()
+        self.lost.load(Acquire) || inside::process_ends()
     }
 
     /// The error of everything after the loss. Whoever knows the queues adds the suspects.
     #[cold]
     pub fn lost(&self) -> DeviceError {
-        let known = if exit::process_ends() { exit::REASON } else { "it is being lost" };
+        let known = if inside::process_ends() { inside::REASON } else { "it is being lost" };
         let reason = self.reason.get().copied().unwrap_or(known);
         DeviceError::Lost { reason, suspects: Vec::new() }
     }
@@ -384,6 +386,14 @@ impl Driver<'_> {
     pub unsafe fn mem_free_host(self, address: usize) -> Result<(), DeviceError> {
         // SAFETY: by the contract.
         self.check("cuMemFreeHost", unsafe { sys::cuMemFreeHost(address as *mut c_void) })
+    }
+
+    /// Pinned memory full of zeros that the driver frees at its end: where the host and where the device finds it.
+    pub fn mem_host_zeroed(self, size_bytes: usize) -> Result<[u64; 2], DeviceError> {
+        let address = self.mem_host_alloc(size_bytes)?;
+        // SAFETY: it was just allocated, so large.
+        unsafe { ptr::write_bytes(address as *mut u8, 0, size_bytes) };
+        Ok([address as u64, self.mem_host_device_pointer(address)?])
     }
 
     /// Where the device finds memory of [`Driver::mem_host_alloc`].

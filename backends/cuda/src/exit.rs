@@ -12,30 +12,16 @@
 //! runs that was registered before the device was opened, and what is in the buffers of C's streams is lost, but the trace is
 //! written. (Where the system doesn't tell handlers the code, everywhere but with glibc, the handlers go on, and the
 //! driver does what it does.)
-//!
-//! Whoever calls the driver, or touches memory that it has pinned, is [`Inside`] meanwhile. One counter for each thread, so
-//! that threads don't meet: it is raised, then the flag is read; the handler sets the flag, then reads the counters; all by
-//! sequentially consistent operations, so one of the two sees the other.
 
-use crate::{gates, process, timing};
-use raddle_hal::{DeviceError, trace};
-use raddle_sync::{
-    Padded, fault,
-    global::{AtomicBool, AtomicU32, Mutex, Ordering::*, PoisonError, yield_now},
-};
-use std::{
-    cell::Cell,
-    marker::PhantomData,
-    time::{Duration, Instant},
-};
+use crate::{gates, inside, timed};
+use raddle_hal::trace;
+use raddle_sync::global::{AtomicU32, Ordering::*};
+use std::time::Duration;
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 use std::{
     ffi::{c_int, c_void},
     ptr,
 };
-
-/// How often its thread is inside.
-type Count = Padded<AtomicU32>;
 
 /// Calls of [`watch`] that all count (guess: by then every library has been used for all that it can do).
 const WATCHED_ALWAYS_COUNT: u32 = 1000;
@@ -44,100 +30,8 @@ const WATCHED_ALWAYS_COUNT: u32 = 1000;
 /// over by then, and a person who waits for a prompt doesn't mind).
 const END_WAIT_MAX: Duration = Duration::from_secs(2);
 
-/// What is told then.
-pub const REASON: &str = "the process is ending";
-
-static ENDS: AtomicBool = AtomicBool::new(false);
 /// The process that the handler is for: a forked child has a copy of the counters, and nobody in the driver.
 static PROCESS: AtomicU32 = AtomicU32::new(0);
-/// Of all threads; and those of threads that have ended.
-static COUNTS: Mutex<(Vec<&'static Count>, Vec<&'static Count>)> = Mutex::new((Vec::new(), Vec::new()));
-/// Of threads that come in for the first time when their thread-locals are gone.
-static LATE: Count = Padded(AtomicU32::new(0));
-
-thread_local! {
-    /// Without a destructor, so that it is there to the very end of the thread.
-    static OWN: Cell<Option<&'static Count>> = const { Cell::new(None) };
-    /// How often this thread is inside: its count may be another thread's, too, once this one is ending.
-    static DEPTH: Cell<u32> = const { Cell::new(0) };
-    static GUARD: Guard = const { Guard };
-}
-
-/// Gives the count of a thread that ends to whoever wants one.
-struct Guard;
-
-impl Drop for Guard {
-    fn drop(&mut self) {
-        // In a forked child the lock may be held by a thread that there isn't.
-        if let Some(count) = OWN.get()
-            && process::check().is_ok()
-        {
-            COUNTS.lock().unwrap_or_else(PoisonError::into_inner).1.push(count);
-        }
-    }
-}
-
-#[inline]
-fn count() -> &'static Count {
-    OWN.get().unwrap_or_else(register)
-}
-
-#[cold]
-fn register() -> &'static Count {
-    if GUARD.try_with(|_| ()).is_err() {
-        return &LATE;
-    }
-    let mut counts = COUNTS.lock().unwrap_or_else(PoisonError::into_inner);
-    let (all, idle) = &mut *counts;
-    let count = idle.pop().unwrap_or_else(|| {
-        let count: &'static Count = Box::leak(Box::default());
-        all.push(count);
-        count
-    });
-    OWN.set(Some(count));
-    count
-}
-
-/// The driver stays while this lives, unless [`process_ends`]. Stays on its thread.
-pub struct Inside {
-    count: &'static Count,
-    _here: PhantomData<*const ()>,
-}
-
-impl Inside {
-    #[inline]
-    pub fn new() -> Inside {
-        let count = count();
-        count.fetch_add(1, SeqCst);
-        DEPTH.set(DEPTH.get() + 1);
-        Inside { count, _here: PhantomData }
-    }
-
-    /// As [`Inside::new`], for whoever has no context yet that would refuse. Not in a child of a process that has one.
-    pub fn enter() -> Result<Inside, DeviceError> {
-        process::check()?;
-        let inside = Inside::new();
-        if process_ends() {
-            return Err(DeviceError::Lost { reason: REASON, suspects: Vec::new() });
-        }
-        Ok(inside)
-    }
-}
-
-impl Drop for Inside {
-    #[inline]
-    fn drop(&mut self) {
-        DEPTH.set(DEPTH.get() - 1);
-        self.count.fetch_sub(1, Release); // pairs with the loads of the handler
-    }
-}
-
-/// Is the driver about to shut down, or has it done so? Who is inside and sees that it isn't can rely on it.
-#[inline]
-pub fn process_ends() -> bool {
-    ENDS.load(SeqCst)
-}
-
 /// What handlers are called with: the exit code, and what they were registered with.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 extern "C" fn end_with(code: c_int, _: *mut c_void) {
@@ -156,26 +50,16 @@ extern "C" fn end_of_unknown_code() {
 /// Is the driver left alone from now on?
 fn end() -> bool {
     // The first of all registrations does it all.
-    if ENDS.swap(true, SeqCst) || PROCESS.load(Relaxed) != std::process::id() {
+    if inside::close() || PROCESS.load(Relaxed) != std::process::id() {
         return true;
     }
     gates::open_all(); // whoever waits behind one comes out
-    let own = count();
-    let all = COUNTS.lock().unwrap_or_else(PoisonError::into_inner).0.clone();
-    let start = Instant::now();
-    for count in all.into_iter().chain([&LATE]) {
-        // Who calls `exit` from inside, as a signal handler may, doesn't wait for itself.
-        let depth = if std::ptr::eq(count, own) { DEPTH.get() } else { 0 };
-        while count.load(SeqCst) > depth {
-            if start.elapsed() > END_WAIT_MAX && !fault!(end_waits_for_ever) {
-                return false;
-            }
-            yield_now();
-        }
+    if !inside::wait_for_others(END_WAIT_MAX) {
+        return false;
     }
     // What has run is told now: handlers that write a trace come when the driver is gone. Not by who is inside.
-    if DEPTH.get() == 0 && trace::is_on() {
-        timing::tell_at_end();
+    if !inside::is_here() && trace::is_on() {
+        timed::tell_at_end();
     }
     true
 }
@@ -214,13 +98,14 @@ pub fn watch() {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tests::{in_child, quiet};
+    use crate::inside::{Inside, process_ends};
     use raddle_sync::faults::{Fault, assert_caught};
     use std::{
         env,
         process::{Child, Command, Stdio, exit},
         sync::mpsc,
         thread,
+        time::Instant,
     };
 
     /// What a process does whose end a test looks at.
@@ -293,20 +178,5 @@ mod tests {
     fn fault_end_waits_for_ever() {
         let test = "exit::tests::a_process_ends_though_a_thread_stays_in_the_driver";
         assert_caught(Fault::end_waits_for_ever, test);
-    }
-
-    /// A thread of a child ends whose parent had the list locked.
-    #[test]
-    fn a_child_leaves_the_counts_alone() {
-        let _quiet = quiet();
-        process::claim();
-        count();
-        let counts = COUNTS.lock();
-        let is_left = in_child(|| {
-            drop(Guard);
-            true
-        });
-        drop(counts);
-        assert!(is_left, "the child waits for the lock of a thread that there isn't");
     }
 }

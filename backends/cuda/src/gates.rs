@@ -7,7 +7,7 @@
 //! these may be held by then. They are never given back to the driver, which frees them at its end. That waits for all streams,
 //! so what is held then is let go ([`open_all`]).
 
-use crate::{Shared, exit::process_ends, zeroed};
+use crate::{driver::Driver, inside::process_ends};
 use raddle_hal::{DeviceError, Gate};
 use raddle_sync::{
     Mutex, Rank,
@@ -61,6 +61,24 @@ impl Gates {
         self.closed_count.load(Acquire) > 0
     }
 
+    /// A gate, which is closed.
+    pub fn make(&self, driver: Driver<'_>) -> Result<Gate, DeviceError> {
+        if self.words.get().is_none() {
+            let words = driver.mem_host_zeroed(8 * GATE_COUNT_MAX as usize)?;
+            // Of threads that are here at once one puts its words down.
+            if self.words.set(words).is_ok() {
+                ALL.lock().unwrap_or_else(PoisonError::into_inner).push(words[0]);
+                self.free.lock().extend((0..GATE_COUNT_MAX).rev().map(Gate));
+            }
+        }
+        let gate = self.free.lock().pop();
+        let gate = gate.ok_or(DeviceError::Unsupported { what: "gate left, of 512" })?;
+        // SAFETY: it is a word of the device, and we are inside of the driver, which has a context.
+        unsafe { write(self.address(gate)[0], CLOSED) };
+        self.closed_count.fetch_add(1, Release);
+        Ok(gate)
+    }
+
     fn address(&self, gate: Gate) -> [u64; 2] {
         self.words.get().expect("whoever has a gate has made the words").map(|start| start + 8 * gate.0)
     }
@@ -82,29 +100,5 @@ impl Gates {
 
     pub fn release(&self, gate: Gate) {
         self.free.lock().push(gate);
-    }
-}
-
-impl Shared {
-    /// For a caller that is inside.
-    pub(crate) fn make_gate(&self) -> Result<Gate, DeviceError> {
-        let driver = self.context.enter()?;
-        if self.words[0] == 0 {
-            return Err(DeviceError::Unsupported { what: "stream that waits for a number" });
-        }
-        if self.gates.words.get().is_none() {
-            let words = zeroed(driver, 8 * GATE_COUNT_MAX as usize)?;
-            // Of threads that are here at once one puts its words down.
-            if self.gates.words.set(words).is_ok() {
-                ALL.lock().unwrap_or_else(PoisonError::into_inner).push(words[0]);
-                self.gates.free.lock().extend((0..GATE_COUNT_MAX).rev().map(Gate));
-            }
-        }
-        let gate = self.gates.free.lock().pop();
-        let gate = gate.ok_or(DeviceError::Unsupported { what: "gate left, of 512" })?;
-        // SAFETY: it is a word of the device, and we are inside of the driver, which has a context.
-        unsafe { write(self.gates.address(gate)[0], CLOSED) };
-        self.gates.closed_count.fetch_add(1, Release);
-        Ok(gate)
     }
 }

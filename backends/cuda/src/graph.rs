@@ -16,51 +16,19 @@
 //! The driver orders launches of one executable by itself, though the caller has done so already.
 
 use crate::{
-    Shared,
-    driver::{self, Driver, Function, GraphExec, GraphNode, Stream},
+    driver::{self, Driver, GraphNode, Stream},
     errors::{self, Copies, RECORD_BYTES},
-    kernels,
+    executable::{DrawNode, Executable, Records},
+    kernels::{self, steps::Step},
+    launch::{scratch_of, wants_record},
     local::Held,
-    matmul::Algorithm,
-    plan::Step,
-    prepared::{Call, Loaded, Steps},
+    prepared::{Call, Steps},
     queue::Queue,
+    shared::Shared,
     staging::{Block, Need},
 };
 use raddle_hal::{DeviceError, Draw, Graph, Kernel, Operand};
 use raddle_sync::Arc;
-
-/// An executable graph, with all that its nodes need.
-pub struct Executable {
-    raw: GraphExec,
-    /// What it was made of: its nodes are named by those of this.
-    graph: driver::Graph,
-    draws: Vec<DrawNode>,
-    records: Option<Records>,
-    _kernels: Vec<Arc<Loaded>>,
-    _algorithms: Vec<Arc<Algorithm>>,
-}
-
-/// A node whose key and counter change from launch to launch.
-struct DrawNode {
-    node: GraphNode,
-    function: Function,
-    /// In the hal's graph.
-    index: usize,
-}
-
-/// Where nodes that can fail tell of it.
-struct Records {
-    address: u64,
-    /// For each record: the axis that indices point into.
-    indices: Arc<Vec<errors::Indices>>,
-}
-
-impl Records {
-    fn size_bytes(&self) -> usize {
-        self.indices.len() * RECORD_BYTES
-    }
-}
 
 /// A node of the hal, ready to be launched.
 struct Planned {
@@ -201,8 +169,8 @@ impl Shared {
     ) -> Result<Planned, DeviceError> {
         let mut steps = Steps::default();
         self.plan(driver, None, kernel, operands, &mut steps)?;
-        let scratch = crate::launch::scratch_of(&steps.plan, operands);
-        let record = crate::launch::wants_record(&steps.plan).then(|| {
+        let scratch = scratch_of(&steps.plan, operands);
+        let record = wants_record(&steps.plan).then(|| {
             indices.push(errors::indices(kernel, operands));
             indices.len() - 1
         });

@@ -1,20 +1,25 @@
 //! How a launch is prepared, and put on a queue.
 
 use super::{
-    Shared, address,
     driver::{self, Driver, Event},
     errors::{self, RECORD_BYTES},
-    exit, gates, nvtx,
-    plan::{self, Place, Step},
+    exit, gates,
+    kernels::steps::{Place, Plan, Step},
+    nvtx,
     prepared::{self, Call, Steps},
     queue::Queue,
+    shared::Shared,
     staging::Need,
 };
-use raddle_hal::{DeviceError, Kernel, Launch, Operand, QueueId, Submitted, Wait, trace};
+use raddle_hal::{Address, DeviceError, Kernel, Launch, Operand, QueueId, Submitted, Wait, trace};
 use std::ptr;
 
+fn address(at: &Address) -> u64 {
+    at.handle + at.offset_bytes as u64
+}
+
 /// Where the steps of a plan find their scratch memory: in the last operand, if there is some.
-pub fn scratch_of(plan: &plan::Plan, operands: &[Operand]) -> u64 {
+pub fn scratch_of(plan: &Plan, operands: &[Operand]) -> u64 {
     match operands.last() {
         Some(Operand::Out(view)) if plan.scratch_bytes > 0 => address(&view.address),
         _ => 0,
@@ -22,7 +27,7 @@ pub fn scratch_of(plan: &plan::Plan, operands: &[Operand]) -> u64 {
 }
 
 /// Can one of the steps fail on the device?
-pub fn wants_record(plan: &plan::Plan) -> bool {
+pub fn wants_record(plan: &Plan) -> bool {
     plan.steps.iter().any(|step| matches!(step, Step::Kernel(step) if step.args.has_error_record()))
 }
 

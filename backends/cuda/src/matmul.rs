@@ -7,7 +7,7 @@
 
 use crate::{
     driver::Stream,
-    plan::{MatMulStep, Matrix, Place},
+    kernels::steps::{BIAS_ALIGNMENT_BYTES, MatMulStep, Matrix, Place},
 };
 use cudarc::cublaslt::{
     result::{self, CublasError},
@@ -22,9 +22,6 @@ pub const REMEDY: &str =
     "pip install 'nvidia-cublas>=13,<14', and add the folder of libcublasLt.so.13 to LD_LIBRARY_PATH";
 /// Addresses that are aligned to more don't matter.
 const ALIGNMENT_BYTES_MAX: u64 = 256;
-/// Where a bias may lie: at multiples of it. There is no preference that says how one is aligned: algorithms take several of its
-/// elements at once, up to 16 bytes, whatever the address (in f16 "misaligned address" at an odd element, which ends the context).
-pub const BIAS_ALIGNMENT_BYTES: usize = 16;
 
 /// Is the library there?
 pub fn is_present() -> bool {

@@ -7,10 +7,9 @@
 
 use crate::{
     driver::{Function, Module},
-    kernels::Key,
+    kernels::{Key, steps::Plan},
     local::{Held, Local},
     matmul::{Algorithm, Shape},
-    plan::Plan,
     process,
     staging::Block,
 };

@@ -57,7 +57,7 @@ mod tests {
     fn fault_child_opens_driver() {
         for test in [
             "process::tests::a_child_of_a_process_with_a_driver_is_refused",
-            "exit::tests::a_child_leaves_the_counts_alone",
+            "inside::tests::a_child_leaves_the_counts_alone",
         ] {
             assert_caught(Fault::child_opens_driver, test);
         }

@@ -38,7 +38,7 @@ use crate::{
     driver::{Driver, Event, Stream},
     errors::{Errors, Record},
     events::{Events, Kind},
-    exit::process_ends,
+    inside::process_ends,
     timing::Notes,
     transfers::Transfers,
 };

@@ -16,24 +16,13 @@
 //!
 //! Notes of a queue are bounded, too: who finds no room doesn't time. Events are used again.
 
-use crate::{
-    Shared,
-    driver::{Driver, Event, Stream},
-    exit::Inside,
-    process,
-    queue::Queue,
-};
-use raddle_hal::{
-    DeviceError, Launch, Wait,
-    trace::{self, Moment, Work},
-};
+use crate::driver::{Driver, Event, Stream};
+use raddle_hal::{DeviceError, trace::Moment};
 use raddle_sync::{
     Arc, Mutex, Rank,
     atomic::{AtomicBool, Ordering::*},
-    global,
 };
 use std::{
-    cell::Cell,
     collections::VecDeque,
     time::{Duration, Instant},
 };
@@ -45,9 +34,7 @@ const SHARE: u64 = 20;
 const SAVED_MAX: i64 = 1 << 20;
 const ROW_MIN: i64 = SAVED_MAX / 3;
 /// Notes of a queue that aren't told yet (guess: two for each launch that a queue holds).
-const NOTE_COUNT_MAX: usize = 512;
-/// Notes that are asked for by a launch: more than it makes, so that what has piled up goes (guess).
-const TOLD_BY_LAUNCH: usize = 4;
+pub const NOTE_COUNT_MAX: usize = 512;
 /// The age of a fix at which a new one is wanted, and at which it isn't used any more, as processors count: a tenth of a second at
 /// 2.7 GHz, and two. Drifting 50 ppm the clocks are 5 µs apart by then.
 const FIX_AGES: [u64; 2] = [1 << 28, 1 << 29];
@@ -60,30 +47,26 @@ const LOOK_MAX: Duration = Duration::from_millis(1);
 
 /// What a thread has to spend, as moments are counted.
 #[derive(Clone, Copy)]
-struct Purse {
+pub struct Purse {
     saved: i64,
     since: Option<Moment>,
     in_row: bool,
 }
 
-thread_local! {
-    static PURSE: Cell<Purse> = const { Cell::new(Purse::new()) };
-}
-
 impl Purse {
-    const fn new() -> Purse {
+    pub const fn new() -> Purse {
         Purse { saved: ROW_MIN, since: None, in_row: false }
     }
 
     /// May the thread time a launch now?
-    fn may(&mut self, now: Moment) -> bool {
+    pub fn may(&mut self, now: Moment) -> bool {
         let passed = self.since.replace(now).map_or(0, |since| now.counted_since(since));
         self.saved = self.saved.saturating_add_unsigned(passed / SHARE).min(SAVED_MAX);
         self.in_row = if self.in_row { self.saved > 0 } else { self.saved >= ROW_MIN };
         self.in_row
     }
 
-    fn spend(&mut self, start: Moment, end: Moment) {
+    pub fn spend(&mut self, start: Moment, end: Moment) {
         self.saved = self.saved.saturating_sub_unsigned(end.counted_since(start));
     }
 }
@@ -91,25 +74,25 @@ impl Purse {
 /// An event, and when on the host's clock the device was there.
 #[derive(Debug)]
 pub struct Fix<E> {
-    event: E,
-    moment: Moment,
+    pub event: E,
+    pub moment: Moment,
 }
 
 /// A launch behind which there is a note.
 #[derive(Clone, Copy, Debug)]
-struct Timed {
-    sequence: u64,
-    name: &'static str,
+pub struct Timed {
+    pub sequence: u64,
+    pub name: &'static str,
     /// When it was about to be submitted.
-    submitted: Moment,
+    pub submitted: Moment,
 }
 
 #[derive(Debug)]
-struct Note<E> {
+pub struct Note<E> {
     event: E,
     fix: Arc<Fix<E>>,
     /// The device is past it when it has executed this.
-    covers: u64,
+    pub covers: u64,
     /// None in front of a launch.
     behind: Option<Timed>,
 }
@@ -117,10 +100,10 @@ struct Note<E> {
 /// The notes on a queue, in its order.
 #[derive(Debug)]
 pub struct Notes<E> {
-    list: VecDeque<Note<E>>,
+    pub list: VecDeque<Note<E>>,
     spare: Vec<E>,
     /// The launch that the last note is behind.
-    last: Option<u64>,
+    pub last: Option<u64>,
     /// When the device was at the last note that was told.
     told: Option<Moment>,
 }
@@ -131,12 +114,12 @@ impl<E: Copy> Notes<E> {
     }
 
     /// Is there room for a launch?
-    fn has_room(&self) -> bool {
+    pub fn has_room(&self) -> bool {
         self.list.len() + 2 <= NOTE_COUNT_MAX
     }
 
     /// Adds a note that `record` puts on the stream.
-    fn add<Error>(
+    pub fn add<Error>(
         &mut self,
         covers: u64,
         behind: Option<Timed>,
@@ -160,7 +143,7 @@ impl<E: Copy> Notes<E> {
 
     /// Tells the times of the oldest notes, of so many at most, as long as the device is past them. `moment` is when it was at
     /// an event, if that can be found out.
-    fn tell(
+    pub fn tell(
         &mut self,
         count_max: usize,
         mut is_past: impl FnMut(u64, E) -> bool,
@@ -280,7 +263,7 @@ impl Timing {
     }
 
     /// The newest fix, if it will do.
-    fn newest(&self, now: Moment) -> Option<Arc<Fix<Event>>> {
+    pub fn newest(&self, now: Moment) -> Option<Arc<Fix<Event>>> {
         let fix = self.clock.lock().fix.clone();
         let age = fix.as_ref().map_or(u64::MAX, |fix| now.counted_since(fix.moment));
         if age > FIX_AGES[0] {
@@ -301,173 +284,6 @@ fn look_once(driver: Driver<'_>, stream: Stream, event: Event) -> Result<Option<
     }
     let after = Moment::now();
     Ok(Some((after.counted_since(before), before.middle(after))))
-}
-
-/// A launch that is being timed.
-pub struct Started {
-    submitted: Moment,
-    fix: Arc<Fix<Event>>,
-}
-
-impl Shared {
-    /// Times the launch that comes now, behind its waits, if it is worth it.
-    #[cold]
-    pub fn begin_timed(
-        &self,
-        driver: Driver<'_>,
-        queue: &Queue,
-        sequence: u64,
-        waits: &[Wait],
-        launch: &Launch<'_>,
-    ) -> Option<Started> {
-        let takes_none = matches!(
-            launch,
-            Launch::Nothing | Launch::Gate(_) | Launch::Stamp(_) | Launch::FillBytes { size_bytes: 0, .. }
-        );
-        if takes_none {
-            return None;
-        }
-        let submitted = Moment::now();
-        let mut purse = PURSE.get();
-        let may = purse.may(submitted);
-        PURSE.set(purse);
-        let started = if may { self.start(driver, queue, sequence, waits, submitted) } else { None };
-        if started.is_none() {
-            queue.untimed.fetch_add(1, Relaxed);
-        }
-        started
-    }
-
-    fn start(
-        &self,
-        driver: Driver<'_>,
-        queue: &Queue,
-        sequence: u64,
-        waits: &[Wait],
-        submitted: Moment,
-    ) -> Option<Started> {
-        let fix = self.timing.newest(submitted)?;
-        let mut notes = queue.notes.lock();
-        self.tell_some(driver, queue, &mut notes);
-        let is_behind = notes.last == Some(sequence - 1) && waits.is_empty() && !queue.is_foreign();
-        let has_start =
-            notes.has_room() && (is_behind || note(driver, queue, &mut notes, sequence, None, &fix).is_ok());
-        spend(submitted);
-        has_start.then_some(Started { submitted, fix })
-    }
-
-    /// Puts the note behind a launch that is on its stream, and isn't published yet.
-    #[cold]
-    pub fn end_timed(
-        &self,
-        driver: Driver<'_>,
-        queue: &Queue,
-        sequence: u64,
-        launch: &Launch<'_>,
-        started: Started,
-    ) {
-        let start = Moment::now();
-        let Started { submitted, fix } = started;
-        let timed = Timed { sequence, name: launch.name(), submitted };
-        if note(driver, queue, &mut queue.notes.lock(), sequence, Some(timed), &fix).is_err() {
-            queue.untimed.fetch_add(1, Relaxed);
-        }
-        spend(start);
-    }
-
-    /// What is known without asking the driver whether the device is past it.
-    fn tell_some(&self, driver: Driver<'_>, queue: &Queue, notes: &mut Notes<Event>) {
-        if notes.list.front().is_some_and(|note| note.covers <= queue.executed()) {
-            let executed = queue.executed();
-            self.tell_notes(driver, queue, notes, TOLD_BY_LAUNCH, |covers, _| covers <= executed);
-        }
-    }
-
-    fn tell_notes(
-        &self,
-        driver: Driver<'_>,
-        queue: &Queue,
-        notes: &mut Notes<Event>,
-        count_max: usize,
-        is_past: impl FnMut(u64, Event) -> bool,
-    ) {
-        let moved = trace::moved();
-        let moment = |fix: &Fix<Event>, event| {
-            let elapsed_ms = driver.event_elapsed_ms(fix.event, event).ok()?;
-            Some(moved(fix.moment, (f64::from(elapsed_ms) * 1e6) as i64))
-        };
-        notes.tell(count_max, is_past, moment, |sequence, name, start, end| {
-            let work = Work { source: self.info.source, queue: queue.id.0, sequence };
-            trace::ran_late(work, name, start, end);
-        });
-    }
-
-    /// All that the device is past by now.
-    fn tell_all(&self, driver: Driver<'_>) {
-        for (_, queue) in self.open_queues() {
-            trace::untimed(queue.untimed.swap(0, Relaxed));
-            // Who holds it for long isn't there any more.
-            let Some(mut notes) = queue.notes.try_lock() else { continue };
-            let is_past =
-                |covers, event| queue.executed() >= covers || driver.event_query(event).unwrap_or(false);
-            self.tell_notes(driver, queue, &mut notes, NOTE_COUNT_MAX, is_past);
-        }
-    }
-}
-
-/// Takes what the thread has done since out of its purse.
-fn spend(start: Moment) {
-    let mut purse = PURSE.get();
-    purse.spend(start, Moment::now());
-    PURSE.set(purse);
-}
-
-fn note(
-    driver: Driver<'_>,
-    queue: &Queue,
-    notes: &mut Notes<Event>,
-    covers: u64,
-    behind: Option<Timed>,
-    fix: &Arc<Fix<Event>>,
-) -> Result<(), DeviceError> {
-    let make = || driver.timing_event_create();
-    notes.add(covers, behind, fix, make, |event| driver.event_record(event, queue.stream()))
-}
-
-impl trace::Late for Shared {
-    fn tell(&self) {
-        if process::check().is_err() {
-            return;
-        }
-        let _inside = Inside::new();
-        if let Ok(driver) = self.context.enter() {
-            self.tell_all(driver);
-        }
-    }
-}
-
-/// Devices that are asked at the end of the process, when nobody else is in the driver any more and handlers of traces come
-/// too late for it.
-static DEVICES: global::Mutex<Vec<std::sync::Weak<Shared>>> = global::Mutex::new(Vec::new());
-
-/// Has a device asked.
-pub fn watch(shared: &Arc<Shared>) {
-    let device = Arc::downgrade(shared);
-    trace::ask(device.clone());
-    if let Ok(mut devices) = DEVICES.lock() {
-        devices.retain(|known| known.strong_count() > 0);
-        devices.push(device);
-    }
-}
-
-/// For the handler at the end of the process, once it has found nobody inside.
-pub fn tell_at_end() {
-    let Ok(devices) = DEVICES.try_lock() else { return };
-    for shared in devices.iter().filter_map(std::sync::Weak::upgrade) {
-        if let Some(driver) = shared.context.enter_last() {
-            shared.tell_all(driver);
-        }
-    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! What other code does with the device, behind the runtime's back: for tests.
 
-use crate::Shared;
+use crate::shared::Shared;
 use raddle_hal::{Launch, QueueId};
 use raddle_sync::Arc;
 

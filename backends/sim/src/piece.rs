@@ -75,10 +75,8 @@ pub unsafe fn cut(launch: &Launch<'_>, cuts: bool, random: &mut Random) -> VecDe
         // Each node on its own: other queues run between and within nodes.
         Launch::Graph { graph, draws } => {
             let mut pieces = VecDeque::new();
-            graph.for_each(draws, |launch| {
-                if let Launch::Kernel { kernel, operands } = *launch {
-                    pieces.append(&mut kernel_pieces(kernel, operands, &mut ranges));
-                }
+            graph.for_each(draws, |kernel, operands| {
+                pieces.append(&mut kernel_pieces(kernel, operands, &mut ranges));
             });
             // An empty graph is still one piece.
             if pieces.is_empty() { VecDeque::from([Piece::Plain(Launch::Nothing)]) } else { pieces }

@@ -1,7 +1,10 @@
 //! Exits with work in flight, and what is destroyed when.
 
-use super::{Outcome, keep_busy};
-use crate::child::{self, Ended};
+use super::process::{LIFE, TIME_MAX, do_something, keep_busy};
+use crate::{
+    child::{self, Ended},
+    training::Outcome,
+};
 use raddle::{
     DType, Device, Event, Graph, Limits, Priority, Stream, Tensor,
     grad::Autograd,
@@ -51,7 +54,7 @@ pub fn another_thread_exits(device: &str) -> Outcome {
         std::process::exit(7)
     });
     loop {
-        super::do_something(&device, 5)?;
+        do_something(&device, 5)?;
     }
 }
 
@@ -78,7 +81,7 @@ pub fn a_callback_exits(device: &str) -> Outcome {
     leave_work(&device)?;
     Stream::from_pool(&device, Priority::High)?.on_complete(|_| exit_in("a callback"))?;
     loop {
-        super::do_something(&device, 5)?;
+        do_something(&device, 5)?;
     }
 }
 
@@ -113,7 +116,7 @@ pub fn a_resource_exits(device: &str) -> Outcome {
     leave_work(&device)?;
     device.set_memory_resource(Some(Arc::new(Exits(DeviceMemory(*device)))))?;
     loop {
-        super::do_something(&device, 5)?;
+        do_something(&device, 5)?;
     }
 }
 
@@ -135,7 +138,7 @@ pub fn a_thread_of_a_pool_exits(device: &str) -> Outcome {
     leave_work(&device)?;
     let pool = rayon::ThreadPoolBuilder::new().num_threads(4).build()?;
     let work = |thread: usize| {
-        while super::do_something(&device, thread).is_ok() && thread > 0 {}
+        while do_something(&device, thread).is_ok() && thread > 0 {}
         exit_in("a thread of a pool")
     };
     pool.scope(|scope| (0..4).for_each(|thread| scope.spawn(move |_| work(thread))));
@@ -164,8 +167,8 @@ pub fn a_trace_shows_what_ran(device: &str) -> Outcome {
     let file = format!("raddle-trace-{}-{}.json", std::process::id(), device.replace(':', "-"));
     let path = std::env::temp_dir().join(file);
     let mut command = Command::new(std::env::current_exe()?);
-    command.env(super::LIFE, format!("adds {device}")).env("RADDLE_TRACE", &path);
-    let Ended { status, err, .. } = child::run(&mut command, super::TIME_MAX)?;
+    command.env(LIFE, format!("adds {device}")).env("RADDLE_TRACE", &path);
+    let Ended { status, err, .. } = child::run(&mut command, TIME_MAX)?;
     assert!(status.is_some_and(|status| status.success()), "{status:?}\n{err}");
     let trace: Value = serde_json::from_slice(&std::fs::read(&path)?)?;
     std::fs::remove_file(path)?;

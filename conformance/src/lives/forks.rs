@@ -1,7 +1,13 @@
 //! Children of a process whose threads are all busy: with locks, memory, streams, devices.
 
-use super::{Outcome, Training, keep_busy};
-use crate::child::{self, Ended};
+use super::{
+    ends,
+    process::{LIFE, TIME_MAX, keep_busy},
+};
+use crate::{
+    child::{self, Ended},
+    training::{Outcome, Training},
+};
 use raddle::{
     DType, Device, Event, Generator, Priority, Stream, Tensor,
     grad::{self, Autograd, clip_grad_norm_},
@@ -110,9 +116,9 @@ pub fn a_process_that_is_started_uses_the_device_too(device: &str) -> Outcome {
     for _ in 0..2 {
         let mut command = Command::new(env::current_exe()?);
         let Ended { status, out, err } =
-            child::run(command.env(super::LIFE, format!("locals_of_main {name}")), super::TIME_MAX)?;
+            child::run(command.env(LIFE, format!("locals_of_main {name}")), TIME_MAX)?;
         assert!(status.is_some_and(|status| status.success()), "{status:?}\n{err}");
-        assert_eq!(out, super::ends::LOCALS);
+        assert_eq!(out, ends::LOCALS);
         assert!(results(&device, 5)? == expected, "the parent: other bits");
     }
     Ok(())

@@ -9,31 +9,21 @@
 
 mod ends;
 mod forks;
+mod process;
 mod threads;
 
 use crate::{
     child::{self, Ended},
     races::Place,
+    training::Outcome,
 };
 use libtest_mimic::{Arguments, Failed, Trial};
-use raddle::{
-    DType, Device, Priority, Stream, Tensor,
-    grad::{Autograd, clip_grad_norm_},
-    optim::{Adam, AdamOptions},
-};
+use process::{LIFE, TIME_MAX};
 use raddle_sync::faults::{self, Fault};
-use std::{env, error::Error, process::Command, process::ExitCode, sync::mpsc, thread, time::Duration};
-
-pub(crate) type Outcome<T = ()> = Result<T, Box<dyn Error>>;
+use std::{env, process::Command, process::ExitCode};
 
 /// Where they are lived.
 const PLACES: [Place; 4] = [Place::Cpu, Place::Sim(1), Place::Sim(2), Place::Cuda(0)];
-/// They take seconds, on a machine that does other things tens of them. Against hangs only: that ends wait for nothing is checked
-/// without a clock, by `exits` of the runtime.
-const TIME_MAX: Duration = Duration::from_secs(180);
-/// What makes this program live a life.
-const LIFE: &str = "RADDLE_TEST_LIFE";
-
 /// A life.
 struct Life {
     name: &'static str,
@@ -155,79 +145,4 @@ fn live(life: &Life, place: Place, fault: Option<Fault>) -> Result<Result<(), St
     Ok(is_right.then_some(()).ok_or_else(|| {
         format!("expected exit code {exit_code} and {says:?}, found {status} and {out:?}\n{err}")
     }))
-}
-
-// ------------------------------------------------------------ what the lives have in common
-
-/// Threads that do all that a program does, until the process ends or the device won't any more. They are at it when this
-/// returns.
-fn keep_busy(device: &Device, thread_count: usize) {
-    let (has_begun, begun) = mpsc::channel();
-    for thread in 0..thread_count {
-        let (device, has_begun) = (*device, has_begun.clone());
-        thread::spawn(move || {
-            // Errors are for those who are asked for results.
-            while do_something(&device, thread).is_ok() {
-                _ = has_begun.send(());
-            }
-        });
-    }
-    for _ in 0..2 * thread_count {
-        begun.recv().expect("the threads go on");
-    }
-}
-
-/// Allocates, draws, multiplies, changes streams, trains, opens devices, looks at what is held.
-fn do_something(device: &Device, thread: usize) -> Outcome {
-    let x = Tensor::randn([40, 40], DType::F32, device, None)?;
-    let large = Tensor::full([100_000], thread as f64, DType::F32, device)?;
-    {
-        let _guard = Stream::from_pool(device, Priority::Normal)?.enter();
-        large.add_(1.0)?;
-    }
-    let mut model = Training::new(device, thread as u64)?;
-    model.step()?;
-    Device::new("cpu")?.memory_stats();
-    x.matmul(&x)?.sum(.., false)?.add(&large.sum(.., false)?)?.item::<f32>()?;
-    Ok(())
-}
-
-/// A small model that is trained.
-pub(crate) struct Training {
-    pub(crate) weights: [Tensor; 2],
-    x: Tensor,
-    adam: Adam,
-}
-
-impl Training {
-    pub(crate) fn new(device: &Device, seed: u64) -> Outcome<Training> {
-        let generator = raddle::Generator::new(seed);
-        let weights = [[12, 30], [30, 5]].map(|shape| Tensor::randn(shape, DType::F32, device, &generator));
-        let weights = weights.into_iter().collect::<raddle::Result<Vec<_>>>()?;
-        let [first, second] = <[Tensor; 2]>::try_from(weights).expect("there are two");
-        first.requires_grad_(true)?;
-        second.requires_grad_(true)?;
-        let x = Tensor::randn([20, 12], DType::F32, device, &generator)?;
-        let adam = Adam::new(vec![first.clone(), second.clone()], AdamOptions::default())?;
-        Ok(Training { weights: [first, second], x, adam })
-    }
-
-    pub(crate) fn step(&mut self) -> Outcome {
-        let [first, second] = &self.weights;
-        self.adam.zero_grad();
-        let loss = self.x.matmul(first)?.gelu()?.matmul(second)?.square()?.mean(.., false)?;
-        loss.backward()?;
-        clip_grad_norm_(&[first, second], 1.0)?;
-        self.adam.step()?;
-        Ok(())
-    }
-
-    /// All bits of the weights.
-    pub(crate) fn bits(&self) -> Outcome<Vec<u8>> {
-        let mut bits = Vec::new();
-        for weight in &self.weights {
-            bits.extend(weight.to_vec::<f32>()?.into_iter().flat_map(f32::to_ne_bytes));
-        }
-        Ok(bits)
-    }
 }

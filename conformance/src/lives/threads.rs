@@ -1,6 +1,6 @@
 //! Threads that are gone at once.
 
-use super::Outcome;
+use crate::training::Outcome;
 use raddle::{DType, Device, Priority, Stream, Tensor};
 use std::{fs, thread};
 

@@ -1,6 +1,6 @@
 //! Tensors with their views, and what they must hold.
 
-use super::{Stop, done};
+use super::stop::{Stop, done};
 use crate::random::Random;
 use raddle::{DType, Device, Element, Error, Layout, Tensor};
 

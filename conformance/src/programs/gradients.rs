@@ -2,7 +2,7 @@
 //! and look at all of it. Their order is open and doesn't matter, so the gradients of all leaves must be those of running the
 //! threads one after the other, which the host does with dual numbers: each element with its derivatives by all leaves.
 
-use super::Stop;
+use super::stop::Stop;
 use crate::random::Random;
 use raddle::{
     Device, Stream, Tensor,

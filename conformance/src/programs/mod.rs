@@ -15,16 +15,18 @@
 mod family;
 mod gradients;
 mod step;
+mod stop;
 
 use crate::random::Random;
 use family::{Families, Number};
-use raddle::{Device, Error, Priority, Result, Stream, runtime};
+use raddle::{Device, Error, Priority, Result, Stream};
 use raddle::{OutOfMemory, SimOptions};
 use std::{
     fmt,
     sync::{Barrier, Mutex, PoisonError, RwLock},
 };
 use step::Player;
+use stop::Stop;
 
 /// How large a program gets.
 #[derive(Clone, Copy)]
@@ -90,35 +92,6 @@ impl Kind {
     /// Then the device may be told to be lost.
     fn is_in_turns(self) -> bool {
         matches!(self, Kind::Turns | Kind::ShortTurns)
-    }
-}
-
-/// What a step stops a program with.
-#[derive(Debug)]
-enum Stop {
-    /// The device is lost, as it was told to be. Everything up to then was right.
-    Lost,
-    /// Something is wrong.
-    Wrong(String),
-}
-
-impl From<Error> for Stop {
-    fn from(error: Error) -> Stop {
-        match error {
-            Error::Runtime(runtime::Error::Device {
-                error: runtime::hal::DeviceError::Lost { .. }, ..
-            }) => Stop::Lost,
-            other => Stop::Wrong(format!("unexpected error: {other}")),
-        }
-    }
-}
-
-/// Done, or refused for want of memory: then nothing has happened.
-fn done<T>(result: Result<T>) -> std::result::Result<Option<T>, Stop> {
-    match result {
-        Ok(value) => Ok(Some(value)),
-        Err(Error::Runtime(runtime::Error::OutOfMemory { .. })) => Ok(None),
-        Err(error) => Err(error.into()),
     }
 }
 

@@ -1,8 +1,8 @@
 //! One op of a random program: on the device, and on the host.
 
 use super::{
-    Stop, done,
     family::{Families, Family, Number},
+    stop::{Stop, done},
 };
 use crate::random::Random;
 use raddle::{Device, Error, Event, Layout, Stream, Tensor};

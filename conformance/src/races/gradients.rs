@@ -1,9 +1,6 @@
 //! Scenes of automatic differentiation: threads that share tensors of one graph.
 
-use super::{
-    Ground,
-    scenes::{filled, trials},
-};
+use super::ground::{Ground, filled, trials};
 use raddle::{
     Device, Tensor,
     grad::{Autograd, Error, no_grad},

@@ -8,17 +8,17 @@
 //!   device proves nothing about it.
 
 mod gradients;
+mod ground;
 mod scenes;
 mod streams;
 mod threads;
 
-use crate::{
-    Backend,
-    child::{self, Ended},
-};
+use crate::child::{self, Ended};
+use ground::Ground;
+pub use ground::Place;
 use libtest_mimic::{Arguments, Failed, Trial};
 use raddle::{
-    Device, Limits,
+    Device,
     cuda::{CudaOptions, Spin},
 };
 use raddle_sync::faults::{self, Fault};
@@ -27,7 +27,6 @@ use scenes::Scene;
 use std::{
     env,
     process::{Command, ExitCode},
-    str::FromStr,
     time::Duration,
 };
 
@@ -39,102 +38,6 @@ const PLACES: [&str; 3] = ["cpu", "sim:1", "cuda:0"];
 const SIM_SEED_COUNT: u64 = 4;
 /// A planted fault that hangs the scene is caught by that. Scenes take a second.
 const FAULT_TIME_MAX: Duration = Duration::from_secs(120);
-
-/// A device by name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// The CPU, which all scenes share.
-    Cpu,
-    /// Simulators from this seed on, new ones for each scene.
-    Sim(u64),
-    /// A GPU: a device of its own for each scene, whose kernels spin.
-    Cuda(usize),
-}
-
-impl FromStr for Place {
-    type Err = String;
-    fn from_str(name: &str) -> Result<Place, String> {
-        let place = match name.split_once(':') {
-            None if name == "cpu" => Some(Place::Cpu),
-            None if name == "cuda" => Some(Place::Cuda(0)),
-            Some(("sim", seed)) => seed.parse().ok().map(Place::Sim),
-            Some(("cuda", ordinal)) => ordinal.parse().ok().map(Place::Cuda),
-            _ => None,
-        };
-        place.ok_or_else(|| format!("expected cpu, sim:SEED or cuda:ORDINAL, found {name:?}"))
-    }
-}
-
-impl Place {
-    /// As scenes are named.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Place::Cpu => "cpu",
-            Place::Sim(_) => "sim",
-            Place::Cuda(_) => "cuda",
-        }
-    }
-
-    /// As [`Device::new`] names it.
-    pub(crate) fn device(self) -> String {
-        match self {
-            Place::Cpu => "cpu".into(),
-            Place::Sim(seed) => format!("sim:{seed}"),
-            Place::Cuda(ordinal) => format!("cuda:{ordinal}"),
-        }
-    }
-
-    /// Why nothing can be run here. A GPU that is there but doesn't work is no reason.
-    pub(crate) fn absent(self) -> Option<&'static str> {
-        if matches!(self, Place::Cuda(_)) { Backend::Cuda.absent() } else { None }
-    }
-
-    /// Runs a scene.
-    fn run(self, scene: &Scene) {
-        let open = |name: &str| Device::new(name).expect("the device works");
-        match self {
-            Place::Cpu => (scene.body)(&Ground { device: open("cpu"), place: self }),
-            Place::Sim(first) => (first..first + SIM_SEED_COUNT).for_each(|seed| {
-                let device = open(&format!("sim:{seed}"));
-                (scene.body)(&Ground { device, place: self });
-                let closed = device.close().expect("the device works");
-                assert!(closed, "sim:{seed}: memory is still held after everything was dropped");
-            }),
-            Place::Cuda(ordinal) => {
-                let spin = Spin { probability: 0.2, ns_max: 100_000, seed: ordinal as u64 };
-                let options = CudaOptions { spin: Some(spin), ..CudaOptions::default() };
-                let device = Device::cuda(ordinal, options).expect("the GPU works");
-                (scene.body)(&Ground { device, place: self });
-            }
-        }
-    }
-}
-
-/// What a scene is played on.
-pub struct Ground {
-    /// Where.
-    pub device: Device,
-    place: Place,
-}
-
-impl Ground {
-    /// How often something is done: on a device, or on each of the simulators, which are slow.
-    fn count(&self, of_device: usize, of_sim: usize) -> usize {
-        if matches!(self.place, Place::Sim(_)) { of_sim } else { of_device }
-    }
-
-    /// Runs a body on a device that no other scene uses: its limits are the body's, and whose turn its streams are. Only the
-    /// CPU is shared by scenes.
-    fn alone(&self, body: impl FnOnce(&Device)) {
-        if self.place != Place::Cpu {
-            return body(&self.device);
-        }
-        let device = Device::with_limits("cpu", &Limits::default()).expect("the CPU is there");
-        body(&device);
-        let closed = device.close().expect("the device works");
-        assert!(closed, "cpu: memory is still held after everything was dropped");
-    }
-}
 
 /// The main function of the suite.
 pub fn main() -> ExitCode {
@@ -170,7 +73,7 @@ fn trials(place: Place) -> Vec<Trial> {
             trials.push(trial.with_ignored_flag(absent.is_some() || !faults::ENABLED));
         }
         let trial = Trial::test(name, move || {
-            place.run(scene);
+            scene.play(place);
             Ok(())
         });
         trials.push(trial.with_ignored_flag(absent.is_some()));
@@ -179,6 +82,26 @@ fn trials(place: Place) -> Vec<Trial> {
 }
 
 impl Scene {
+    /// Plays it at a place.
+    fn play(&self, place: Place) {
+        let open = |name: &str| Device::new(name).expect("the device works");
+        match place {
+            Place::Cpu => (self.body)(&Ground { device: open("cpu"), place }),
+            Place::Sim(first) => (first..first + SIM_SEED_COUNT).for_each(|seed| {
+                let device = open(&format!("sim:{seed}"));
+                (self.body)(&Ground { device, place });
+                let closed = device.close().expect("the device works");
+                assert!(closed, "sim:{seed}: memory is still held after everything was dropped");
+            }),
+            Place::Cuda(ordinal) => {
+                let spin = Spin { probability: 0.2, ns_max: 100_000, seed: ordinal as u64 };
+                let options = CudaOptions { spin: Some(spin), ..CudaOptions::default() };
+                let device = Device::cuda(ordinal, options).expect("the GPU works");
+                (self.body)(&Ground { device, place });
+            }
+        }
+    }
+
     /// The faults that must show here.
     fn faults(&self, place: Place) -> &'static [Fault] {
         match place {

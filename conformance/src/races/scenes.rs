@@ -1,6 +1,6 @@
 //! The scenes. Results are exact: whatever a race would spoil is compared to the bit.
 
-use super::{Ground, gradients::*, streams::*, threads::*};
+use super::{gradients::*, ground::*, streams::*, threads::*};
 use crate::programs;
 use raddle::{Arg, DType, Device, Event, Generator, Priority, Result, Stream, Tensor, runtime};
 use raddle_sync::faults::Fault;
@@ -93,59 +93,6 @@ pub const TABLE: &[Scene] = scenes! {
     memory_runs_out_for_8_threads on ALL, faults [], on cuda [];
     panics_poison_nothing on ALL, faults [], on cuda [];
 };
-
-pub(super) fn filled(device: &Device, size: usize, value: f32) -> Tensor {
-    Tensor::full([size], value, DType::F32, device).unwrap()
-}
-
-pub(super) fn is_all(tensor: &Tensor, value: f32) -> bool {
-    tensor.to_vec::<f32>().unwrap().iter().all(|&found| found == value)
-}
-
-pub(super) fn pool(device: &Device, count: usize) -> Vec<Stream> {
-    (0..count).map(|_| Stream::from_pool(device, Priority::Normal).unwrap()).collect()
-}
-
-/// All trials are made, so that what is said tells how often a fault shows.
-pub(super) fn trials(count: usize, mut is_right: impl FnMut(usize) -> bool) {
-    let wrong = (0..count).filter(|&trial| !is_right(trial)).count();
-    assert!(wrong == 0, "{wrong} of {count} trials are wrong");
-}
-
-/// Runs a body on so many threads to their ends. (A scope alone would not wait for thread-locals, in which free blocks are
-/// kept, and the device couldn't be closed.)
-pub(super) fn on_threads(count: usize, body: impl Fn(usize) + Sync) {
-    let body = &body;
-    std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..count).map(|thread| scope.spawn(move || body(thread))).collect();
-        threads.into_iter().for_each(|thread| thread.join().expect("a thread panicked, and said why"));
-    });
-}
-
-/// Runs a body beside another thread, which is waited for as in [`on_threads`]. What the body owns is dropped before that:
-/// channels to a thread that panicked are closed, and nobody waits for it.
-fn beside(other: impl FnOnce() + Send, body: impl FnOnce()) {
-    std::thread::scope(|scope| {
-        let other = scope.spawn(other);
-        body();
-        other.join().expect("the other thread panicked, and said why");
-    });
-}
-
-/// Ops that are in front of what the current stream is given next: a window for who overtakes.
-pub(super) struct Backlog(Tensor);
-
-impl Backlog {
-    pub(super) fn new(device: &Device) -> Backlog {
-        Backlog(filled(device, 64, 0.0))
-    }
-
-    pub(super) fn put(&self) {
-        for _ in 0..16 {
-            self.0.add_(1.0).unwrap();
-        }
-    }
-}
 
 // ------------------------------------------------------------ programs
 

@@ -1,9 +1,6 @@
 //! Scenes of what only those use who name their streams: callbacks, streams of one's own, times.
 
-use super::{
-    Ground,
-    scenes::{Backlog, filled, is_all, on_threads, pool, trials},
-};
+use super::ground::{Backlog, Ground, filled, is_all, on_threads, pool, trials};
 use raddle::{Event, Exhausted, Priority, Stream};
 use std::sync::{
     atomic::{AtomicUsize, Ordering::Relaxed},

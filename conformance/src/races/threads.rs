@@ -1,10 +1,7 @@
 //! Scenes of many threads: how they share streams, meet, stop and fail.
 
-use super::{
-    Ground,
-    scenes::{Backlog, filled, is_all, on_threads, pool, trials},
-};
-use crate::lives::Training;
+use super::ground::{Backlog, Ground, filled, is_all, on_threads, pool, trials};
+use crate::training::Training;
 use raddle::{
     DType, Device, Error, Event, Generator, Priority, Stream, StreamId, Tensor, fused,
     grad::{Autograd, is_grad_enabled, no_grad},

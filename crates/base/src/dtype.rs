@@ -1,18 +1,7 @@
 //! The dtypes: one row each. The enum, sizes, names, element types and the list in the docs are made from the row.
 
-use crate::Scalar;
+use crate::{Kind, Scalar};
 use half::{bf16, f16};
-
-/// What a dtype counts as in promotion; ordered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
-    /// `bool`
-    Bool,
-    /// `u8`, `i32`, `i64`
-    Int,
-    /// `f16`, `bf16`, `f32`, `f64`
-    Float,
-}
 
 /// A Rust type that tensors hold.
 pub trait Element: Copy + Send + Sync + PartialEq + std::fmt::Debug + 'static {

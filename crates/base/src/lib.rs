@@ -10,8 +10,8 @@ mod layout;
 mod scalar;
 
 pub use dims::{Dims, MAX_RANK};
-pub use dtype::{DType, Element, Kind};
+pub use dtype::{DType, Element};
 pub use layout::{Layout, Overlap, ViewError};
-pub use scalar::Scalar;
+pub use scalar::{Kind, Scalar};
 
 pub use half::{bf16, f16};

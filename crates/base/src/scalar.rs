@@ -1,6 +1,15 @@
-//! One number of any dtype, as user code writes it.
+//! One number of any dtype, as user code writes it, and its kind.
 
-use crate::Kind;
+/// What a number, or a dtype, counts as in promotion; ordered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// `bool`
+    Bool,
+    /// `u8`, `i32`, `i64`
+    Int,
+    /// `f16`, `bf16`, `f32`, `f64`
+    Float,
+}
 
 /// A number that isn't a tensor. In promotion it counts by its kind only: an `i64` next to an `f16` tensor stays `f16`.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -4,7 +4,7 @@
 //! handles, so there is no cycle and a graph goes when its last result does. Graphs can be a million nodes deep: dropping
 //! them, like running them, takes no stack.
 
-use crate::{Error, Result, rules::Rule};
+use crate::{Error, Result, rule::Rule};
 use arc_swap::ArcSwapOption;
 use raddle_sync::{Arc, Mutex, MutexGuard, Rank, locks_at_fork};
 use raddle_tensor::{DType, Device, Dims, Layout, Tensor, record::refuse};

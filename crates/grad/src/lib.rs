@@ -39,7 +39,9 @@ mod engine;
 mod error;
 mod graph;
 mod mode;
+mod program;
 mod record;
+mod rule;
 mod rules;
 
 pub use autograd::{Autograd, backward, grad};
@@ -50,6 +52,6 @@ pub use mode::{ModeGuard, enable_grad, is_grad_enabled, no_grad};
 /// The bounds of differentiation that can't be set.
 pub const FIXED: &[raddle_hal::Fixed] = &[raddle_hal::Fixed {
     name: "closures whose derivatives a thread remembers",
-    value: rules::program::REMEMBERED_MAX,
+    value: program::REMEMBERED_MAX,
     says: "One more, and it begins anew: they are derived again.",
 }];

@@ -20,7 +20,7 @@
 
 use crate::{
     graph::{Edge, Kept, Leaf, Meta, Node, Saved},
-    rules::{self, Rule},
+    rule::{self, Rule},
 };
 use raddle_sync::{Arc, fault};
 use raddle_tensor::{
@@ -119,7 +119,7 @@ fn is_in_place(record: &Record<'_>) -> bool {
 
 /// Refuses what has no gradient.
 fn check(record: &Record<'_>) -> Result<()> {
-    let op = rules::call_name(&record.call);
+    let op = rule::call_name(&record.call);
     match record.mode {
         Mode::Fresh => return Ok(()),
         _ if is_in_place(record) => (),
@@ -155,7 +155,7 @@ fn check(record: &Record<'_>) -> Result<()> {
 /// The place of an input by which the op has a gradient.
 fn input_edge(record: &Record<'_>, index: usize, edge: impl Fn(&Tensor) -> Option<Edge>) -> Option<Edge> {
     let input = record.inputs[index];
-    (input.dtype().is_float() && rules::is_differentiable(&record.call, index)).then(|| edge(input)).flatten()
+    (input.dtype().is_float() && rule::is_differentiable(&record.call, index)).then(|| edge(input)).flatten()
 }
 
 /// Is the input the memory that an op in place writes to?
@@ -220,7 +220,7 @@ impl<'a> Op<'a> {
         let edges: SmallVec<[_; 4]> =
             (0..record.inputs.len()).map(|index| input_edge(record, index, edge_of)).collect();
         if edges.iter().any(Option::is_some) {
-            let needs = Rule::new(record, &edges)?.needs();
+            let needs = Rule::new(record, |input| edges[input].is_some())?.needs();
             let is_needed = |index: usize| needs.input(index) && is_overwritten(record.inputs[index], out);
             if (0..record.inputs.len()).any(is_needed) {
                 self.old = Some(out.copy_of_version()?);
@@ -259,7 +259,7 @@ impl<'a> Op<'a> {
         if !takes || !edges.iter().any(Option::is_some) {
             return Ok(None);
         }
-        let rule = Rule::new(record, &edges)?;
+        let rule = Rule::new(record, |input| edges[input].is_some())?;
         let kept = self.kept(&rule);
         let inputs = record.inputs.iter().map(|input| Meta::of(input)).collect();
         let outputs = record.outputs.iter().map(|output| Meta::of(output)).collect();
@@ -365,7 +365,7 @@ impl<'a> Op<'a> {
     fn finish_fresh(mut self: Box<Self>) -> Result<()> {
         let Some(node) = self.node()? else { return Ok(()) };
         for (index, output) in self.record.outputs.iter().enumerate() {
-            if !rules::has_gradient(&self.record.call, index) || !output.dtype().is_float() {
+            if !rule::has_gradient(&self.record.call, index) || !output.dtype().is_float() {
                 continue;
             }
             let edge = Edge::Node(node.clone(), index);
@@ -396,7 +396,7 @@ fn assigned(of_base: Option<Edge>, edge: Option<Edge>, base: &Tensor, view: &Ten
 /// The place of an output of which it isn't known what it was made from.
 fn raced(record: &Record<'_>, output: usize, edges: SmallVec<[Option<Edge>; 4]>) -> Edge {
     let node = Node::new(
-        Rule::Raced(rules::call_name(&record.call)),
+        Rule::Raced(rule::call_name(&record.call)),
         edges,
         record.inputs.iter().map(|input| Meta::of(input)).collect(),
         record.outputs.iter().map(|output| Meta::of(output)).collect(),

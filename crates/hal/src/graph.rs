@@ -1,12 +1,12 @@
 //! Launches that are recorded once and replayed as one.
 
-use crate::{Launch, Operand, View};
+use crate::{Operand, View};
 use raddle_op::Kernel;
 use raddle_sync::{fault, global::OnceLock};
 // std's, since no model replays a graph.
 use std::{any::Any, ops::Range, sync::Arc};
 
-/// A kernel with its operands, as [`Launch::Kernel`] lends them.
+/// A kernel with its operands, as [`Launch::Kernel`](crate::Launch::Kernel) lends them.
 #[derive(Clone, Debug)]
 pub struct Node {
     /// Which.
@@ -81,17 +81,16 @@ impl Graph {
         &self.made
     }
 
-    /// For devices that replay it: each node as a launch of its own, in order.
-    pub fn for_each(&self, draws: &[Draw], mut launch: impl FnMut(&Launch<'_>)) {
+    /// For devices that replay it: each node's kernel, with what it draws, and operands, in order.
+    pub fn for_each(&self, draws: &[Draw], mut run: impl FnMut(&Kernel, &[Operand])) {
         let mut draws = draws.iter();
         for Node { kernel, operands } in &self.nodes {
             match kernel {
                 Kernel::Random { distribution, .. } => {
                     let Draw { key, counter } = *draws.next().expect("there is one for each node that draws");
-                    let kernel = Kernel::Random { distribution: *distribution, key, counter };
-                    launch(&Launch::Kernel { kernel: &kernel, operands });
+                    run(&Kernel::Random { distribution: *distribution, key, counter }, operands);
                 }
-                kernel => launch(&Launch::Kernel { kernel, operands }),
+                kernel => run(kernel, operands),
             }
         }
     }

@@ -20,8 +20,8 @@ mod models;
 mod tests;
 
 use crate::{
-    Answer, Counts, Decision, Error, Options, Rejected, Request, Scheduler, StartError, Ticket,
-    answer::{Promise, Slot},
+    Counts, Decision, Error, Options, Rejected, Request, Scheduler, StartError, Ticket,
+    promise::{Outcome, Promise, Slot, contained},
 };
 use raddle_sync::{
     Arc, Condvar, Mutex, MutexGuard, Rank, fault,
@@ -32,6 +32,8 @@ use std::{
     collections::HashMap,
     fmt,
     panic::{AssertUnwindSafe, catch_unwind},
+    pin::Pin,
+    task::{Context, Poll},
     time::{Duration, Instant},
 };
 
@@ -61,7 +63,7 @@ struct State<T, R, E> {
     thread_count: usize,
 }
 
-pub(crate) struct Queue<T, R, E> {
+struct Queue<T, R, E> {
     state: Mutex<State<T, R, E>>,
     /// Signalled when there may be something to do before `looks_at`.
     changed: Condvar,
@@ -189,9 +191,64 @@ impl<T, R, E> fmt::Debug for Batcher<T, R, E> {
     }
 }
 
+/// The answer to a request: a future, on any executor, or to be waited for. It is ready at the latest when the batcher has
+/// stopped. Dropping it takes the request back if it has not begun, and makes its room free; else its result is dropped.
+/// In a forked child it is [`Error::Forked`].
+#[must_use = "dropping it takes the request back"]
+pub struct Answer<T, R, E> {
+    slot: Arc<Slot<R, E>>,
+    queue: Arc<Queue<T, R, E>>,
+    ticket: Ticket,
+}
+
+impl<T, R, E> Answer<T, R, E> {
+    /// Blocks until there is an answer. Not to be called by the handler of the same batcher: it may wait for itself.
+    pub fn wait(self) -> Outcome<R, E> {
+        if self.queue.is_forked() {
+            return Err(Error::Forked);
+        }
+        self.slot.wait()
+    }
+
+    /// Blocks until there is an answer, but at most for `limit`; `None` if there is none by then, and it can be waited for
+    /// again. Once it has given the answer, it gives [`Error::Taken`]. Not for handlers, as [`Answer::wait`].
+    pub fn wait_timeout(&mut self, limit: Duration) -> Option<Outcome<R, E>> {
+        if self.queue.is_forked() {
+            return Some(Err(Error::Forked));
+        }
+        self.slot.wait_timeout(limit)
+    }
+}
+
+impl<T, R, E> Future for Answer<T, R, E> {
+    type Output = Outcome<R, E>;
+
+    /// Polled again after it was ready, it is [`Error::Taken`].
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Outcome<R, E>> {
+        if self.queue.is_forked() {
+            return Poll::Ready(Err(Error::Forked));
+        }
+        self.slot.poll(context)
+    }
+}
+
+impl<T, R, E> Drop for Answer<T, R, E> {
+    fn drop(&mut self) {
+        if !self.queue.is_forked() && !self.slot.is_answered() {
+            self.queue.withdraw(self.ticket);
+        }
+    }
+}
+
+impl<T, R, E> fmt::Debug for Answer<T, R, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Answer({:?})", self.ticket)
+    }
+}
+
 impl<T, R, E> Queue<T, R, E> {
     /// Is this a child of the process that has the threads? A lock may be held there for ever, by one of them.
-    pub(crate) fn is_forked(&self) -> bool {
+    fn is_forked(&self) -> bool {
         std::process::id() != self.process && !fault!(child_waits_for_batch)
     }
 
@@ -208,7 +265,7 @@ impl<T, R, E> Queue<T, R, E> {
     }
 
     /// The caller has gone. Of a request that has begun, the result is dropped when it is there.
-    pub(crate) fn withdraw(&self, ticket: Ticket) {
+    fn withdraw(&self, ticket: Ticket) {
         let Some(mut state) = self.lock() else { return };
         let is_withdrawn = !fault!(cancel_keeps_slot) && state.scheduler.cancel(ticket);
         let job = if is_withdrawn { state.jobs.remove(&ticket) } else { None };
@@ -366,9 +423,4 @@ fn message(panic: &(dyn Any + Send)) -> &str {
         (None, Some(text)) => text,
         (None, None) => "without a text",
     }
-}
-
-/// Runs code of others, wakers and destructors, whose panics must not end a thread that others wait for.
-pub(crate) fn contained(body: impl FnOnce()) {
-    _ = raddle_sync::caught(body);
 }

@@ -43,12 +43,11 @@
 //! | requests waiting | at most `waiting_count_max`; one more is an error |
 #![forbid(unsafe_code)]
 
-mod answer;
 mod batcher;
 mod error;
+mod promise;
 mod schedule;
 
-pub use answer::Answer;
-pub use batcher::{Batch, Batcher};
+pub use batcher::{Answer, Batch, Batcher};
 pub use error::{Error, OptionsError, Rejected, StartError};
 pub use schedule::{Counts, Decision, Options, Planned, Priority, Request, Scheduler, Ticket};

@@ -11,12 +11,14 @@ mod lock;
 pub mod locks_at_fork;
 mod made;
 mod moment;
+mod rank;
 
 pub use biased::Biased;
 pub use cache::{Cache, CacheCounts, Retired};
-pub use lock::{Condvar, GlobalGuard, Mutex, MutexGuard, Rank, assert_no_lock_is_held};
+pub use lock::{Condvar, GlobalGuard, Mutex, MutexGuard};
 pub use made::Made;
 pub use moment::{Moment, Reading};
+pub use rank::{Rank, assert_no_lock_is_held};
 
 /// Atomic integers and pointers. Use acquire, release and read-modify-writes; bare fences are not modelled well.
 pub mod atomic {

@@ -3,7 +3,11 @@
 //!
 //! A panic while a lock is held doesn't poison it: whoever holds one of these restores what it guards by `Drop`.
 
-use crate::fault;
+use crate::{
+    Rank, fault,
+    locks_at_fork::{self, Hold, Own},
+    rank::held,
+};
 #[cfg(loom)]
 use loom::sync as imp;
 #[cfg(not(loom))]
@@ -13,34 +17,6 @@ use std::{
     sync::{PoisonError, TryLockError},
     time::Duration,
 };
-
-/// The order in which locks nest; every lock of the project has its rank here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[repr(u8)]
-pub enum Rank {
-    /// The list of devices of the process, and whatever is made once.
-    Registry,
-    /// The instances of a graph: held while one is chosen, never while one is replayed.
-    Graph,
-    /// The stream pool of a device.
-    Pool,
-    /// A stream: held while an op is enqueued, never while waiting for a device.
-    Stream,
-    /// Records of kernels that may fail.
-    Taints,
-    /// A shard of the allocator's centre.
-    Centre,
-    /// Free ranges of large blocks and slabs.
-    Slabs,
-    /// The simulator's state, a device driver's list of queues.
-    Device,
-    /// A queue of a device.
-    Queue,
-    /// The clocks that a stream remembers.
-    History,
-    /// Anything that is held for a few instructions and under which nothing is locked.
-    Leaf,
-}
 
 /// A mutex with a rank.
 #[derive(Debug)]
@@ -60,7 +36,7 @@ pub struct MutexGuard<'a, T> {
 #[must_use]
 pub struct GlobalGuard<T: 'static> {
     guard: MutexGuard<'static, T>,
-    _own: crate::locks_at_fork::Own,
+    _own: Own,
 }
 
 impl<T> Deref for GlobalGuard<T> {
@@ -107,15 +83,15 @@ impl<T> Mutex<T> {
     where
         T: Send,
     {
-        crate::locks_at_fork::add(self);
-        GlobalGuard { guard: self.lock(), _own: crate::locks_at_fork::Own::note(self) }
+        locks_at_fork::add(self);
+        GlobalGuard { guard: self.lock(), _own: Own::note(self) }
     }
 
     /// As [`Mutex::lock`], of what was made when this process, or the one that it descends from, had that
     /// [count of forks](crate::locks_at_fork::fork_count). None if a thread of a parent has it for ever.
     #[inline]
     pub fn lock_made_at(&self, forks: u32) -> Option<MutexGuard<'_, T>> {
-        if forks == crate::locks_at_fork::fork_count() || fault!(child_takes_locks) {
+        if forks == locks_at_fork::fork_count() || fault!(child_takes_locks) {
             return Some(self.lock());
         }
         self.lock_in_child()
@@ -154,7 +130,7 @@ impl<T> Mutex<T> {
 }
 
 #[cfg(not(loom))]
-impl<T: Send> crate::locks_at_fork::Hold for Mutex<T> {
+impl<T: Send> Hold for Mutex<T> {
     /// Without a look at ranks: they are taken in order, by a thread that may hold some already.
     fn hold(&'static self) -> Box<dyn std::any::Any> {
         Box::new(self.inner.lock().unwrap_or_else(PoisonError::into_inner))
@@ -220,64 +196,6 @@ impl Condvar {
     pub fn notify_all(&self) {
         self.0.notify_all();
     }
-}
-
-#[cfg(all(any(debug_assertions, raddle_faults), not(loom)))]
-mod held {
-    use super::Rank;
-    use std::cell::RefCell;
-
-    thread_local! {
-        static HELD: RefCell<Vec<Rank>> = const { RefCell::new(Vec::new()) };
-    }
-
-    /// During the destruction of thread-locals there is nothing to check against.
-    pub fn push(rank: Rank) {
-        _ = HELD.try_with(|held| {
-            let mut held = held.borrow_mut();
-            if let Some(&last) = held.last()
-                && last >= rank
-                && !std::thread::panicking()
-            {
-                let held = std::mem::take(&mut *held);
-                panic!("lock ranks: {rank:?} is taken while {held:?} are held");
-            }
-            held.push(rank);
-        });
-    }
-
-    pub fn assert_none() {
-        _ = HELD.try_with(|held| {
-            let held = held.borrow().clone();
-            assert!(held.is_empty(), "locks: {held:?} are held while a device is waited for");
-        });
-    }
-
-    pub fn pop(rank: Rank) {
-        _ = HELD.try_with(|held| {
-            let mut held = held.borrow_mut();
-            if let Some(position) = held.iter().rposition(|other| *other == rank) {
-                held.remove(position);
-            }
-        });
-    }
-}
-/// To be called before waiting for a device: a lock that is held meanwhile stops everybody else (T5). Panics in debug
-/// builds if this thread holds one.
-#[inline]
-pub fn assert_no_lock_is_held() {
-    held::assert_none();
-}
-
-#[cfg(not(all(any(debug_assertions, raddle_faults), not(loom))))]
-mod held {
-    use super::Rank;
-    #[inline(always)]
-    pub fn push(_: Rank) {}
-    #[inline(always)]
-    pub fn pop(_: Rank) {}
-    #[inline]
-    pub fn assert_none() {}
 }
 
 #[cfg(all(test, not(loom), debug_assertions))]

@@ -3,44 +3,10 @@
 //! A [`Call`] comes with the tensors that it read and those that it made or wrote (see [`crate::record`]). It describes the
 //! call as the user made it, not the launches that carried it out.
 
-use crate::{Result, Tensor};
 use raddle_base::{DType, Dims, Scalar};
 use raddle_op::{Activation, PARAM_COUNT_MAX, Pointwise, Program, ScatterMode};
 use smallvec::SmallVec;
 use std::sync::Arc;
-
-/// An operand of a pointwise op: a tensor or a number.
-#[derive(Clone, Copy)]
-pub enum Arg<'a> {
-    /// A tensor, broadcast as needed.
-    Tensor(&'a Tensor),
-    /// A number; in promotion it counts by its kind only.
-    ///
-    /// It must be one of the dtype's that it meets, here as wherever a number is given for elements (`full`, `fill_`, `arange`):
-    /// beside integers one of their range, of which -255 to -1 wrap beside `u8`; a float that is made an integer loses its
-    /// fraction, and is within the range then (of `u8` not below 0). Floats take every number, past their range as an
-    /// infinity, and bools as well: what isn't 0 is true.
-    ///
-    /// Two kinds of op take numbers that the dtype lacks: comparisons and logic, which take them as they are (PyTorch wraps
-    /// them), and bounds (`clamp` and its like, `minimum`, `maximum`), of which those that all integers of the dtype keep are
-    /// none. Beside 16-bit floats a number is rounded to `f32`, in comparisons to the tensor's dtype.
-    Scalar(Scalar),
-}
-
-impl<'a> From<&'a Tensor> for Arg<'a> {
-    fn from(tensor: &'a Tensor) -> Arg<'a> {
-        Arg::Tensor(tensor)
-    }
-}
-
-macro_rules! from_number {
-    ($($t:ty),*) => { $(
-        impl From<$t> for Arg<'_> {
-            fn from(value: $t) -> Self { Arg::Scalar(value.into()) }
-        }
-    )* };
-}
-from_number!(bool, i64, i32, u8, f64, f32, raddle_base::f16, raddle_base::bf16, Scalar);
 
 /// An input of a recorded pointwise op.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -260,28 +226,4 @@ pub enum View {
     },
     /// The tensor itself under another handle.
     Alias,
-}
-
-impl View {
-    /// Makes this view of `tensor`, which has the shape of the recorded input. `Reshape` copies if it must.
-    pub fn apply(&self, tensor: &Tensor) -> Result<Tensor> {
-        let signed = |axis: &usize| *axis as isize;
-        match self {
-            View::Transpose { a, b } => tensor.transpose(signed(a), signed(b)),
-            View::Permute { axes } => {
-                tensor.permute(axes.iter().map(signed).collect::<SmallVec<[isize; 8]>>())
-            }
-            View::Slice { axis, start, length, step } => {
-                let end = if *length == 0 { *start } else { start + (length - 1) * step + 1 };
-                tensor.slice(signed(axis), *start as isize, end as isize, *step)
-            }
-            View::Select { axis, index } => tensor.select(signed(axis), *index as isize),
-            View::Expand { shape } => tensor.expand(shape),
-            View::Reshape { shape } => tensor.reshape(shape),
-            View::Unfold { axis, size, step } => tensor.unfold(signed(axis), *size, *step),
-            View::Diagonal { shift, a, b } => tensor.diagonal(*shift, signed(a), signed(b)),
-            View::AsStrided { shape, strides, offset } => tensor.as_strided(shape, strides, *offset),
-            View::Alias => Ok(tensor.clone()),
-        }
-    }
 }

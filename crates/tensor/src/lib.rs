@@ -15,11 +15,13 @@
 //! `grad` fills, whether somebody wants to know of it.
 #![forbid(unsafe_code)]
 
+mod arg;
 mod attention;
 mod call;
 mod create;
 mod error;
 mod fused;
+mod generator;
 mod graph;
 mod groups;
 mod host;
@@ -39,9 +41,11 @@ mod sort;
 mod tensor;
 mod view;
 
-pub use call::{Arg, Call, CallArg, Reduction, View};
+pub use arg::Arg;
+pub use call::{Call, CallArg, Reduction, View};
 pub use error::{Error, LayerError};
 pub use fused::{Fused, fused, fused_many};
+pub use generator::{Generator, manual_seed};
 pub use graph::{Graph, Outputs, capture};
 pub use groups::{PointwiseGroups, find_overlap, pointwise_groups};
 pub use host::To;
@@ -49,7 +53,6 @@ pub use normalize::LayerNormGradients;
 pub use pointwise::pointwise;
 pub use promote::{can_cast, result_type};
 pub use publish::{Published, Publisher};
-pub use random::{Generator, manual_seed};
 pub use reduce::Axes;
 pub use tensor::Tensor;
 pub use view::INFER;

@@ -11,69 +11,12 @@
 //! Another thread may put a tensor into a graph while an op on a view of it begins, of other elements perhaps: so an op on views
 //! looks at the slots again when it holds its operands, and begins anew, recorded, if one is filled.
 
+pub use crate::tensor::{Mode, Record, Recorder, Recording, Versions, is_same};
 use crate::{Call, Error, Result, Tensor};
-use arc_swap::ArcSwapOption;
 use raddle_runtime::Claimed;
-use raddle_sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
-    fault,
-};
+use raddle_sync::{Arc, fault};
 use smallvec::SmallVec;
-use std::{any::Any, borrow::Borrow, cell::Cell, ops::Range};
-
-/// Is the result a new tensor, or was an existing one written?
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
-    /// The outputs are new tensors (or new views).
-    Fresh,
-    /// The one output is one of the inputs, changed in place.
-    InPlace,
-    /// The outputs were given by the caller.
-    Out,
-}
-
-/// One op, as told to a recorder.
-pub struct Record<'a> {
-    /// What was called.
-    pub call: Call,
-    /// How the outputs came to be.
-    pub mode: Mode,
-    /// The tensors that it reads, as the call says.
-    pub inputs: &'a [&'a Tensor],
-    /// The tensors that it makes or writes.
-    pub outputs: &'a [&'a Tensor],
-}
-
-/// What a slot holds. One of the recorders of an op's tensors records it, which is expected to look at the others. Recording is off
-/// meanwhile.
-pub trait Recorder: Any + Send + Sync {
-    /// Before an op. An error refuses it; nothing was written.
-    fn begin<'a>(&self, record: Record<'a>) -> Result<Box<dyn Recording + 'a>>;
-
-    /// An op was submitted unrecorded, and while it was, another thread has put one of its tensors into a graph. The op has
-    /// seen the tensor before that or after.
-    fn missed(&self, record: Record<'_>) -> Result<()>;
-}
-
-/// The [versions](Tensor::version) of a tensor as a launch finds it and as it will leave it, if it is an operand.
-pub type Versions<'a> = dyn Fn(&Tensor) -> Option<Range<u64>> + 'a;
-
-/// An op that is being recorded.
-pub trait Recording {
-    /// Called for each launch of the op, of which it may have several or, as a view or without elements, none; while the
-    /// launch holds its operands, so that no launch of another thread on one of them comes between. If it says no, the launch
-    /// isn't made.
-    ///
-    /// See [`raddle_runtime::Witness`] for what may be done here.
-    fn claimed(&mut self, versions: &Versions<'_>) -> bool;
-
-    /// The op was submitted, but not all of its launches were made: is it to be tried again? May submit, as to get ready anew.
-    fn tries_again(&mut self) -> Result<bool>;
-
-    /// After the op was submitted, or failed.
-    fn finish(self: Box<Self>, result: Result<()>) -> Result<()>;
-}
+use std::{borrow::Borrow, cell::Cell};
 
 thread_local! {
     static RECORDING: Cell<bool> = const { Cell::new(true) };
@@ -101,78 +44,6 @@ impl Drop for Silence {
     fn drop(&mut self) {
         set_recording(self.0);
     }
-}
-
-/// A place for a recorder. Most have never held one, which a flag tells that is looked at first: whoever fills a slot and
-/// hands the tensor to another thread orders the two by the hand-over.
-///
-/// Without a lock: a weight's slot is read by each op of each thread, and a forked child would wait for ever for a thread
-/// that was just reading it.
-pub(crate) struct Slot {
-    /// Has it ever held one? Never taken back, so that it and the recorder can't contradict each other.
-    was_filled: AtomicBool,
-    recorder: ArcSwapOption<Arc<dyn Recorder>>,
-}
-
-impl Slot {
-    pub(crate) fn empty() -> Slot {
-        Slot { was_filled: AtomicBool::new(false), recorder: ArcSwapOption::const_empty() }
-    }
-    #[inline]
-    fn get(&self) -> Option<Arc<dyn Recorder>> {
-        if self.was_filled() { self.recorder.load().as_deref().cloned() } else { None }
-    }
-    #[inline]
-    fn was_filled(&self) -> bool {
-        self.was_filled.load(Ordering::Relaxed)
-    }
-    fn note_filled(&self, is_filled: bool) {
-        if is_filled {
-            self.was_filled.store(true, Ordering::Relaxed);
-        }
-    }
-}
-
-impl Tensor {
-    /// What the slot holds.
-    pub fn slot(&self) -> Option<Arc<dyn Recorder>> {
-        self.slot_cell().get()
-    }
-
-    /// Fills or empties the slot; returns what it held. All clones of this handle see it.
-    pub fn set_slot(&self, recorder: Option<Arc<dyn Recorder>>) -> Option<Arc<dyn Recorder>> {
-        let slot = self.slot_cell();
-        slot.note_filled(recorder.is_some());
-        slot.recorder.swap(recorder.map(Arc::new)).as_deref().cloned()
-    }
-
-    /// Fills or empties the slot if it still holds `expected`; else what it holds. Doesn't block.
-    pub fn exchange_slot(
-        &self,
-        expected: Option<&Arc<dyn Recorder>>,
-        recorder: Option<Arc<dyn Recorder>>,
-    ) -> Result<(), Option<Arc<dyn Recorder>>> {
-        let slot = self.slot_cell();
-        slot.note_filled(recorder.is_some());
-        let recorder = recorder.map(Arc::new);
-        loop {
-            let current = slot.recorder.load();
-            let held = current.as_deref().cloned();
-            if !is_same(held.as_ref(), expected) {
-                return Err(held);
-            }
-            let before = slot.recorder.compare_and_swap(&current, recorder.clone());
-            if before.as_ref().map(Arc::as_ptr) == current.as_ref().map(Arc::as_ptr) {
-                return Ok(());
-            }
-        }
-    }
-}
-
-/// Is it the same recorder, or none on both sides?
-pub fn is_same(one: Option<&Arc<dyn Recorder>>, other: Option<&Arc<dyn Recorder>>) -> bool {
-    let address = |recorder: &Arc<dyn Recorder>| Arc::as_ptr(recorder).cast::<()>();
-    one.map(address) == other.map(address)
 }
 
 /// Runs an op that makes new tensors.

@@ -1,12 +1,13 @@
-//! The handle.
+//! The handle, and its place for whoever records the ops of the tensor ([`record`](crate::record)).
 
-use crate::{DType, Device, Dims, Error, Layout, Result, record::Slot};
+use crate::{Call, DType, Device, Dims, Error, Layout, Result};
+use arc_swap::ArcSwapOption;
 use raddle_runtime::{Access, Buffer, Claimed, Operand, Stream};
 use raddle_sync::{
     Arc,
     atomic::{AtomicBool, Ordering},
 };
-use std::ops::Range;
+use std::{any::Any, ops::Range};
 
 /// A view of numbers on a device. Cheap to clone: clones are the same tensor, with the same memory and the same place in
 /// a graph of gradients. [`Tensor::copy`] makes another one.
@@ -102,6 +103,40 @@ impl Tensor {
 
     pub(crate) fn slot_cell(&self) -> &Slot {
         &self.0.slot
+    }
+
+    /// What the slot holds.
+    pub fn slot(&self) -> Option<Arc<dyn Recorder>> {
+        self.slot_cell().get()
+    }
+
+    /// Fills or empties the slot; returns what it held. All clones of this handle see it.
+    pub fn set_slot(&self, recorder: Option<Arc<dyn Recorder>>) -> Option<Arc<dyn Recorder>> {
+        let slot = self.slot_cell();
+        slot.note_filled(recorder.is_some());
+        slot.recorder.swap(recorder.map(Arc::new)).as_deref().cloned()
+    }
+
+    /// Fills or empties the slot if it still holds `expected`; else what it holds. Doesn't block.
+    pub fn exchange_slot(
+        &self,
+        expected: Option<&Arc<dyn Recorder>>,
+        recorder: Option<Arc<dyn Recorder>>,
+    ) -> Result<(), Option<Arc<dyn Recorder>>> {
+        let slot = self.slot_cell();
+        slot.note_filled(recorder.is_some());
+        let recorder = recorder.map(Arc::new);
+        loop {
+            let current = slot.recorder.load();
+            let held = current.as_deref().cloned();
+            if !is_same(held.as_ref(), expected) {
+                return Err(held);
+            }
+            let before = slot.recorder.compare_and_swap(&current, recorder.clone());
+            if before.as_ref().map(Arc::as_ptr) == current.as_ref().map(Arc::as_ptr) {
+                return Ok(());
+            }
+        }
     }
 
     /// Sizes of the axes.
@@ -225,4 +260,93 @@ impl Tensor {
     pub(crate) fn write<'a>(&'a self, layout: &'a Layout) -> Operand<'a> {
         Operand { buffer: self.buffer(), access: Access::Write, dtype: self.dtype(), layout }
     }
+}
+
+/// Is the result a new tensor, or was an existing one written?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// The outputs are new tensors (or new views).
+    Fresh,
+    /// The one output is one of the inputs, changed in place.
+    InPlace,
+    /// The outputs were given by the caller.
+    Out,
+}
+
+/// One op, as told to a recorder.
+pub struct Record<'a> {
+    /// What was called.
+    pub call: Call,
+    /// How the outputs came to be.
+    pub mode: Mode,
+    /// The tensors that it reads, as the call says.
+    pub inputs: &'a [&'a Tensor],
+    /// The tensors that it makes or writes.
+    pub outputs: &'a [&'a Tensor],
+}
+
+/// What a slot holds. One of the recorders of an op's tensors records it, which is expected to look at the others. Recording is off
+/// meanwhile.
+pub trait Recorder: Any + Send + Sync {
+    /// Before an op. An error refuses it; nothing was written.
+    fn begin<'a>(&self, record: Record<'a>) -> Result<Box<dyn Recording + 'a>>;
+
+    /// An op was submitted unrecorded, and while it was, another thread has put one of its tensors into a graph. The op has
+    /// seen the tensor before that or after.
+    fn missed(&self, record: Record<'_>) -> Result<()>;
+}
+
+/// The [versions](Tensor::version) of a tensor as a launch finds it and as it will leave it, if it is an operand.
+pub type Versions<'a> = dyn Fn(&Tensor) -> Option<Range<u64>> + 'a;
+
+/// An op that is being recorded.
+pub trait Recording {
+    /// Called for each launch of the op, of which it may have several or, as a view or without elements, none; while the
+    /// launch holds its operands, so that no launch of another thread on one of them comes between. If it says no, the launch
+    /// isn't made.
+    ///
+    /// See [`raddle_runtime::Witness`] for what may be done here.
+    fn claimed(&mut self, versions: &Versions<'_>) -> bool;
+
+    /// The op was submitted, but not all of its launches were made: is it to be tried again? May submit, as to get ready anew.
+    fn tries_again(&mut self) -> Result<bool>;
+
+    /// After the op was submitted, or failed.
+    fn finish(self: Box<Self>, result: Result<()>) -> Result<()>;
+}
+
+/// A place for a recorder. Most have never held one, which a flag tells that is looked at first: whoever fills a slot and
+/// hands the tensor to another thread orders the two by the hand-over.
+///
+/// Without a lock: a weight's slot is read by each op of each thread, and a forked child would wait for ever for a thread
+/// that was just reading it.
+pub(crate) struct Slot {
+    /// Has it ever held one? Never taken back, so that it and the recorder can't contradict each other.
+    was_filled: AtomicBool,
+    recorder: ArcSwapOption<Arc<dyn Recorder>>,
+}
+
+impl Slot {
+    pub(crate) fn empty() -> Slot {
+        Slot { was_filled: AtomicBool::new(false), recorder: ArcSwapOption::const_empty() }
+    }
+    #[inline]
+    fn get(&self) -> Option<Arc<dyn Recorder>> {
+        if self.was_filled() { self.recorder.load().as_deref().cloned() } else { None }
+    }
+    #[inline]
+    pub(crate) fn was_filled(&self) -> bool {
+        self.was_filled.load(Ordering::Relaxed)
+    }
+    fn note_filled(&self, is_filled: bool) {
+        if is_filled {
+            self.was_filled.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Is it the same recorder, or none on both sides?
+pub fn is_same(one: Option<&Arc<dyn Recorder>>, other: Option<&Arc<dyn Recorder>>) -> bool {
+    let address = |recorder: &Arc<dyn Recorder>| Arc::as_ptr(recorder).cast::<()>();
+    one.map(address) == other.map(address)
 }

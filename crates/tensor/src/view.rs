@@ -6,6 +6,7 @@ use crate::{
     record::{self},
 };
 use raddle_base::{Scalar, ViewError};
+use smallvec::SmallVec;
 
 /// In a shape for [`Tensor::reshape`] or [`Tensor::view`]: whatever size is left over. In one for [`Tensor::expand`]: the
 /// size that the axis has. PyTorch's -1.
@@ -266,5 +267,29 @@ pub(crate) trait Extend {
 impl Extend for Dims {
     fn extend_from(&mut self, values: &[usize]) {
         values.iter().for_each(|&value| self.push(value));
+    }
+}
+
+impl View {
+    /// Makes this view of `tensor`, which has the shape of the recorded input. `Reshape` copies if it must.
+    pub fn apply(&self, tensor: &Tensor) -> Result<Tensor> {
+        let signed = |axis: &usize| *axis as isize;
+        match self {
+            View::Transpose { a, b } => tensor.transpose(signed(a), signed(b)),
+            View::Permute { axes } => {
+                tensor.permute(axes.iter().map(signed).collect::<SmallVec<[isize; 8]>>())
+            }
+            View::Slice { axis, start, length, step } => {
+                let end = if *length == 0 { *start } else { start + (length - 1) * step + 1 };
+                tensor.slice(signed(axis), *start as isize, end as isize, *step)
+            }
+            View::Select { axis, index } => tensor.select(signed(axis), *index as isize),
+            View::Expand { shape } => tensor.expand(shape),
+            View::Reshape { shape } => tensor.reshape(shape),
+            View::Unfold { axis, size, step } => tensor.unfold(signed(axis), *size, *step),
+            View::Diagonal { shift, a, b } => tensor.diagonal(*shift, signed(a), signed(b)),
+            View::AsStrided { shape, strides, offset } => tensor.as_strided(shape, strides, *offset),
+            View::Alias => Ok(tensor.clone()),
+        }
     }
 }

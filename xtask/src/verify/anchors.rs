@@ -149,7 +149,7 @@ mod tests {
         for (anchor, file) in [
             ("raddle_runtime::order::marks::Marks::claim_write", "marks.rs"),
             ("raddle_sync::raise", "lib.rs"),
-            ("raddle_sync::lock::Rank::Stream", "lock.rs"),
+            ("raddle_sync::rank::Rank::Stream", "rank.rs"),
             ("raddle_hal::Device::submit", "lib.rs"),
             ("raddle_cpu::kernels::pointwise", "pointwise.rs"),
         ] {

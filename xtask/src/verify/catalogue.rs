@@ -404,7 +404,7 @@ rows! {
      stress("raddle_conformance::race_suite::cpu::programs_of_64_threads")]
     [falling_rank]
 "T5.4" "No lock is held while a device is waited for."
-    "raddle_sync::lock::assert_no_lock_is_held"
+    "raddle_sync::rank::assert_no_lock_is_held"
     [PROGRAMS, sim("raddle_runtime::tests::ordering::a_full_stream_makes_its_submitter_wait_and_nobody_else")]
     [wait_under_lock]
 "T5.5" "No wake-up is lost: of a queue whose wait is over, a task, or a thread that sleeps."
@@ -589,7 +589,7 @@ rows! {
 "T6.20" "A thread of a forked child ends without a lock of the driver's books."
     "raddle_cuda::prepared::Here"
     [test("raddle_cuda::prepared::tests::a_child_leaves_blocks_alone"),
-     test("raddle_cuda::exit::tests::a_child_leaves_the_counts_alone")]
+     test("raddle_cuda::inside::tests::a_child_leaves_the_counts_alone")]
     [child_gives_blocks_back]
 "T6.21" "A process ends with its exit code and its trace though a thread waits in the driver for a kernel that never ends."
     "raddle_cuda::exit::end"
@@ -625,7 +625,7 @@ rows! {
      device("raddle_conformance::cuda::cuda::pointwise::*")]
     [last_element_left]
 "T7.2" "What a kernel packs it copies back: strided outputs are written whole, and nothing outside of them."
-    "raddle_hal::Operand"
+    "raddle_hal::operand::Operand"
     [PROGRAMS, test("raddle_tensor::it::overlap::strided_outputs_are_written_whole_and_nothing_else"),
      conformance("raddle_conformance::cases::a_01_updates_of_a_transposed_tensor_arrive"),
      conformance("raddle_conformance::cpu::cpu::reports::e_19_views_are_filled_whole_and_their_gaps_stay")]
@@ -669,13 +669,13 @@ rows! {
      test("raddle_conformance::observe::results_have_the_same_bits_on_any_number_of_threads")]
     [order_by_threads]
 "T8.2" "Draws that share a generator never get the same numbers; equal seeds draw alike."
-    "raddle_tensor::random::Generator::take"
+    "raddle_tensor::generator::Generator::take"
     [test("raddle_tensor::it::random::threads_never_draw_the_same_numbers_and_a_seed_is_kept"),
      test("raddle_tensor::it::random::equal_seeds_draw_alike_and_splits_don_t"),
      conformance("raddle_conformance::cases::e_20_a_shared_generator_repeats_nothing")]
     [range_drawn_twice]
 "T8.3" "Random numbers depend neither on the layout nor on the thread."
-    "raddle_tensor::random::Generator"
+    "raddle_tensor::generator::Generator"
     [conformance("raddle_conformance::cpu::cpu::draws::same_for_every_layout"),
      conformance("raddle_conformance::cpu::cpu::draws::same_for_every_thread"),
      device("raddle_conformance::cuda::cuda::draws::same_for_every_layout"),
@@ -786,7 +786,7 @@ rows! {
      stress("raddle_conformance::observe::caches_are_cleared_under_use_and_counters_go_on")]
     [clear_forgets_counts]
 "T9.18" "The queue of a batcher has a limit, and a request that is taken back frees its room."
-    "raddle_serve::answer::Answer"
+    "raddle_serve::batcher::Answer"
     [loom("raddle_serve::batcher::models::model_cancel_races_delivery"),
      test("raddle_serve::batcher::tests::f_24_cancelling_frees_the_slot"),
      test("raddle_serve::schedule::tests::any_steps_meet_the_oracle")]
@@ -952,7 +952,7 @@ rows! {
      test("raddle_serve::batcher::tests::an_error_of_ours_leaves_nobody_waiting")]
     [stuck_on_panic]
 "T10.18" "A caller gets the answer to its own request, whoever else has gone."
-    "raddle_serve::answer::Promise"
+    "raddle_serve::promise::Promise"
     [loom("raddle_serve::batcher::models::model_two_callers"),
      stress("raddle_serve::batcher::tests::stress_64_threads_with_cancellations"),
      test("raddle_serve::batcher::tests::f_24_callers_that_have_gone_disturb_nobody")]

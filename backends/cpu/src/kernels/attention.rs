@@ -7,9 +7,11 @@
 //! Queries, keys and values are used where they lie if they are of the dtype that is computed in, whatever their strides;
 //! others are converted in scratch, a head at a time. Of many keys that, and the scores, come from the device ([`Room`]).
 
-use super::axis::{Line, Shared, multiversion};
+use super::axis::{Line, Shared};
 use super::element::{Compute, Real, by_real};
-use super::matmul::{Matrix, Product, product};
+use super::level::multiversion;
+use super::matmul::{Product, product};
+use super::matrix::Matrix;
 use super::scratch::{Need, Room, bytes_of};
 use super::softmax::Transcendental;
 use super::view;

@@ -9,48 +9,14 @@
 use super::block;
 use super::element::{Compute, Source, by_dtype};
 use super::fold::PIECE;
-use super::level::Level;
+use super::level::{Level, multiversion};
 use super::loops::by_size;
 use super::scratch::scratch;
 use super::view;
-use crate::threads::Threads;
 use raddle_base::{DType, Dims, Layout};
 use raddle_hal::View;
 use raddle_sync::fault;
 use std::ops::Range;
-
-/// Makes a function of a body that is compiled for each [`Level`] and run at the machine's best.
-/// (Unlike `leveled!` it makes safe functions, and takes type parameters that no argument names.)
-macro_rules! multiversion {
-    ($(#[$meta:meta])* $vis:vis fn $name:ident<$($g:ident $(: $b0:path)?),*>($($arg:ident: $t:ty),* $(,)?) $(-> $r:ty)? $body:block) => {
-        $(#[$meta])*
-        #[inline]
-        $vis fn $name<$($g $(: $b0)?),*>($($arg: $t),*) $(-> $r)? {
-            #[inline(always)]
-            fn body<$($g $(: $b0)?),*>($($arg: $t),*) $(-> $r)? $body
-            #[cfg(target_arch = "x86_64")]
-            #[target_feature(enable = "avx2,bmi1,bmi2,f16c,fma,lzcnt,movbe,popcnt")]
-            fn v3<$($g $(: $b0)?),*>($($arg: $t),*) $(-> $r)? {
-                body::<$($g),*>($($arg),*)
-            }
-            #[cfg(target_arch = "x86_64")]
-            #[target_feature(enable = "avx2,bmi1,bmi2,f16c,fma,lzcnt,movbe,popcnt,avx512f,avx512bw,avx512cd,avx512dq,avx512vl")]
-            fn v4<$($g $(: $b0)?),*>($($arg: $t),*) $(-> $r)? {
-                body::<$($g),*>($($arg),*)
-            }
-            match $crate::kernels::level::Level::best() {
-                $crate::kernels::level::Level::Baseline => body::<$($g),*>($($arg),*),
-                // SAFETY: the level is one of this machine.
-                #[cfg(target_arch = "x86_64")]
-                $crate::kernels::level::Level::V3 => unsafe { v3::<$($g),*>($($arg),*) },
-                // SAFETY: the level is one of this machine.
-                #[cfg(target_arch = "x86_64")]
-                $crate::kernels::level::Level::V4 => unsafe { v4::<$($g),*>($($arg),*) },
-            }
-        }
-    };
-}
-pub(crate) use multiversion;
 
 /// The most lines that are copied at once where they lie across memory: four cache lines of `f32`, so that pages are
 /// visited a quarter as often as single ones would need.
@@ -741,20 +707,4 @@ unsafe fn for_each_piece_of<A: Compute, S, const I: usize, const O: usize, const
 /// All axes but one.
 pub fn others(rank: usize, axis: usize) -> impl Iterator<Item = usize> {
     (0..rank).filter(move |&other| other != axis)
-}
-
-/// Work below this many elements isn't worth another thread (a guess: about 10 µs of streaming).
-const GRAIN: usize = 1 << 15;
-/// The most parts of a launch (a guess: enough to balance any number of cores).
-const PART_COUNT_MAX: usize = 256;
-
-/// Cuts `units` into ranges of about equal size, by their cost in elements, and runs them.
-pub fn for_each_range(threads: Threads, units: usize, unit_cost: usize, body: impl Fn(Range<usize>) + Sync) {
-    if units == 0 {
-        return;
-    }
-    // No more parts than give each a grain of work.
-    let parts = (units.saturating_mul(unit_cost) / GRAIN).clamp(1, units.min(PART_COUNT_MAX));
-    let bound = |part: usize| (part as u128 * units as u128 / parts as u128) as usize;
-    threads.for_each_part(parts, |part| body(bound(part)..bound(part + 1)));
 }

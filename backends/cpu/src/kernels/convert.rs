@@ -4,8 +4,9 @@
 //! The 16-bit floats are converted by integer arithmetic that vectorises at every level, and gives what the hardware's
 //! instructions give: NaN stays NaN with its upper payload bits, made quiet.
 
+use super::level::map1;
 use super::level::{Level, LoopFn};
-use super::loops::{copied, map1};
+use super::loops::copied;
 use half::{bf16, f16};
 use raddle_base::DType;
 

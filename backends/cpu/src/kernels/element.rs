@@ -109,8 +109,11 @@ impl Source for Truth {
     }
 }
 
-/// A type that kernels compute in. Any bytes are a value of it, so scratch may be reused as it is.
-pub trait Compute: Source + PartialOrd {
+// SAFETY: a byte.
+unsafe impl Plain for Truth {}
+
+/// A type that kernels compute in.
+pub trait Compute: Source + PartialOrd + Plain {
     /// Converts an element.
     fn take<E: Source>(element: E) -> Self;
     /// Converts to an element.
@@ -148,7 +151,6 @@ impl Compute for Truth {
 /// A float that kernels compute in.
 pub trait Real:
     Compute
-    + Plain
     + std::ops::Add<Output = Self>
     + std::ops::Sub<Output = Self>
     + std::ops::Mul<Output = Self>

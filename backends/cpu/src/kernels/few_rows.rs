@@ -11,7 +11,7 @@ use super::axis::transpose;
 use super::axis::turn;
 use super::element::Real;
 use super::level::Level;
-use super::matmul::Matrix;
+use super::matrix::Matrix;
 use super::scratch::scratch;
 
 /// Vectors in a row of a panel.

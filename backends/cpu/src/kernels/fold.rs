@@ -10,8 +10,8 @@
 //! The error of a sum grows with `BLOCK / LANES + PIECE / BLOCK + log n`, not with `n`; and it costs one vector addition
 //! for each vector of elements, and one horizontal step for each piece.
 
-use super::axis::multiversion;
 use super::element::{Compute, Truth};
+use super::level::multiversion;
 use super::math;
 
 /// Independent sums in a block: 4 AVX2 vectors of `f32`, enough to hide the latency of an addition.

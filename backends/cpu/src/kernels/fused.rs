@@ -10,7 +10,6 @@
 
 use super::block::LINE_BYTES;
 use super::level::Level;
-use super::plan::Slot;
 use raddle_base::DType;
 use raddle_op::{Binary, Id, Inst, Unary};
 use std::ops::{Add, Div, Mul, Sub};
@@ -21,6 +20,9 @@ pub const LEAVES_MAX: usize = 11;
 pub const RESULTS_MAX: usize = 3;
 /// Values on the way at most.
 const INNER_MAX: usize = 12;
+
+/// Names a piece of memory: an index into the pointers of a block.
+pub type Slot = u32;
 
 /// A loop: the pointers of all slots, which of them it takes, how many elements.
 pub type FusedFn = unsafe fn(pointers: &[*mut u8], of: &Slots, count: usize);

@@ -6,12 +6,13 @@
 //! index order, so the last one stands, and sums have one order. Sums of 16-bit floats are rounded once, not after each
 //! addition: of a `bf16` that has come to 256 no more ones would make 258.
 
-use super::axis::{Grid, Line, Shared, for_each_range, multiversion};
+use super::axis::{Grid, Line, Shared};
 use super::element::{Compute, Source, Truth, by_compute, by_dtype};
+use super::level::multiversion;
 use super::loops::by_size;
 use super::scratch::{Memory, Need, Plain, Room, bytes_of, scratch};
 use super::view;
-use crate::threads::Threads;
+use crate::threads::{Threads, for_each_range};
 use half::{bf16, f16};
 use raddle_base::{DType, Dims};
 use raddle_hal::{Kernel, KernelError, Operand, View};

@@ -6,14 +6,13 @@
 //! and bias are summed in the same pass over the rows, in blocks of rows that depend on the shape only, so that threads don't
 //! change a bit.
 
-use super::axis::{
-    Grid, Line, Piece, Shared, fits, for_each_line, for_each_piece, for_each_range, multiversion,
-};
+use super::axis::{Grid, Line, Piece, Shared, fits, for_each_line, for_each_piece};
 use super::element::{Real, by_real};
 use super::fold::{Cascade, Deviations, Distances, Fold, PIECE, Sum, fold_slice, halve};
+use super::level::multiversion;
 use super::scratch::{Need, Room, bytes_of, scratch};
 use super::view;
-use crate::threads::Threads;
+use crate::threads::{Threads, for_each_range};
 use raddle_base::Layout;
 use raddle_hal::{Kernel, KernelError, Operand, View};
 use std::ops::Range;

@@ -7,6 +7,7 @@
 //! Bounded: lists of levels are as long as there are levels.
 
 use raddle_sync::Made;
+use std::{marker::PhantomData, mem::MaybeUninit, slice};
 
 /// A set of instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,6 +97,39 @@ macro_rules! leveled {
 }
 pub(crate) use leveled;
 
+/// Makes a function of a body that is compiled for each [`Level`] and run at the machine's best.
+/// (Unlike `leveled!` it makes safe functions, and takes type parameters that no argument names.)
+macro_rules! multiversion {
+    ($(#[$meta:meta])* $vis:vis fn $name:ident<$($g:ident $(: $b0:path)?),*>($($arg:ident: $t:ty),* $(,)?) $(-> $r:ty)? $body:block) => {
+        $(#[$meta])*
+        #[inline]
+        $vis fn $name<$($g $(: $b0)?),*>($($arg: $t),*) $(-> $r)? {
+            #[inline(always)]
+            fn body<$($g $(: $b0)?),*>($($arg: $t),*) $(-> $r)? $body
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "avx2,bmi1,bmi2,f16c,fma,lzcnt,movbe,popcnt")]
+            fn v3<$($g $(: $b0)?),*>($($arg: $t),*) $(-> $r)? {
+                body::<$($g),*>($($arg),*)
+            }
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "avx2,bmi1,bmi2,f16c,fma,lzcnt,movbe,popcnt,avx512f,avx512bw,avx512cd,avx512dq,avx512vl")]
+            fn v4<$($g $(: $b0)?),*>($($arg: $t),*) $(-> $r)? {
+                body::<$($g),*>($($arg),*)
+            }
+            match $crate::kernels::level::Level::best() {
+                $crate::kernels::level::Level::Baseline => body::<$($g),*>($($arg),*),
+                // SAFETY: the level is one of this machine.
+                #[cfg(target_arch = "x86_64")]
+                $crate::kernels::level::Level::V3 => unsafe { v3::<$($g),*>($($arg),*) },
+                // SAFETY: the level is one of this machine.
+                #[cfg(target_arch = "x86_64")]
+                $crate::kernels::level::Level::V4 => unsafe { v4::<$($g),*>($($arg),*) },
+            }
+        }
+    };
+}
+pub(crate) use multiversion;
+
 /// A loop over elements: `out`, then up to three operands, then how many elements. What they point to is the loop's.
 pub type LoopFn = unsafe fn(out: *mut u8, a: *const u8, b: *const u8, c: *const u8, count: usize);
 
@@ -133,3 +167,60 @@ pub fn at<L: Loop>(level: Level) -> LoopFn {
         Level::V4 => v4::<L>,
     }
 }
+
+/// Element from an element.
+pub trait Map1 {
+    /// Of the operand.
+    type A: Copy;
+    /// Of the result.
+    type R: Copy;
+    /// The function.
+    fn f(a: Self::A) -> Self::R;
+}
+
+/// The loop of a [`Map1`].
+pub struct Loop1<F>(PhantomData<F>);
+
+/// # Safety
+/// - `count` elements at `data` may be written.
+#[inline(always)]
+pub unsafe fn out_slice<'a, T>(data: *mut u8, count: usize) -> &'a mut [MaybeUninit<T>] {
+    // SAFETY: as of this function; uninitialised elements are fine.
+    unsafe { slice::from_raw_parts_mut(data.cast(), count) }
+}
+
+/// # Safety
+/// - `count` elements at `data` may be read, or one if `single`.
+#[inline(always)]
+pub unsafe fn in_slice<'a, T>(data: *const u8, count: usize, single: bool) -> &'a [T] {
+    // SAFETY: as of this function.
+    unsafe { slice::from_raw_parts(data.cast(), if single { 1 } else { count }) }
+}
+
+impl<F: Map1> Loop for Loop1<F> {
+    #[inline(always)]
+    unsafe fn run(out: *mut u8, a: *const u8, _: *const u8, _: *const u8, count: usize) {
+        // SAFETY: as of `Loop::run`.
+        let (out, a) = unsafe { (out_slice::<F::R>(out, count), in_slice::<F::A>(a, count, false)) };
+        for (out, a) in out.iter_mut().zip(a) {
+            out.write(F::f(*a));
+        }
+    }
+}
+
+/// The loop of a function of one operand, written in place.
+macro_rules! map1 {
+    ($level:expr, $a:ty => $r:ty, |$x:ident| $body:expr) => {{
+        struct F;
+        impl $crate::kernels::level::Map1 for F {
+            type A = $a;
+            type R = $r;
+            #[inline(always)]
+            fn f($x: $a) -> $r {
+                $body
+            }
+        }
+        $crate::kernels::level::at::<$crate::kernels::level::Loop1<F>>($level)
+    }};
+}
+pub(crate) use map1;

@@ -4,11 +4,11 @@
 //! Truth values ("masks") are unsigned integers as wide as the numbers, all bits set or none, so that choosing is bit
 //! arithmetic in lanes of one width. In `bool`, numbers are the bytes 0 and 1, and stay so: `+` is or, `*` is and.
 
-use super::level::{Level, Loop, LoopFn, at};
+use super::level::{Level, Loop, LoopFn, at, in_slice, map1, out_slice};
 use super::math;
 use raddle_base::DType;
 use raddle_op::{Binary, Compare, Logic, Unary};
-use std::{marker::PhantomData, mem::MaybeUninit, slice};
+use std::{marker::PhantomData, mem::MaybeUninit};
 
 /// Which of two operands is one element for all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,16 +19,6 @@ pub enum Single {
     First,
     /// The second is one element.
     Second,
-}
-
-/// Element from an element.
-pub trait Map1 {
-    /// Of the operand.
-    type A: Copy;
-    /// Of the result.
-    type R: Copy;
-    /// The function.
-    fn f(a: Self::A) -> Self::R;
 }
 
 /// Element from two elements.
@@ -43,8 +33,6 @@ pub trait Map2 {
     fn f(a: Self::A, b: Self::B) -> Self::R;
 }
 
-/// The loop of a [`Map1`].
-pub struct Loop1<F>(PhantomData<F>);
 /// The loop of a [`Map2`]; `A1`, `B1`: is that operand one element?
 pub struct Loop2<F, const A1: bool, const B1: bool>(PhantomData<F>);
 /// `mask ? yes : no`, by the bits; `Y1`, `N1`: is that operand one element?
@@ -53,33 +41,6 @@ struct Select<M, const Y1: bool, const N1: bool>(PhantomData<M>);
 struct Splat<T>(PhantomData<T>);
 /// A copy; the only loop that may write what it reads.
 struct Copied<T>(PhantomData<T>);
-
-/// # Safety
-/// - `count` elements at `data` may be written.
-#[inline(always)]
-pub unsafe fn out_slice<'a, T>(data: *mut u8, count: usize) -> &'a mut [MaybeUninit<T>] {
-    // SAFETY: as of this function; uninitialised elements are fine.
-    unsafe { slice::from_raw_parts_mut(data.cast(), count) }
-}
-
-/// # Safety
-/// - `count` elements at `data` may be read, or one if `single`.
-#[inline(always)]
-pub unsafe fn in_slice<'a, T>(data: *const u8, count: usize, single: bool) -> &'a [T] {
-    // SAFETY: as of this function.
-    unsafe { slice::from_raw_parts(data.cast(), if single { 1 } else { count }) }
-}
-
-impl<F: Map1> Loop for Loop1<F> {
-    #[inline(always)]
-    unsafe fn run(out: *mut u8, a: *const u8, _: *const u8, _: *const u8, count: usize) {
-        // SAFETY: as of `Loop::run`.
-        let (out, a) = unsafe { (out_slice::<F::R>(out, count), in_slice::<F::A>(a, count, false)) };
-        for (out, a) in out.iter_mut().zip(a) {
-            out.write(F::f(*a));
-        }
-    }
-}
 
 impl<F: Map2, const A1: bool, const B1: bool> Loop for Loop2<F, A1, B1> {
     #[inline(always)]
@@ -159,23 +120,6 @@ trait MaskBits: Copy + PartialEq {
 }
 macro_rules! mask_bits { ($($t:ty),*) => { $(impl MaskBits for $t { const FALSE: $t = 0; const TRUE: $t = !0; })* }; }
 mask_bits!(u8, u32, u64);
-
-/// The loop of a function of one operand, written in place.
-macro_rules! map1 {
-    ($level:expr, $a:ty => $r:ty, |$x:ident| $body:expr) => {{
-        struct F;
-        impl $crate::kernels::loops::Map1 for F {
-            type A = $a;
-            type R = $r;
-            #[inline(always)]
-            fn f($x: $a) -> $r {
-                $body
-            }
-        }
-        $crate::kernels::level::at::<$crate::kernels::loops::Loop1<F>>($level)
-    }};
-}
-pub(crate) use map1;
 
 /// The loop of a function of two operands, written in place; with the variants of [`Single`], or without.
 macro_rules! map2 {

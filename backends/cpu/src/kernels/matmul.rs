@@ -12,13 +12,14 @@
 //!
 //! Bias, activation and addend are applied to each part as soon as it is complete, by the thread that made it.
 
-use super::axis::{Line, Shared, for_each_range, multiversion};
+use super::axis::{Line, Shared};
 use super::element::{Real, by_real};
 use super::few_rows::Wide;
-use super::level::Level;
+use super::level::{Level, multiversion};
+use super::matrix::Matrix;
 use super::scratch::{Need, Room, bytes_of, scratch};
 use super::{math, view};
-use crate::threads::{Threads, with_locals_of_others};
+use crate::threads::{Threads, for_each_range, with_locals_of_others};
 use raddle_hal::{Kernel, KernelError, Operand, View};
 use raddle_op::Activation;
 
@@ -40,32 +41,6 @@ const STAGED_COUNT: usize = if cfg!(test) { 1 << 10 } else { 1 << 20 };
 const STAGED_COLUMNS: usize = if cfg!(test) { 48 } else { 4096 };
 /// Multiply-adds below which a part isn't worth another thread (a guess: about 10 µs).
 const PART_WORK: usize = 1 << 18;
-
-/// A matrix in memory. Element (i, j) lies at `i · row + j · column`.
-#[derive(Clone, Copy)]
-pub struct Matrix<A> {
-    /// Element (0, 0).
-    pub start: Shared<A>,
-    /// Step to the next row.
-    pub row: usize,
-    /// Step to the next column.
-    pub column: usize,
-}
-
-impl<A: Copy> Matrix<A> {
-    /// Rows and columns swapped.
-    pub fn transposed(self) -> Matrix<A> {
-        Matrix { start: self.start, row: self.column, column: self.row }
-    }
-    /// From element (i, j) on.
-    pub fn from(self, i: usize, j: usize) -> Matrix<A> {
-        Matrix { start: Shared::new(self.at(i, j)), ..self }
-    }
-    /// Element (i, j).
-    pub fn at(&self, i: usize, j: usize) -> *mut A {
-        self.start.at(i * self.row + j * self.column)
-    }
-}
 
 /// A float that matrices are multiplied in.
 pub trait Product: Wide {

@@ -21,6 +21,7 @@ mod level;
 mod loops;
 mod math;
 mod matmul;
+mod matrix;
 mod plan;
 mod pointwise;
 mod random;

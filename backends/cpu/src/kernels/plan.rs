@@ -15,14 +15,11 @@
 //! Bounded: what grows here grows with the program and the number of operands, never with their elements.
 
 use super::convert::convert;
-use super::fused::{self, FusedFn, Match, RESULTS_MAX, Role, Slots};
+use super::fused::{self, FusedFn, Match, RESULTS_MAX, Role, Slot, Slots};
 use super::level::{Level, LoopFn};
 use super::loops::{self, Single};
 use raddle_base::{DType, Element, Scalar};
 use raddle_op::{Id, Inst, Program};
-
-/// Names a piece of memory: an index into the pointers of a block.
-pub type Slot = u32;
 
 /// One loop over a block.
 #[derive(Clone, Copy, Debug)]

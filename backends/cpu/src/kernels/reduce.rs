@@ -13,15 +13,16 @@
 //! more, the outputs are made in [`for_each_window`], one window after the other, and one that alone has more gets
 //! longer parts.
 
-use super::axis::{Grid, Line, Shared, for_each_range, multiversion};
+use super::axis::{Grid, Line, Shared};
 use super::element::{Compute, Truth, by_compute, by_dtype};
 use super::fold::{
     BLOCK, Cascade, Deviations, Distances, Fold, LANES, Largest, Mapped, PIECE, Product, RootDeviations,
     Smallest, Squares, Sum, fold_slice,
 };
+use super::level::multiversion;
 use super::scratch::scratch;
 use super::view;
-use crate::threads::Threads;
+use crate::threads::{Threads, for_each_range};
 use raddle_base::{DType, Layout, MAX_RANK};
 use raddle_hal::{Address, Kernel, KernelError, Operand, View};
 use raddle_op::ReduceOp;

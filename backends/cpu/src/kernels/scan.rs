@@ -1,10 +1,10 @@
 //! The place of the extreme element of a line, and running sums: kernels that see a line once, piece by piece.
 
-use super::axis::{Grid, Line, Piece, for_each_piece, for_each_range, others};
+use super::axis::{Grid, Line, Piece, for_each_piece, others};
 use super::element::{Compute, Source, by_compute, by_dtype};
 use super::fold::{Largest, Smallest, fold_slice};
 use super::view;
-use crate::threads::Threads;
+use crate::threads::{Threads, for_each_range};
 use raddle_hal::{Kernel, KernelError, Operand, View};
 
 /// Runs a kernel of this module.

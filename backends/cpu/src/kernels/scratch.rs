@@ -8,8 +8,7 @@
 //! So no kernel allocates what grows with its operands (`xtask tidy` looks for it): memory stays within its limit, and
 //! where there is too little there is an error, not an abort.
 
-use super::element::Compute;
-use crate::threads::Threads;
+use crate::threads::{Threads, for_each_range};
 use raddle_hal::Operand;
 use raddle_sync::{Mutex, Rank};
 use std::{cell::RefCell, ops::Range};
@@ -36,7 +35,7 @@ pub fn let_go() {
 }
 
 /// Lends scratch of this thread, with any content. Calls may nest.
-pub fn scratch<T: Compute, R>(count: usize, body: impl FnOnce(&mut [T]) -> R) -> R {
+pub fn scratch<T: Plain, R>(count: usize, body: impl FnOnce(&mut [T]) -> R) -> R {
     words(count * size_of::<T>(), |words| {
         // SAFETY: there are enough initialised bytes, aligned to more than `T` needs, and any bytes are a `T`.
         body(unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast::<T>(), count) })
@@ -191,7 +190,7 @@ impl Room {
         body(Memory(unsafe { std::slice::from_raw_parts_mut(start, each_bytes / size_of::<u128>()) }))
     }
 
-    /// As [`for_each_range`](super::axis::for_each_range), with a share for each part.
+    /// As [`for_each_range`], with a share for each part.
     pub fn for_each_range(
         &self,
         threads: Threads,
@@ -200,7 +199,7 @@ impl Room {
         body: impl Fn(Memory<'_>, Range<usize>) + Sync,
     ) {
         if self.need.is_own() {
-            return super::axis::for_each_range(threads, units, unit_cost, |range| {
+            return for_each_range(threads, units, unit_cost, |range| {
                 // SAFETY: it is this thread's own.
                 unsafe { self.with_share(0, |memory| body(memory, range)) }
             });
@@ -208,7 +207,7 @@ impl Room {
         let threads = Threads(threads.0.min(self.need.shares));
         // Bounded: one for each thread.
         let free = Mutex::new(Rank::Leaf, (0..self.need.shares).collect::<Vec<usize>>());
-        super::axis::for_each_range(threads, units, unit_cost, |range| {
+        for_each_range(threads, units, unit_cost, |range| {
             let share = free.lock().pop().expect("there are as many as threads");
             // SAFETY: it is in nobody else's hand until it is back.
             unsafe { self.with_share(share, |memory| body(memory, range)) };

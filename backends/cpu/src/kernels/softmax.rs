@@ -7,13 +7,12 @@
 //! Where one element has nearly all of the weight, its logarithm and what that has for a gradient are small, and are
 //! computed from what the others have, not as a difference from 1: both keep their digits.
 
-use super::axis::{
-    Grid, Line, Piece, fits, for_each_line, for_each_piece, for_each_range, multiversion, others,
-};
+use super::axis::{Grid, Line, Piece, fits, for_each_line, for_each_piece, others};
 use super::element::{Real, by_real};
 use super::fold::{Cascade, Fold, Largest, Sum, fold_slice};
+use super::level::multiversion;
 use super::{math, view};
-use crate::threads::Threads;
+use crate::threads::{Threads, for_each_range};
 use raddle_hal::{Kernel, KernelError, Operand};
 use std::ops::Range;
 

@@ -9,12 +9,13 @@
 //! element where all are sorted, [`FOUND_FACTOR`] for each wanted one where few are selected; and lines of 8 and 16 bits none,
 //! since they are counted instead.
 
-use super::axis::{Grid, Line, fits, for_each_line, for_each_range, multiversion, others};
+use super::axis::{Grid, Line, fits, for_each_line, others};
 use super::element::{Compute, Source, by_compute, by_dtype};
 use super::fold::PIECE;
+use super::level::multiversion;
 use super::scratch::{Memory, Need, Plain, Room, bytes_of, scratch};
 use super::view;
-use crate::threads::Threads;
+use crate::threads::{Threads, for_each_range};
 use raddle_base::DType;
 use raddle_hal::{Kernel, KernelError, Operand, View};
 use std::cell::RefCell;

@@ -6,12 +6,13 @@
 //! of `j`, and of `b` in the derivative of the weight, so they have one order whatever the layout and the threads (T8).
 //! Rows, and entries of a row, are taken so many at a time: a thread's own scratch doesn't grow with them.
 
-use super::axis::{Line, Shared, for_each_range, multiversion, transpose};
+use super::axis::{Line, Shared, transpose};
 use super::element::{Real, by_real};
 use super::fold::{LANES, halve};
+use super::level::multiversion;
 use super::scratch::{Need, Room, bytes_of, scratch};
 use super::{index, view};
-use crate::threads::Threads;
+use crate::threads::{Threads, for_each_range};
 use raddle_hal::{Kernel, KernelError, Operand, View};
 use std::ops::Range;
 

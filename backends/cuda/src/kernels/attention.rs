@@ -10,7 +10,7 @@
 use super::build::Builder;
 use super::geometry::{Array, is_aligned};
 use super::source::{Name, Text, Unit};
-use crate::plan::{Args, Place};
+use super::steps::{Args, Place};
 use raddle_base::{DType, Dims};
 use raddle_hal::{Kernel, Operand};
 

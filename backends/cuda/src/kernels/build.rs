@@ -1,9 +1,10 @@
 //! Collects the steps of a plan and its scratch memory.
 
-use super::{Key, Source, geometry::Array, pointwise, source::Text};
-use crate::plan::{Args, KernelStep, Place, Plan, Step};
+use super::geometry::Array;
+use super::key::{Key, Source};
+use super::source::Text;
+use super::steps::{Args, KernelStep, Place, Plan, Step};
 use raddle_base::{DType, Dims};
-use raddle_sync::fault;
 
 /// Scratch pieces start at multiples of it.
 const SCRATCH_ALIGN: usize = 256;
@@ -97,37 +98,11 @@ impl Builder {
         }
     }
 
-    /// `to = from`, converted. The shapes are equal.
-    pub fn copy(&mut self, to: &Array, from: &Array) {
-        pointwise::copy(self, to, from);
-    }
-
-    /// The same elements row-major: where they lie, or copied to scratch memory.
-    pub fn packed(&mut self, from: &Array) -> Array {
-        if from.layout().is_contiguous() {
-            // Strides of axes of size 1 may be anything.
-            return Array::contiguous(from.place, from.dtype, from.shape);
-        }
-        let copy = self.scratch_array(from.dtype, from.shape);
-        self.copy(&copy, from);
-        copy
-    }
-
     /// Where an output can be made row-major: in its place, or in scratch memory. [`Builder::unpack`] brings it home.
     pub fn target(&mut self, out: &Array) -> Array {
         if out.layout().is_contiguous() {
             return Array::contiguous(out.place, out.dtype, out.shape);
         }
         self.scratch_array(out.dtype, out.shape)
-    }
-
-    /// Copies what was made in scratch memory for an output.
-    pub fn unpack(&mut self, out: &Array, target: &Array) {
-        if fault!(no_copy_back) {
-            return;
-        }
-        if out.place != target.place {
-            self.copy(out, target);
-        }
     }
 }

@@ -1,7 +1,7 @@
 //! A representative set of kernels, to be compiled where there is no GPU: made by planning launches.
 
+use super::steps::{Plan, Step};
 use super::{Key, plan};
-use crate::plan::{Plan, Step};
 use raddle_base::{DType, Dims, Layout, Scalar};
 use raddle_hal::{Address, Kernel, Operand, View};
 use raddle_op::{

@@ -4,7 +4,7 @@
 use super::build::Builder;
 use super::geometry::{Array, Grid, Order, push_index};
 use super::source::{Name, Text, Unit};
-use crate::plan::{Args, Place};
+use super::steps::{Args, Place};
 use raddle_base::{Dims, Layout, Scalar};
 use raddle_hal::View;
 
@@ -73,7 +73,7 @@ mod tests {
         let view = View { address: Address { handle: 256, offset_bytes: 0 }, dtype: DType::F32, layout };
         let kernel = Kernel::Triangle { upper: true, diagonal: 0 };
         let plan = plan(&kernel, &[Operand::Out(view), Operand::In(view)]);
-        let crate::plan::Step::Kernel(step) = &plan.steps[0] else { panic!("one kernel") };
+        let super::super::steps::Step::Kernel(step) = &plan.steps[0] else { panic!("one kernel") };
         assert!(step.key.source().contains("#define RANK 3"));
     }
 }

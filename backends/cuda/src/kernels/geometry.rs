@@ -1,6 +1,6 @@
 //! Operands as kernels see them: a place, and steps along axes, merged where all operands allow it.
 
-use crate::plan::{Args, Place};
+use super::steps::{Args, Place};
 use raddle_base::{DType, Dims, Layout};
 use raddle_hal::View;
 use smallvec::SmallVec;

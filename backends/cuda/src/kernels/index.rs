@@ -11,7 +11,7 @@ use super::pointwise::moved_dtype;
 use super::rows;
 use super::sort::{Words, sorted_words};
 use super::source::{Name, Text, Unit};
-use crate::plan::Args;
+use super::steps::Args;
 use raddle_base::{DType, Dims, Layout};
 use raddle_hal::Operand;
 use raddle_op::ScatterMode;

@@ -15,9 +15,12 @@ mod catalogue;
 mod fill;
 mod geometry;
 mod index;
+mod key;
 mod matmul;
 mod normalize;
+mod pack;
 mod pointwise;
+mod pointwise_source;
 mod random;
 mod reduce;
 mod rows;
@@ -25,42 +28,15 @@ mod scan;
 mod sort;
 mod source;
 mod sparse;
+pub mod steps;
 #[cfg(test)]
 mod tests;
 
-use crate::plan::Plan;
 use build::Builder;
 pub use catalogue::catalogue;
+pub use key::Key;
 use raddle_hal::{Kernel, Operand};
-
-/// Names a kernel: cheap to compare and to hash; everything that its source depends on, and nothing else.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Key(Source);
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Source {
-    /// A program over elements.
-    Pointwise(pointwise::Key),
-    /// One of the texts, with settings.
-    Text(source::Text),
-}
-
-impl Key {
-    /// The whole CUDA C++ source, without includes. It defines one `extern "C" __global__` function, [`Key::entry`].
-    pub fn source(&self) -> String {
-        match &self.0 {
-            Source::Pointwise(key) => key.source(),
-            Source::Text(text) => text.source(),
-        }
-    }
-    /// The name of the kernel in the source.
-    pub fn entry(&self) -> &'static str {
-        match &self.0 {
-            Source::Pointwise(_) => "pointwise",
-            Source::Text(text) => text.entry(),
-        }
-    }
-}
+use steps::Plan;
 
 /// Plans a launch. No split depends on the card, or results would.
 pub fn plan(kernel: &Kernel, operands: &[Operand]) -> Plan {

@@ -4,7 +4,7 @@ use super::build::Builder;
 use super::geometry::Array;
 use super::rows::{self, Rows};
 use super::source::{Name, Text, Unit};
-use crate::plan::{Args, Place};
+use super::steps::{Args, Place};
 use raddle_base::{DType, Dims};
 use raddle_hal::{Kernel, Operand};
 use std::ops::RangeInclusive;

@@ -3,7 +3,7 @@
 use super::build::Builder;
 use super::geometry::{Array, Grid, Order, is_aligned};
 use super::source::{Name, Text, Unit};
-use crate::plan::{Args, Place};
+use super::steps::{Args, Place};
 use raddle_base::{DType, Layout};
 use raddle_hal::View;
 use raddle_op::{Distribution, last_below, least_positive, takes_more_bits};

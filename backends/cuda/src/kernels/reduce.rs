@@ -7,7 +7,7 @@
 use super::build::Builder;
 use super::geometry::{Array, Grid, Order, is_aligned, push_index};
 use super::source::{Name, Text, Unit};
-use crate::plan::{Args, Place};
+use super::steps::{Args, Place};
 use raddle_base::{DType, Dims};
 use raddle_hal::{Kernel, Operand};
 use raddle_op::ReduceOp;

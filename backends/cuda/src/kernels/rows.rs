@@ -2,7 +2,7 @@
 
 use super::build::Builder;
 use super::geometry::{Array, Grid, Order};
-use crate::plan::{Args, Place};
+use super::steps::{Args, Place};
 use raddle_base::{DType, Dims};
 use raddle_sync::fault;
 

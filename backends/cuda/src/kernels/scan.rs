@@ -4,7 +4,7 @@ use super::build::Builder;
 use super::geometry::{Array, Grid, Order, push_divider, push_index};
 use super::rows::{self, Rows};
 use super::source::{Name, Text, Unit};
-use crate::plan::{Args, Place};
+use super::steps::{Args, Place};
 use raddle_base::DType;
 use raddle_hal::View;
 

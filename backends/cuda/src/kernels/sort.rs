@@ -8,7 +8,7 @@ use super::build::Builder;
 use super::geometry::Array;
 use super::rows::{self, Rows};
 use super::source::{Name, Text, Unit};
-use crate::plan::{Args, Place};
+use super::steps::{Args, Place};
 use raddle_base::DType;
 use raddle_hal::Operand;
 

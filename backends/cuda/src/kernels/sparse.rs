@@ -9,7 +9,7 @@ use super::index::check;
 use super::rows::{self, Rows};
 use super::sort::{Words, sorted_words};
 use super::source::{Name, Text, Unit};
-use crate::plan::{Args, Place};
+use super::steps::{Args, Place};
 use raddle_base::{DType, Dims};
 use raddle_hal::Operand;
 

@@ -1,10 +1,10 @@
 //! What launches are planned as. (That the texts compute what they should is tested on a GPU, that they compile by
 //! `cargo xtask kernels`.)
 
-use super::{geometry::is_aligned, plan, plan_over};
-use crate::{
-    matmul::BIAS_ALIGNMENT_BYTES,
-    plan::{KernelStep, MatMulStep, Plan, Step},
+use super::{
+    geometry::is_aligned,
+    plan, plan_over,
+    steps::{BIAS_ALIGNMENT_BYTES, KernelStep, MatMulStep, Plan, Step},
 };
 use raddle_base::{DType, Dims, Layout, Scalar};
 use raddle_hal::{Address, Kernel, Operand, View};

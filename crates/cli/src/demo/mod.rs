@@ -7,6 +7,7 @@
 //! last bit.
 
 mod digits;
+mod random;
 mod serve;
 mod train;
 
@@ -28,7 +29,7 @@ use std::{
     },
     time::Instant,
 };
-use train::{Trainer, Version};
+use train::{Parameter, Trainer, Version};
 
 /// Trains a model on real data while other threads run it, then checks every answer.
 #[derive(clap::Args)]
@@ -83,15 +84,6 @@ struct Report {
     waits: Waits,
     memory: Memory,
     seconds: f64,
-}
-
-#[derive(Serialize)]
-struct Parameter {
-    name: String,
-    shape: Vec<usize>,
-    strides: Vec<usize>,
-    /// ‖last − first‖ / max(‖first‖, tiny)
-    moved: f64,
 }
 
 #[derive(Serialize)]
@@ -249,16 +241,4 @@ fn show(report: &Report, answers: &[Answers], serve_seconds: f64) -> Outcome {
     )?;
     line("seconds", format!("{:.1}", report.seconds))?;
     line("wrong answers", format!("{wrong_answers} of {inferences}, each compared to the last bit")).map(drop)
-}
-
-/// A small generator for which images come when (Steele, Lea & Flood 2014, "SplitMix64").
-struct SplitMix(u64);
-
-impl SplitMix {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
-    }
 }

@@ -1,7 +1,7 @@
 //! The threads that encode images, and the check of what they answered.
 
 use super::{
-    SplitMix,
+    random::SplitMix,
     train::{ACTIVE_COUNT, Version},
 };
 use raddle::{Publisher, Result, Tensor};

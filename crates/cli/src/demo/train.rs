@@ -1,6 +1,6 @@
 //! The thread that trains.
 
-use super::{Parameter, SplitMix};
+use super::random::SplitMix;
 use crate::output::{Failure, Outcome, StepError};
 use raddle::{
     DType, Device, Generator, Publisher, Result, Tensor,
@@ -8,6 +8,7 @@ use raddle::{
     nn::{AutoencoderOptions, Module, TopKAutoencoder},
     optim::{Adam, AdamOptions},
 };
+use serde::Serialize;
 
 /// Features, and how many of them an image keeps.
 const FEATURE_COUNT: usize = 256;
@@ -32,6 +33,16 @@ impl Version {
         let transposed = Tensor::from_slice(&self.encoder_weight, [inputs, FEATURE_COUNT], device)?;
         Ok(vec![transposed.t()?, Tensor::from_slice(&self.encoder_bias, [FEATURE_COUNT], device)?])
     }
+}
+
+/// What training has made of a parameter.
+#[derive(Serialize)]
+pub struct Parameter {
+    pub name: String,
+    pub shape: Vec<usize>,
+    pub strides: Vec<usize>,
+    /// ‖last − first‖ / max(‖first‖, tiny)
+    pub moved: f64,
 }
 
 pub struct Trainer {

@@ -5,7 +5,7 @@
 //! being written when the run ended, and is dropped. All that rows depend on is compared before a run goes on: the model's
 //! files, the options, the version of the program, the beginning of the input, the rows themselves.
 
-use super::{Skipped, vectors::partial_path};
+use super::vectors::partial_path;
 use crate::output::{Failure, Outcome};
 use serde::{Deserialize, Serialize};
 use std::{
@@ -25,6 +25,14 @@ struct Head {
 
 /// Called so in the first line.
 const NAME: &str = "raddle embed 1";
+
+/// A line without a vector.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Skipped {
+    /// From 1.
+    pub line: u64,
+    pub why: String,
+}
 
 /// How far a run has come. Sums of all lines of a journal are what a run has done.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]

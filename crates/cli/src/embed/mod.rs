@@ -17,13 +17,13 @@ use crate::output::{
 use engine::{Engine, Window};
 use indicatif::ProgressBar;
 use input::{Format, Input, count_lines};
-use journal::{Entry, Identity, Journal};
+use journal::{Entry, Identity, Journal, Skipped};
 use raddle::{
     DType, Device, Limits,
     nn::text::{ModelOptions, SentenceEncoder, TooLong},
 };
 use raddle_sync::fault;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use std::{
     cell::RefCell,
     collections::VecDeque,
@@ -117,14 +117,6 @@ struct Report {
     threads: u16,
     device: String,
     dtype: String,
-}
-
-/// A line without a vector.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Skipped {
-    /// From 1.
-    pub line: u64,
-    pub why: String,
 }
 
 /// How often what was written is put on the disk.

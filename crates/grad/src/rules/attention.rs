@@ -3,7 +3,7 @@
 //! With `P` the weights and `O = P V`: `dV = Pᵀ dO`, `dS = P ∘ (dO Vᵀ − Σ dO ∘ O)`, `dQ = scale · dS K`,
 //! `dK = scale · dSᵀ Q`, and by an added mask `dS` (Dao et al. 2022, appendix B).
 
-use super::{Gradients, sum_to};
+use super::gradients::{Gradients, sum_to};
 use crate::{Result, graph::Context};
 use raddle_sync::Made;
 use raddle_tensor::{DType, Fused, Program, Tensor};

@@ -1,6 +1,6 @@
 //! Ops that move elements: views, indexing, joining.
 
-use super::{Gradients, filled, sum_to};
+use super::gradients::{Gradients, filled, sum_to};
 use crate::{
     Result,
     graph::{Context, Meta},

@@ -1,6 +1,6 @@
 //! Products of matrices.
 
-use super::{Gradients, filled, sum_to};
+use super::gradients::{Gradients, filled, sum_to};
 use crate::{
     Result,
     graph::{Context, Meta},

@@ -1,6 +1,6 @@
 //! Reductions, running sums, and ops that pick values along an axis.
 
-use super::filled;
+use super::gradients::filled;
 use crate::{
     Result,
     graph::{Context, Meta},

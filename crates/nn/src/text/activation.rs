@@ -1,6 +1,6 @@
 //! Functions behind linear maps, by the names that files have for them.
 
-use super::{Result, folder::Settings};
+use super::{Result, settings::Settings};
 use crate::{Linear, Module};
 use raddle_sync::Made;
 use raddle_tensor::{Activation, Fused, Tensor, fused};

@@ -10,8 +10,9 @@ use super::{
     activation::ActivationKind,
     batch::{Batch, Group, Places},
     family::{Family, Names, check_fixed},
-    folder::{Settings, Weights},
     relative,
+    settings::Settings,
+    weights::Weights,
 };
 use crate::{LayerNorm, Linear, Module};
 use raddle_tensor::{DType, Tensor};
@@ -107,7 +108,7 @@ impl BertConfig {
             return Err(settings.wrong(keys.heads, expected));
         }
         if family.has_bias() {
-            relative::check(settings, &config)?;
+            relative::check(settings, config.heads, config.positions)?;
         }
         Ok(config)
     }
@@ -233,7 +234,8 @@ impl Bert {
         let layer = |layer| Layer::take(&format!("{}.{layer}", names.layers), names, &config, weights, dtype);
         let layers = (0..config.layers).map(layer).collect::<Result<_>>()?;
         let padded = config.positions.next_multiple_of(pad_to);
-        let bias = config.family.has_bias().then(|| relative::take(&config, weights, padded)).transpose()?;
+        let bias =
+            config.family.has_bias().then(|| relative::take(weights, config.heads, padded)).transpose()?;
         Ok(Bert {
             words: words.to_dtype(dtype)?,
             places: places.to_dtype(dtype)?,

@@ -5,11 +5,12 @@ use super::{
     batch::{self, Batch, Layout, Order},
     bert::Bert,
     captured::{Captured, What},
-    folder::{Settings, Weights},
     modules::{self, Modules},
+    rows::join,
+    settings::Settings,
+    weights::Weights,
 };
-use raddle_sync::Made;
-use raddle_tensor::{DType, Device, Error, Fused, Scalar, Tensor, fused};
+use raddle_tensor::{DType, Device, Error, Scalar, Tensor};
 use std::{borrow::Borrow, path::Path};
 
 /// How a model is loaded.
@@ -231,21 +232,6 @@ impl Rows {
     fn to_vec(&self) -> Result<Vec<f32>> {
         Ok(self.rows.to_vec()?)
     }
-}
-
-/// Rows one after the other.
-pub(super) fn join(parts: &[Tensor]) -> raddle_tensor::Result<Tensor> {
-    match parts {
-        [one] => Ok(one.clone()),
-        _ => Tensor::cat(parts, 0),
-    }
-}
-
-/// Rows of norm 1, as PyTorch's `normalize`: what is almost 0 isn't blown up.
-pub(super) fn normalise(rows: &Tensor) -> raddle_tensor::Result<Tensor> {
-    static DIVIDE: Made<Fused> = Made::new();
-    let divide = DIVIDE.get_or_init(|| fused(|[rows, norm]| rows / norm.maximum(1e-12)));
-    divide.call(&[rows, &rows.norm(1, true)?])
 }
 
 /// Texts by their names.

@@ -1,6 +1,6 @@
 //! Encoders that compute as BERT does, and differ in names and tables.
 
-use super::{Result, folder::Settings};
+use super::{Result, settings::Settings};
 
 /// Which it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

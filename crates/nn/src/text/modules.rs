@@ -5,8 +5,9 @@ use super::{
     ActivationKind, Pooling, Result,
     batch::Batch,
     bert::{SIZE_MAX, as_multiplied},
-    encoder::{join, normalise},
-    folder::{Settings, Weights},
+    rows::{join, normalise},
+    settings::Settings,
+    weights::Weights,
 };
 use crate::{LayerNorm, Linear, Module, checkpoint::CheckpointError};
 use raddle_tensor::{DType, Device, Tensor};

@@ -3,7 +3,7 @@
 use super::{
     Result,
     batch::{Group, Padding},
-    folder::Settings,
+    settings::Settings,
 };
 use raddle_tensor::{DType, Tensor};
 
@@ -187,7 +187,7 @@ mod tests {
             let weighted = if padding { [3.0, 6.0] } else { [306.0 / 5.0, 312.0 / 5.0] };
             assert_eq!(pool(Pooling::WeightedMean), weighted);
         }
-        let normalised = values(super::super::encoder::normalise(&first).unwrap());
+        let normalised = values(super::super::rows::normalise(&first).unwrap());
         assert!((normalised[0] - 0.4472136).abs() < 1e-7 && (normalised[1] - 0.8944272).abs() < 1e-7);
     }
 }

@@ -3,11 +3,7 @@
 //! The bias of all pairs of positions is made once, when a model is loaded, so that it costs a pass nothing but reading it: a
 //! text of n tokens takes the first n rows and columns.
 
-use super::{
-    Result,
-    bert::BertConfig,
-    folder::{Settings, Weights},
-};
+use super::{Result, settings::Settings, weights::Weights};
 use raddle_tensor::{DType, Tensor};
 
 /// Kinds of distances. Models of this family have no others: what their files say of it isn't read where they are trained.
@@ -15,10 +11,10 @@ const KINDS: usize = 32;
 /// Numbers of the table (a guess: 32 MiB; MPNet has 12 heads and 512 positions, 3.1 million).
 const NUMBERS_MAX: usize = 1 << 23;
 
-/// Looks whether the table of a model can be.
-pub fn check(settings: &Settings, config: &BertConfig) -> Result<()> {
+/// Looks whether the table of so many heads and positions can be.
+pub fn check(settings: &Settings, heads: usize, positions: usize) -> Result<()> {
     settings.count_if_there("relative_attention_num_buckets", KINDS..=KINDS)?;
-    let numbers = config.positions.checked_pow(2).and_then(|pairs| pairs.checked_mul(config.heads));
+    let numbers = positions.checked_pow(2).and_then(|pairs| pairs.checked_mul(heads));
     match numbers {
         Some(0..=NUMBERS_MAX) => Ok(()),
         _ => {
@@ -30,8 +26,8 @@ pub fn check(settings: &Settings, config: &BertConfig) -> Result<()> {
 
 /// The bias of all pairs of so many positions, padding included, [1, heads, positions, positions] in f32: rows are queries,
 /// columns keys.
-pub fn take(config: &BertConfig, weights: &Weights, positions: usize) -> Result<Tensor> {
-    let kinds = weights.take("encoder.relative_attention_bias.weight", &[Some(KINDS), Some(config.heads)])?;
+pub fn take(weights: &Weights, heads: usize, positions: usize) -> Result<Tensor> {
+    let kinds = weights.take("encoder.relative_attention_bias.weight", &[Some(KINDS), Some(heads)])?;
     let kind = |pair: usize| kind(pair / positions, pair % positions);
     let pairs: Vec<i64> = (0..positions * positions).map(kind).collect();
     let pairs = Tensor::from_vec(pairs, [positions, positions], &kinds.device())?;

@@ -1,10 +1,8 @@
 //! Pairs of texts to scores.
 
 use super::{
-    ActivationKind, Family, ModelOptions, Result, Tokenizer, Tokens, TooLong,
-    bert::take_linear,
-    captured::What,
-    encoder::{Reader, join},
+    ActivationKind, Family, ModelOptions, Result, Tokenizer, Tokens, TooLong, bert::take_linear,
+    captured::What, encoder::Reader, rows::join,
 };
 use crate::{Linear, Module};
 use raddle_tensor::{DType, Device, Tensor};

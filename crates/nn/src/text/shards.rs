@@ -4,7 +4,7 @@
 //! The index is believed in nothing: names of files must not lead out of the folder, each tensor must be where it says, and no
 //! tensor in two files.
 
-use super::{Result, folder::Settings};
+use super::{Result, settings::Settings};
 use crate::checkpoint::{Checkpoint, CheckpointError};
 use std::{
     collections::{BTreeMap, HashMap},

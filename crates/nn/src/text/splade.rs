@@ -6,8 +6,9 @@ use super::{
     batch::Group,
     bert::{as_multiplied, take_linear, take_norm},
     captured::What,
-    encoder::{Reader, join},
-    folder::Settings,
+    encoder::Reader,
+    rows::join,
+    settings::Settings,
 };
 use crate::{LayerNorm, Linear, Module};
 use raddle_tensor::{DType, Device, Tensor};

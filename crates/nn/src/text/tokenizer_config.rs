@@ -5,7 +5,7 @@
 //! is done here. Where the versions of transformers differ, as for a normalizer of another kind, a setting that contradicts the
 //! file is an error. Classes of no family (`PreTrainedTokenizerFast`) take `tokenizer.json` as it is.
 
-use super::{Result, folder::Settings};
+use super::{Result, settings::Settings};
 use serde_json::{Value, json};
 use std::path::Path;
 use tokenizers::TruncationDirection;

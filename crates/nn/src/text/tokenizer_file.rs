@@ -6,7 +6,7 @@
 //! RoBERTa families have are let through, with all that they say checked; what the file says of truncation and padding isn't
 //! for us, and the crate doesn't see it.
 
-use super::{ModelError, Result, charsmap, folder::Settings, tokenizer_config::TokenizerConfig};
+use super::{ModelError, Result, charsmap, settings::Settings, tokenizer_config::TokenizerConfig};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use raddle_sync::fault;
 use serde_json::Value;

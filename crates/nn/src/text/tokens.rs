@@ -1,7 +1,7 @@
 //! From texts to tokens.
 
 use super::{
-    ModelError, Result, cut::Cuts, folder::Settings, tokenizer_config::TokenizerConfig, tokenizer_file,
+    ModelError, Result, cut::Cuts, settings::Settings, tokenizer_config::TokenizerConfig, tokenizer_file,
 };
 use crate::checkpoint::CheckpointError;
 use std::path::{Path, PathBuf};

@@ -17,7 +17,7 @@ mod streams;
 
 pub use about::{About, Function, Kind, Prompts};
 pub use error::EngineError;
-pub use model::Model;
+pub use model::{Model, Row};
 pub use options::EngineOptions;
 pub use streams::StreamUse;
 
@@ -33,9 +33,6 @@ use raddle_sync::{
 use std::{fmt, time::Instant};
 use streams::Streams;
 
-/// Numbers made of one text, or of one pair: of an encoder the pooled vector, not normalised, or one vector a token; of a sparse
-/// encoder one a token of the vocabulary; of a reranker one a label.
-pub type Row = Vec<f32>;
 /// A row to come.
 pub type Pending = Answer<Text, Row, ModelError>;
 

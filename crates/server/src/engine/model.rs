@@ -1,6 +1,5 @@
 //! The kinds of models, told by the folder.
 
-use super::Row;
 use raddle_nn::text::{
     CrossEncoder, ModelError, ModelOptions, SETTINGS_BYTES_MAX, SentenceEncoder, SparseEncoder, Tokenizer,
     Tokens,
@@ -12,6 +11,10 @@ use std::{
     io::Read,
     path::{Path, PathBuf},
 };
+
+/// Numbers made of one text, or of one pair: of an encoder the pooled vector, not normalised, or one vector a token; of a sparse
+/// encoder one a token of the vocabulary; of a reranker one a label.
+pub type Row = Vec<f32>;
 
 /// A model that reads text, and what its folder says of it.
 pub struct Model {

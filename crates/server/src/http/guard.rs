@@ -3,8 +3,8 @@
 use super::{
     App,
     body::Rest,
+    counts::Cost,
     failure::{Dialect, Failure, Kind},
-    work::Cost,
 };
 use axum::{
     body::Body,

@@ -1,4 +1,4 @@
-//! The routes of OpenAI's and of text-embeddings-inference's servers over an [`Engine`].
+//! The routes of OpenAI's and of text-embeddings-inference's servers over an [`Engine`](crate::engine::Engine).
 //!
 //! | route | as |
 //! |---|---|
@@ -20,8 +20,10 @@
 //! - **Logs hold no text of users**: a line a request, with its id, route, status, time and counts.
 //! - There is no TLS: put a proxy in front for it.
 
+mod app;
 mod body;
 mod cors;
+mod counts;
 mod failure;
 mod guard;
 mod io;
@@ -32,15 +34,17 @@ mod openapi;
 mod options;
 mod predict;
 mod process;
+mod reply;
 mod rerank;
+mod samples;
 mod status;
 mod tei;
 mod work;
 
+pub use app::App;
 pub use cors::Origins;
 pub use options::Options;
 
-use crate::engine::Engine;
 use axum::{
     Router,
     extract::{DefaultBodyLimit, Request},
@@ -48,61 +52,7 @@ use axum::{
     middleware,
     routing::{MethodRouter, get, post},
 };
-use metrics::Metrics;
-use raddle_sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering::Relaxed},
-};
-use status::Samples;
-use tokio::sync::Semaphore;
-
-/// A server's state: an engine, limits, and what has been counted.
-pub struct App {
-    engine: Engine,
-    options: Options,
-    metrics: Metrics,
-    samples: Samples,
-    /// One for each request that may be computed at once.
-    permits: Arc<Semaphore>,
-    /// Set once: each answer then ends its connection.
-    is_stopping: AtomicBool,
-}
-
-impl App {
-    /// The state of a server that begins.
-    pub fn new(engine: Engine, options: Options) -> Arc<App> {
-        let permits = Semaphore::new(options.concurrent_request_count_max.min(Semaphore::MAX_PERMITS));
-        let permits = Arc::new(permits);
-        let (metrics, samples) = (Metrics::default(), Samples::new());
-        Arc::new(App { engine, options, metrics, samples, permits, is_stopping: AtomicBool::new(false) })
-    }
-
-    /// The engine.
-    pub fn engine(&self) -> &Engine {
-        &self.engine
-    }
-
-    /// From now on answers end their connections, and `/health` says that this server is none to be sent requests.
-    pub fn begin_stop(&self) {
-        // Relaxed: it is only a hint to clients. Nothing that is accepted depends on it.
-        self.is_stopping.store(true, Relaxed);
-    }
-
-    fn is_stopping(&self) -> bool {
-        self.is_stopping.load(Relaxed)
-    }
-
-    /// Connections that are open, of a server that [`listen`]s.
-    pub fn connection_count(&self) -> usize {
-        self.metrics.connections.load(Relaxed)
-    }
-
-    /// Requests that were accepted (their head was read), and those that were answered or whose client has gone. Equal if
-    /// nothing is being served.
-    pub fn served(&self) -> (u64, u64) {
-        self.metrics.served()
-    }
-}
+use raddle_sync::Arc;
 
 /// The routes, each with what is done there. `openapi.json` has the same.
 fn table() -> Vec<(&'static str, MethodRouter<Arc<App>>)> {

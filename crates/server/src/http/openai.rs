@@ -2,9 +2,10 @@
 
 use super::{
     App,
+    counts::Cost,
     failure::{Failure, Kind},
-    tei::{Answer, answer, answer_of, check_dimensions, name, shape, width},
-    work::{self, Asked, Cost},
+    reply::{Answer, answer, answer_of},
+    work::{self, Asked, check_dimensions, shape, width},
 };
 use crate::request::{self, Embeddings, EncodingFormat};
 use axum::{
@@ -77,14 +78,14 @@ pub async fn embeddings(State(app): State<Arc<App>>, request: Request) -> Answer
     let list = List {
         object: "list",
         data: rows.into_iter().enumerate().map(embedding).collect(),
-        model: name(&app),
+        model: app.name(),
         usage: Usage::of(cost),
     };
     answer_of(room, cost, &list, numbers)
 }
 
 fn about(app: &App) -> Value {
-    json!({ "id": name(app), "object": "model", "created": app.samples.started_at(), "owned_by": "raddle" })
+    json!({ "id": app.name(), "object": "model", "created": app.samples.started_at(), "owned_by": "raddle" })
 }
 
 pub async fn models(State(app): State<Arc<App>>) -> Answer {
@@ -94,8 +95,8 @@ pub async fn models(State(app): State<Arc<App>>) -> Answer {
 /// The one by its name, which may have a slash in it.
 pub async fn model(State(app): State<Arc<App>>, asked: Result<Path<String>, PathRejection>) -> Answer {
     // What can't be read is none.
-    if !asked.is_ok_and(|Path(asked)| asked == name(&app)) {
-        let message = format!("there is no such model, expected {}", name(&app));
+    if !asked.is_ok_and(|Path(asked)| asked == app.name()) {
+        let message = format!("there is no such model, expected {}", app.name());
         return Err(Failure::new(StatusCode::NOT_FOUND, Kind::Validation, message));
     }
     answer(&about(&app), 256)

@@ -4,8 +4,7 @@
 
 use super::{
     failure::Failure,
-    status::html,
-    tei::{Answer, answer},
+    reply::{Answer, answer, html},
 };
 use axum::{body::Body, http::Response};
 use serde_json::{Value, json};

@@ -2,8 +2,8 @@
 
 use super::{
     App,
-    tei::{Answer, answer_of, elsewhere},
-    work::{self, Asked},
+    reply::{Answer, answer_of},
+    work::{self, Asked, elsewhere},
 };
 use crate::{
     engine::{Function, Kind, Row},

@@ -4,8 +4,8 @@ use super::{
     App,
     failure::Failure,
     openai::Usage,
-    tei::{Answer, answer_of, elsewhere, name},
-    work::{self, Asked},
+    reply::{Answer, answer_of},
+    work::{self, Asked, elsewhere},
 };
 use crate::{
     engine::{Kind, Row},
@@ -106,6 +106,6 @@ pub async fn documents(State(app): State<Arc<App>>, request: Request) -> Answer 
     let result = |(index, score)| Relevance { index, relevance_score: score, document: document(index) };
     let results: Vec<_> = ranked(rows, false).into_iter().take(top_n).map(result).collect();
     let numbers = 6 * results.len() + text_bytes / 8;
-    let ranking = Ranking { model: name(&app), object: "list", usage: Usage::of(cost), results };
+    let ranking = Ranking { model: app.name(), object: "list", usage: Usage::of(cost), results };
     answer_of(room, cost, &ranking, numbers)
 }

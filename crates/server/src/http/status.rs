@@ -6,45 +6,24 @@
 use super::{
     App,
     failure::Failure,
-    tei::{Answer, name},
+    reply::{Answer, html},
+    samples::Sample,
 };
-use crate::histogram::{BIN_COUNT, Bins, quantile};
+use crate::histogram::{BIN_COUNT, quantile};
 use axum::{
     body::Body,
     extract::State,
     http::{HeaderValue, Response, header},
 };
-use raddle_serve::Counts;
-use raddle_sync::{Arc, Mutex, Rank};
+use raddle_sync::Arc;
 use serde::Serialize;
-use std::{
-    collections::VecDeque,
-    hash::{BuildHasher, RandomState},
-    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
-};
+use std::time::{Duration, Instant};
 
 const PAGE: &str = include_str!("status.html");
 pub const INTERVAL: Duration = Duration::from_secs(1);
 /// Over which rates are taken.
 const WINDOW: usize = 10;
 const STRIP: usize = 60;
-
-struct Sample {
-    at: Instant,
-    succeeded: u64,
-    failed: u64,
-    counts: Counts,
-    latency: Box<Bins>,
-    /// Since the start.
-    busy: Vec<Duration>,
-}
-
-/// The latest minute.
-pub struct Samples {
-    start: Instant,
-    started_at: u64,
-    latest: Mutex<VecDeque<Sample>>,
-}
 
 /// What `/status` says.
 #[derive(Serialize)]
@@ -99,18 +78,6 @@ struct Latency {
 struct Strip {
     /// The part of each second in which it was in use, the latest last.
     busy: Vec<f64>,
-}
-
-impl Samples {
-    pub fn new() -> Samples {
-        let started_at = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-        Samples { start: Instant::now(), started_at, latest: Mutex::new(Rank::Registry, VecDeque::new()) }
-    }
-
-    /// In seconds since 1970.
-    pub fn started_at(&self) -> u64 {
-        self.started_at
-    }
 }
 
 /// Takes a sample if the latest is older than the interval.
@@ -188,7 +155,7 @@ fn json(app: &App) -> Vec<u8> {
     let (accepted, done) = app.metrics.served();
     let (succeeded, failed) = (app.metrics.succeeded(), app.metrics.failed());
     let status = Status {
-        model: name(app),
+        model: app.name(),
         device: &about.device,
         dtype: about.dtype.to_string(),
         uptime_s: app.samples.start.elapsed().as_secs(),
@@ -230,24 +197,4 @@ pub async fn page(State(app): State<Arc<App>>) -> Result<Response<Body>, Failure
     };
     // A name may hold anything, also what would end the script that this stands in.
     Ok(html(PAGE.replace("STATE", &first.replace('<', "\\u003c"))))
-}
-
-/// A page. It runs nothing but its own script, which it names by a number that nobody could have known, and asks nobody but this
-/// server.
-pub fn html(text: String) -> Response<Body> {
-    let random = || RandomState::new().hash_one(0);
-    let nonce = format!("{:016x}{:016x}", random(), random());
-    let policy = format!(
-        "default-src 'none'; connect-src 'self'; img-src data:; style-src 'nonce-{nonce}'; script-src 'nonce-{nonce}'; \
-         base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-    );
-    let mut response = Response::new(Body::from(text.replace("\"NONCE\"", &format!("\"{nonce}\""))));
-    let headers = response.headers_mut();
-    let policy = HeaderValue::from_str(&policy).expect("a policy is plain text");
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
-    headers.insert(header::CONTENT_SECURITY_POLICY, policy);
-    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    response
 }

@@ -3,120 +3,23 @@
 use super::{
     App, body,
     failure::{Failure, Kind as FailureKind},
-    predict, rerank,
-    work::{self, Asked, Room},
+    predict,
+    reply::{Answer, answer, answer_holding, answer_of},
+    rerank,
+    work::{self, Asked, check_dimensions, elsewhere, shape, width},
 };
 use crate::{
-    engine::{About, Kind, Row, normalise},
+    engine::{Kind, Row, normalise},
     request::{self, Decode, Embed, Input, Object, Similarity, SimilarityParameters, Tokenize},
 };
 use axum::{
-    body::Body,
     extract::{Request, State},
-    http::{HeaderValue, Response, StatusCode, header},
+    http::StatusCode,
 };
-use bytes::Bytes;
 use raddle_nn::text::Tokens;
 use raddle_sync::Arc;
 use serde::Serialize;
 use serde_json::{Value, json};
-
-/// What handlers give.
-pub type Answer = Result<Response<Body>, Failure>;
-
-/// An answer in JSON. `capacity` is a guess of its length.
-pub fn answer(value: &impl Serialize, capacity: usize) -> Answer {
-    Ok(json_response(Body::from(json_of(value, capacity)?)))
-}
-
-fn json_of(value: &impl Serialize, capacity: usize) -> Result<Vec<u8>, Failure> {
-    let mut bytes = Vec::with_capacity(capacity);
-    serde_json::to_writer(&mut bytes, value).map_err(|error| {
-        Failure::new(StatusCode::INTERNAL_SERVER_ERROR, FailureKind::Backend, format!("answer: {error}"))
-    })?;
-    Ok(bytes)
-}
-
-fn json_response(body: Body) -> Response<Body> {
-    let mut response = Response::new(body);
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    response
-}
-
-/// Bytes of a number in JSON.
-const NUMBER_BYTES: usize = 14;
-
-/// An answer, and what it has cost.
-pub fn answer_of(room: Room, cost: work::Cost, value: &impl Serialize, numbers: usize) -> Answer {
-    let mut response = answer_holding(room, value, 64 + numbers * NUMBER_BYTES)?;
-    response.extensions_mut().insert(cost);
-    Ok(response)
-}
-
-/// Bytes of an answer that a connection may hold anyway (a guess: as many as of a head).
-const SMALL_BYTES_MAX: usize = 64 * 1024;
-
-/// An answer that keeps the room of its request until it has been sent, unless it is small: of large ones there are as many as
-/// requests at once, however many clients don't take theirs.
-pub fn answer_holding(room: impl Send + 'static, value: &impl Serialize, capacity: usize) -> Answer {
-    let bytes = json_of(value, capacity)?;
-    Ok(json_response(match bytes.len() {
-        0..=SMALL_BYTES_MAX => Body::from(bytes),
-        _ => Body::from(Bytes::from_owner(Held { bytes, _room: room })),
-    }))
-}
-
-struct Held<R> {
-    bytes: Vec<u8>,
-    _room: R,
-}
-
-impl<R> AsRef<[u8]> for Held<R> {
-    fn as_ref(&self) -> &[u8] {
-        &self.bytes
-    }
-}
-
-/// The width of vectors, which only a sentence encoder has.
-pub fn width(about: &About, route: &str) -> Result<usize, Failure> {
-    match about.kind {
-        Kind::Encoder { width, .. } => Ok(width),
-        _ => Err(elsewhere(about, route, "a sentence encoder")),
-    }
-}
-
-/// The model that there is isn't the one that a route needs; others serve it.
-pub fn elsewhere(about: &About, route: &str, expected: &str) -> Failure {
-    let (found, routes) = match &about.kind {
-        Kind::Encoder { .. } => ("a sentence encoder", "/embed, /embed_all, /similarity and /v1/embeddings"),
-        Kind::Sparse { .. } => ("a sparse encoder", "/embed_sparse"),
-        Kind::Reranker { labels, .. } if labels.len() == 1 => {
-            ("a reranker", "/rerank, /v1/rerank and /predict")
-        }
-        Kind::Reranker { .. } => ("a classifier", "/predict"),
-    };
-    Failure::other_model(format!(
-        "{route}: expected {expected} as the model of this server, found {found}, which is for {routes}"
-    ))
-}
-
-/// A part of a vector as it is asked for. The part is normalised, not the whole: as those who train such models compare them.
-pub fn shape(row: &mut Row, dimensions: Option<usize>, normalize: bool) {
-    row.truncate(dimensions.unwrap_or(row.len()));
-    if normalize {
-        normalise(row);
-    }
-}
-
-/// Errors: a part that is none.
-pub fn check_dimensions(dimensions: Option<usize>, width: usize) -> Result<(), Failure> {
-    match dimensions {
-        Some(found) if !(1..=width).contains(&found) => {
-            Err(Failure::form(format!("dimensions is wrong, expected 1 to {width}, found {found}")))
-        }
-        _ => Ok(()),
-    }
-}
 
 /// What the model is for.
 pub async fn root(state: State<Arc<App>>, request: Request) -> Answer {
@@ -286,7 +189,7 @@ pub async fn info(State(app): State<Arc<App>>) -> Answer {
         }
     };
     let info = json!({
-        "model_id": name(&app),
+        "model_id": app.name(),
         "model_sha": null,
         "model_dtype": match about.dtype.to_string().as_str() {
             "f32" => "float32".to_string(),
@@ -308,9 +211,4 @@ pub async fn info(State(app): State<Arc<App>>) -> Answer {
         "device": about.device,
     });
     answer(&info, 512)
-}
-
-/// The name of the model.
-pub fn name(app: &App) -> &str {
-    app.options.name.as_deref().unwrap_or(&app.engine.about().name)
 }

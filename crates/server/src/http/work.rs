@@ -2,10 +2,11 @@
 
 use super::{
     App,
+    counts::Cost,
     failure::{Failure, Kind},
 };
 use crate::{
-    engine::{EngineError, Row},
+    engine::{self, About, EngineError, Row, normalise},
     request::{Direction, Input, Inputs},
 };
 use axum::http::{HeaderMap, StatusCode};
@@ -18,13 +19,6 @@ use tokio::{sync::OwnedSemaphorePermit, task::JoinHandle};
 
 /// Larger bodies are read and tokenized on a thread that may take its time (a guess: MiniLM's tokenizer takes about 1 ms).
 const INLINE_BYTES_MAX: usize = 4096;
-
-/// What a request has cost, for its line in the log and the counts.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Cost {
-    pub texts: usize,
-    pub tokens: usize,
-}
 
 /// Room for one request: free again when no job of it is left, and a large answer has been sent or given up.
 pub type Permit = Arc<OwnedSemaphorePermit>;
@@ -284,6 +278,49 @@ fn check_finite(index: usize, row: &Row) -> Result<(), Failure> {
                 format!("text {index}: element {place} is wrong, expected a finite number, found {element}");
             Err(Failure::new(StatusCode::FAILED_DEPENDENCY, Kind::Backend, message))
         }
+    }
+}
+
+/// The width of vectors, which only a sentence encoder has.
+pub fn width(about: &About, route: &str) -> Result<usize, Failure> {
+    match about.kind {
+        engine::Kind::Encoder { width, .. } => Ok(width),
+        _ => Err(elsewhere(about, route, "a sentence encoder")),
+    }
+}
+
+/// The model that there is isn't the one that a route needs; others serve it.
+pub fn elsewhere(about: &About, route: &str, expected: &str) -> Failure {
+    let (found, routes) = match &about.kind {
+        engine::Kind::Encoder { .. } => {
+            ("a sentence encoder", "/embed, /embed_all, /similarity and /v1/embeddings")
+        }
+        engine::Kind::Sparse { .. } => ("a sparse encoder", "/embed_sparse"),
+        engine::Kind::Reranker { labels, .. } if labels.len() == 1 => {
+            ("a reranker", "/rerank, /v1/rerank and /predict")
+        }
+        engine::Kind::Reranker { .. } => ("a classifier", "/predict"),
+    };
+    Failure::other_model(format!(
+        "{route}: expected {expected} as the model of this server, found {found}, which is for {routes}"
+    ))
+}
+
+/// A part of a vector as it is asked for. The part is normalised, not the whole: as those who train such models compare them.
+pub fn shape(row: &mut Row, dimensions: Option<usize>, normalize: bool) {
+    row.truncate(dimensions.unwrap_or(row.len()));
+    if normalize {
+        normalise(row);
+    }
+}
+
+/// Errors: a part that is none.
+pub fn check_dimensions(dimensions: Option<usize>, width: usize) -> Result<(), Failure> {
+    match dimensions {
+        Some(found) if !(1..=width).contains(&found) => {
+            Err(Failure::form(format!("dimensions is wrong, expected 1 to {width}, found {found}")))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -6,8 +6,7 @@
 
 #![expect(clippy::excessive_precision, reason = "coefficients stand as their source or fit gives them")]
 
-use crate::kernels::level::{Level, Loop, LoopFn, at};
-use crate::kernels::loops::{in_slice, out_slice};
+use crate::kernels::level::{Level, Loop, LoopFn, at, in_slice, out_slice};
 use std::f64::consts::{FRAC_2_PI, FRAC_PI_2, LN_2, LOG2_E, LOG10_E, PI};
 use std::marker::PhantomData;
 

@@ -1,7 +1,6 @@
 //! Functions of `f64`: the library's.
 
-use crate::kernels::level::{Level, LoopFn};
-use crate::kernels::loops::map1;
+use crate::kernels::level::{Level, LoopFn, map1};
 
 extremes!(f64);
 

@@ -5,7 +5,7 @@
 //! got them, since among equal fits the lowest address is taken; every count has to be the same.
 
 use super::{
-    file_name,
+    file,
     policy::{Counts, Policy, Slabs},
     pytorch::PyTorch,
     rmm::Rmm,
@@ -78,7 +78,7 @@ pub fn run(traces: &[(&Path, MemoryTrace)], counts: &Path, json: Option<&Path>) 
     let counted: Counted = serde_json::from_str(&text).map_err(|error| failed(&error))?;
     let mut compared = Vec::new();
     for (path, trace) in traces {
-        let (name, expected) = (file_name(path), trace.events().len());
+        let (name, expected) = (file::name(path), trace.events().len());
         let Some(counted) = counted.traces.iter().find(|counted| counted.trace == name) else {
             return Err(failed(&format!("no counts of {name}")));
         };

@@ -36,3 +36,8 @@ pub fn write(path: &Path, trace: &MemoryTrace) -> Outcome {
     }
     write_whole(path, &bytes)
 }
+
+/// What a trace is called in reports, wherever it lies.
+pub fn name(path: &Path) -> String {
+    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
+}

@@ -159,7 +159,7 @@ fn replay(arguments: &Arguments, path: &Path, trace: &MemoryTrace) -> Outcome<Re
         }
     }
     Ok(Replayed {
-        trace: file_name(path),
+        trace: file::name(path),
         events: trace.events().len(),
         allocations: trace.allocation_count(),
         threads: script.threads.len(),
@@ -167,11 +167,6 @@ fn replay(arguments: &Arguments, path: &Path, trace: &MemoryTrace) -> Outcome<Re
         asked_peak_bytes: trace.allocated_peak_bytes(),
         policies: players.into_iter().map(|player| player.row()).collect::<Outcome<_>>()?,
     })
-}
-
-/// What a trace is called in reports, wherever it lies.
-fn file_name(path: &Path) -> String {
-    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
 }
 
 /// A policy whatever its type.

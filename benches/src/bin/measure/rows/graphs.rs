@@ -1,8 +1,8 @@
 //! Rows of captured graphs: one graph, replayed by all threads, with inputs of each thread's own.
 
 use super::{
-    STEP_LARGE, STEP_SMALL, Sizes, THREADS,
     gpu::{Encoder, Mlp},
+    sizes::{STEP_LARGE, STEP_SMALL, Sizes, THREADS},
 };
 use raddle::{
     DType::F32,

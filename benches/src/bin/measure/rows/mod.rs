@@ -3,6 +3,7 @@
 
 mod gpu;
 mod graphs;
+mod sizes;
 
 pub use gpu::Encoder;
 
@@ -20,29 +21,7 @@ use raddle_cli::{
     },
     output::{Failure, Outcome},
 };
-
-/// How large things are: what fills a device depends on it.
-#[derive(Clone, Copy)]
-pub struct Sizes {
-    /// Bandwidth ops work on a square of this side.
-    side: usize,
-    /// Parameters of `adam` are squares of this side.
-    adam_side: usize,
-    /// Sides of products.
-    gemm: &'static [usize],
-    /// Is it a GPU, of which more is measured?
-    gpu: bool,
-}
-
-impl Sizes {
-    /// For a device.
-    pub fn of(device: &str) -> Sizes {
-        match device.starts_with("cuda") {
-            false => Sizes { side: 4096, adam_side: 2048, gemm: &[256, 512, 1024, 2048], gpu: false },
-            true => Sizes { side: 8192, adam_side: 4096, gemm: &[512, 1024, 2048, 4096], gpu: true },
-        }
-    }
-}
+use sizes::{STEP_LARGE, STEP_SMALL, Sizes, THREADS};
 
 /// `softmax` and `layer_norm` on rows of features.
 const ROWS: usize = 16384;
@@ -51,11 +30,6 @@ const ROWS_GB: f64 = (ROWS * FEATURES * 4) as f64 / 1e9;
 /// Permuted views: no axis stays where it was. Of 4 bytes it is 256 MiB, as the square of a GPU.
 const PERMUTED: [usize; 3] = [128, 512, 1024];
 const PERMUTED_GB: f64 = (PERMUTED[0] * PERMUTED[1] * PERMUTED[2] * 4) as f64 / 1e9;
-/// Autoencoders as [`autoencoder`] takes them.
-pub const STEP_SMALL: (usize, usize, usize, usize) = (64, 256, 128, 8);
-pub const STEP_LARGE: (usize, usize, usize, usize) = (768, 24576, 4096, 32);
-pub const THREADS: [usize; 5] = [1, 2, 4, 8, 16];
-
 /// All of them, in the order in which they run.
 pub fn table(device: &str) -> Vec<Spec> {
     let sizes = Sizes::of(device);

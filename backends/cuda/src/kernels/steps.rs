@@ -1,8 +1,9 @@
 //! What a launch becomes: steps that the queue hands to the driver one after the other, with nothing left to decide.
 //!
-//! Plans are made by [`kernels`](crate::kernels) from a kernel and its operands, outside of all locks; they are plain
+//! Plans are made by [`plan`](super::plan) from a kernel and its operands, outside of all locks; they are plain
 //! numbers and keys, so that they can be checked where there is no GPU.
 
+use super::Key;
 use smallvec::SmallVec;
 
 /// One launch of the hal. A thread fills the same one again and again: steps are half a KiB each, and moving them about was
@@ -47,7 +48,7 @@ pub enum Step {
 #[derive(Debug)]
 pub struct KernelStep {
     /// Which; its source is made only when it isn't loaded yet.
-    pub key: crate::kernels::Key,
+    pub key: Key,
     /// Blocks in x, y, z.
     pub grid: [u32; 3],
     /// Threads of a block in x, y, z.
@@ -122,6 +123,10 @@ impl Args {
         &self.bytes
     }
 }
+
+/// Where a bias may lie: at multiples of it. There is no preference that says how one is aligned: algorithms take several of its
+/// elements at once, up to 16 bytes, whatever the address (in f16 "misaligned address" at an odd element, which ends the context).
+pub const BIAS_ALIGNMENT_BYTES: usize = 16;
 
 /// `d = act(alpha · a b + bias) + beta · c`, row-major, for each of `batch` matrices.
 #[derive(Debug)]
