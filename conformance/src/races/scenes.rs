@@ -2,7 +2,7 @@
 
 use super::{gradients::*, ground::*, streams::*, threads::*};
 use crate::programs;
-use raddle::{Arg, DType, Device, Event, Generator, Priority, Result, Stream, Tensor, runtime};
+use raddle::{Arg, DType, Device, Event, Generator, Result, Stream, Tensor, runtime};
 use raddle_sync::faults::Fault;
 use std::sync::{
     Barrier,
