@@ -145,6 +145,8 @@ impl Shared {
                 Launch::Stamp(stamp) => driver.event_record(Event::from_handle(stamp.0), queue.stream())?,
                 Launch::Spin(ns) => self.spin(id, ns)?,
                 Launch::Gate(gate) => {
+                    // Or who waits for what is in front of the gate would wait for what is behind it, too.
+                    queue.flush(driver)?;
                     driver.stream_wait_value(queue.stream(), self.gates.word(gate), gates::OPEN)?
                 }
                 Launch::FillBytes { size_bytes: 0, .. } | Launch::Nothing => {}
