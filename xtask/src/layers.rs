@@ -58,8 +58,7 @@ pub struct Package {
 
 /// Checks all crates.
 pub fn run() -> Outcome {
-    let (packages, violations) = look()?;
-    drop(packages);
+    let Found { violations, .. } = look()?;
     if violations.is_empty() { Ok(()) } else { failed(violations.join("\n")) }
 }
 
@@ -67,7 +66,7 @@ pub fn run() -> Outcome {
 pub fn show(mut options: Options) -> Outcome {
     let json = options.text("--json")?;
     options.finish()?;
-    let (packages, violations) = look()?;
+    let Found { packages, violations } = look()?;
     let told: Vec<Value> = packages.iter().map(|(package, imports)| tell(package, imports)).collect();
     let told = json!({ "crates": told, "violations": violations });
     match json.as_deref() {
@@ -93,7 +92,12 @@ fn tell(package: &Package, imports: &Imports) -> Value {
 }
 
 /// The crates with what their files import, and what breaks the rules.
-fn look() -> Result<(Vec<(Package, Imports)>, Vec<String>), crate::Failure> {
+struct Found {
+    packages: Vec<(Package, Imports)>,
+    violations: Vec<String>,
+}
+
+fn look() -> Result<Found, crate::Failure> {
     let metadata = command::capture(command::cargo().args([
         "metadata",
         "--no-deps",
@@ -121,7 +125,7 @@ fn look() -> Result<(Vec<(Package, Imports)>, Vec<String>), crate::Failure> {
         }
         found.push((package, all));
     }
-    Ok((found, violations))
+    Ok(Found { packages: found, violations })
 }
 
 fn packages(metadata: &Value) -> Vec<Package> {

@@ -190,11 +190,7 @@ impl Modules {
                     continue;
                 }
                 "{" => braces.push(false),
-                "}" => {
-                    if braces.pop() == Some(true) {
-                        inside.pop();
-                    }
-                }
+                "}" if braces.pop() == Some(true) => _ = inside.pop(),
                 "macro_rules" => {
                     let item = tokens.get(at + 2).cloned().unwrap_or_default();
                     self.module(&here, &name).items.insert(item);

@@ -47,7 +47,7 @@ impl Shared {
         Ok(*place.get_or_init(|| function))
     }
 
-    /// Loads what [`Spin`] needs, before it is needed under a lock.
+    /// Loads what [`Spin`](crate::Spin) needs, before it is needed under a lock.
     pub(crate) fn load_spin(&self) -> Result<Function, DeviceError> {
         self.stress_kernel(&self.stress.spin, "spin", SPIN)
     }

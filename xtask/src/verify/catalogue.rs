@@ -190,7 +190,7 @@ rows! {
      sim("raddle_conformance::race_suite::sim::allocator_race*")]
     [block_in_two_hands, owns_without_fence, visits_without_fence]
 "T1.4" "The memory of a graph's outputs isn't written by a replay while somebody holds them."
-    "raddle_runtime::graph::graph::Graph::replay"
+    "raddle_runtime::graph::replay::Graph::replay"
     [loom("raddle_runtime::tests::models::model_replays"), sim("raddle_runtime::tests::ordering::replays_have_no_race"),
      sim("raddle_conformance::graphs::the_suite_holds_for_many_seeds")]
     [reuse_leased]
@@ -252,7 +252,7 @@ rows! {
     [loom("raddle_runtime::tests::models::model_opposite_operands"), loom("raddle_runtime::tests::models::model_one_stream"), PROGRAMS]
     [looks_before_it_claims]
 "T2.7" "A replay waits for its operands before its first kernel."
-    "raddle_runtime::graph::graph::Graph::replay"
+    "raddle_runtime::graph::replay::Graph::replay"
     [loom("raddle_runtime::tests::models::model_replays"), sim("raddle_runtime::tests::ordering::replays_have_no_race"),
      sim("raddle_conformance::graphs::the_suite_holds_for_many_seeds")]
     [unhoisted_waits]
@@ -469,7 +469,7 @@ rows! {
     [waker_under_lock]
 
 "T5.16" "A hook that replays a graph doesn't wait for the instance that its own thread has."
-    "raddle_runtime::graph::graph::Graph::replay"
+    "raddle_runtime::graph::replay::Graph::replay"
     [test("raddle_runtime::ends::a_hook_may_replay_the_graph_that_is_short")]
     [hook_waits_for_itself]
 "T5.17" "A thread that loses its core inside of its magazine holds up who sweeps them, and no other owner."

@@ -13,7 +13,7 @@
 //! Dropping a capture, by an error or a panic, forgets all of it.
 
 use super::{
-    graph::Graph,
+    replay::Graph,
     template::{ALIGNMENT_BYTES, Node, NodeOperand, Outside, Place, Template},
 };
 use crate::{
