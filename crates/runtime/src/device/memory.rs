@@ -147,8 +147,8 @@ impl Device {
 
     /// Registers a hook that is called when an allocation finds no memory although all that can be given back has been,
     /// on the thread that allocates, under no lock. It may drop buffers, and says whether to look again; hooks are asked up
-    /// to [`OUT_OF_MEMORY_RETRY_COUNT_MAX`] times for one allocation. In a hook no hook of any device is called; a panic
-    /// in it counts as [`AfterNeed::GiveUp`]. What a [`MemoryResource`](crate::MemoryResource) refuses by itself, as a
+    /// to [`OUT_OF_MEMORY_RETRY_COUNT_MAX`](crate::OUT_OF_MEMORY_RETRY_COUNT_MAX) times for one allocation. In a hook no hook of any device is called; a panic
+    /// in it counts as [`AfterNeed::GiveUp`]. What a [`MemoryResource`] refuses by itself, as a
     /// [`LimitingResource`](crate::LimitingResource) does past its limit, asks no hook: the device isn't short, and the resource alone
     /// knows what would help. What it does is no part of a capture. In a forked child no hook is ever called;
     /// if a hook forks and returns in the child, the allocation goes on there as any of a child. It may end the process.

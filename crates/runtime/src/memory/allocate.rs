@@ -11,7 +11,7 @@
 //! awaited, magazines of all threads emptied, pieces merged, unused slabs released, and the search made once more; at last
 //! hooks of the user are asked whether they have freed something.
 //!
-//! Nothing of this is for blocks of no bytes: there is always room for those ([`EMPTY`]).
+//! Nothing of this is for blocks of no bytes: there is always room for those ([`EMPTY`](super::classes::EMPTY)).
 //!
 //! Histories, resources and private pools (`policy::intercept`) cost nothing until there is one: a load that is false.
 
