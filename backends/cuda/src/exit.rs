@@ -32,6 +32,7 @@ const END_WAIT_MAX: Duration = Duration::from_secs(2);
 
 /// The process that the handler is for: a forked child has a copy of the counters, and nobody in the driver.
 static PROCESS: AtomicU32 = AtomicU32::new(0);
+
 /// What handlers are called with: the exit code, and what they were registered with.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 extern "C" fn end_with(code: c_int, _: *mut c_void) {

@@ -19,7 +19,7 @@ use std::{
 /// How often its thread is inside.
 type Count = Padded<AtomicU32>;
 
-/// What is told then.
+/// What is told once the process ends.
 pub const REASON: &str = "the process is ending";
 
 static ENDS: AtomicBool = AtomicBool::new(false);

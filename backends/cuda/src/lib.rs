@@ -5,8 +5,9 @@
 //! - [`kernels`] plans a launch as [steps](plan), and writes their source; `compile` and `disk` make what is
 //!   launched, a `Cache` and each thread (`local`) keep it; `matmul` asks cuBLASLt.
 //! - `graph`: recorded kernels as executable graphs.
-//! - `timing`: when launches ran, for a trace. `nvtx`: names of ops for a profiler.
-//! - `device`: the hal's methods; `launch`, `caches`: what they do.
+//! - `timing`, `timed`: when launches ran, for a trace. `nvtx`: names of ops for a profiler.
+//! - `device`: the hal's methods; `launch`, `caches`: what they do, with what a device's parts share (`shared`).
+//! - `inside`, `exit`: who is in the driver, and the end of the process.
 //! - `prepared`: what a thread does before it takes a lock, so that `submit` never waits for a compiler, an allocation or
 //!   the device.
 //!

@@ -24,6 +24,7 @@ use std::{env, process::Command, process::ExitCode};
 
 /// Where they are lived.
 const PLACES: [Place; 4] = [Place::Cpu, Place::Sim(1), Place::Sim(2), Place::Cuda(0)];
+
 /// A life.
 struct Life {
     name: &'static str,

@@ -5,7 +5,7 @@
 
 use crate::{
     Rank, fault,
-    locks_at_fork::{self, Hold, Own},
+    locks_at_fork::{self, Own},
     rank::held,
 };
 #[cfg(loom)]
@@ -130,7 +130,7 @@ impl<T> Mutex<T> {
 }
 
 #[cfg(not(loom))]
-impl<T: Send> Hold for Mutex<T> {
+impl<T: Send> locks_at_fork::Hold for Mutex<T> {
     /// Without a look at ranks: they are taken in order, by a thread that may hold some already.
     fn hold(&'static self) -> Box<dyn std::any::Any> {
         Box::new(self.inner.lock().unwrap_or_else(PoisonError::into_inner))

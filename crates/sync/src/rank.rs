@@ -68,6 +68,7 @@ pub(crate) mod held {
         });
     }
 }
+
 /// To be called before waiting for a device: a lock that is held meanwhile stops everybody else (T5). Panics in debug
 /// builds if this thread holds one.
 #[inline]

@@ -30,6 +30,7 @@ const ROWS_GB: f64 = (ROWS * FEATURES * 4) as f64 / 1e9;
 /// Permuted views: no axis stays where it was. Of 4 bytes it is 256 MiB, as the square of a GPU.
 const PERMUTED: [usize; 3] = [128, 512, 1024];
 const PERMUTED_GB: f64 = (PERMUTED[0] * PERMUTED[1] * PERMUTED[2] * 4) as f64 / 1e9;
+
 /// All of them, in the order in which they run.
 pub fn table(device: &str) -> Vec<Spec> {
     let sizes = Sizes::of(device);
