@@ -1,5 +1,5 @@
-//! The door: what a program asks of a [`Device`](crate::Device). Here it is asked once a call whether this is a forked child, and
-//! whether the thread captures; the floors below don't ask again.
+//! The door: what a program asks of a [`Device`](crate::Device). Whether this is a forked child, and whether the thread captures, is
+//! asked here first.
 
 mod caches;
 mod life;
