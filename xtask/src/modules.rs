@@ -284,21 +284,15 @@ impl Modules {
             let is_used = |one: &&Use| {
                 !one.passes_on || one.name.as_ref().is_some_and(|name| module.words.contains(name))
             };
-            let named = module.uses.iter().filter(is_used).map(|one| &one.path);
-            let found = named.chain(&module.paths).filter_map(|name| self.resolve(path, name));
-            own.extend(found.map(|module| module.file.clone()).filter(|file| *file != module.file));
+            let named = module.uses.iter().filter(is_used).map(|one| one.path.clone());
             // `use super::*`: whatever is named of it.
-            for glob in module.uses.iter().filter(|one| one.name.is_none() && !one.passes_on) {
-                let words = module
-                    .words
-                    .iter()
-                    .map(|word| [glob.path.as_slice(), std::slice::from_ref(word)].concat());
-                let found: Vec<_> = words.filter_map(|name| self.resolve(path, &name)).collect();
-                let own = imports.entry(module.file.clone()).or_default();
-                own.extend(
-                    found.into_iter().map(|module| module.file.clone()).filter(|file| *file != module.file),
-                );
-            }
+            let globs = module.uses.iter().filter(|one| one.name.is_none() && !one.passes_on);
+            let of_globs = globs.flat_map(|glob| {
+                module.words.iter().map(|word| [glob.path.as_slice(), std::slice::from_ref(word)].concat())
+            });
+            let names = named.chain(module.paths.iter().cloned()).chain(of_globs);
+            let found = names.filter_map(|name| self.resolve(path, &name));
+            own.extend(found.map(|module| module.file.clone()).filter(|file| *file != module.file));
         }
         imports
     }

@@ -203,7 +203,7 @@ impl State {
 /// | `history` | holder of `state` and of its own lock | anybody under its lock |
 /// | `generation` | holder of `state`, Release | holder of `state`; anybody, for whom it is a moment old |
 /// | `is_shown` | whoever asks for the raw handle | anybody; who knows of foreign work comes after |
-/// | `users` | threads that bind or let go, and those that want a stream alone (`dedicated`), by read-modify-write | anybody |
+/// | `users` | threads that bind or let go, and those that want a stream alone (`sharing`), by read-modify-write | anybody |
 /// | `owner` | holder of the pool's lock | the same; anybody, for whom it is a moment old |
 /// | `callbacks` | see there | |
 pub(crate) struct StreamInner {
@@ -219,7 +219,7 @@ pub(crate) struct StreamInner {
     pub(crate) generation: AtomicU32,
     /// Has other code been given the handle that it needs to put work there? On wrapped streams it has one of its own.
     pub(crate) is_shown: AtomicBool,
-    /// Threads whose current stream it is, or was when they entered another one; and the bit `dedicated::WANTED`.
+    /// Threads whose current stream it is, or was when they entered another one; and the bit `sharing::WANTED`.
     pub(crate) users: AtomicU32,
     /// Names the hold of the thread that it is dedicated to; 0 for none.
     pub(crate) owner: AtomicU64,

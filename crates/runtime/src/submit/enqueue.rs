@@ -210,7 +210,7 @@ impl Stream {
         let refused = Refused { stream, sequence, waits: &waits };
         // SAFETY: the queue is open since the stream was made; its lock makes sequences gapless and calls exclusive;
         // waits name ticks found in marks, stamped after their submission returned; the caller has checked the
-        // operands; blocks stay allocated while their ticks are incomplete (`alloc`), and downloads are waited for.
+        // operands; blocks stay allocated while their ticks are incomplete (`memory`), and downloads are waited for.
         let submitted = unsafe { hal.submit(stream.queue(), sequence, &waits, launch) };
         let submitted = submitted.map_err(|error| stream.device.error(error))?;
         std::mem::forget(refused);
