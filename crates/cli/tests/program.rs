@@ -22,10 +22,19 @@ fn demo_reports_what_it_promises() {
         "params": [{ "name": "", "shape": [0], "strides": [0], "moved": 0.5 }],
         "waits": { "inserted": 0, "elided": 0 },
         "memory": { "allocated_peak": 0, "reserved_peak": 0 },
+        "live": { "answers": 0, "wrong": 0 },
+        "late": {
+            "device": "", "steps": 0, "threads": 0, "waits": { "inserted": 0, "elided": 0 },
+            "published": { "answers": 0, "wrong": 0 }, "live": { "answers": 0, "wrong": 0 },
+        },
         "seconds": 0.5,
     });
     assert_form(&four, &form, "demo");
     assert_eq!(four["wrong_answers"], 0);
+    for live in [&four["live"], &four["late"]["live"]] {
+        assert!(live["answers"].as_u64() > Some(0) && live["wrong"] == 0, "{live}");
+    }
+    assert!(four["late"]["waits"]["inserted"].as_u64() > Some(0), "{}", four["late"]);
     assert_eq!(four["steps"], 4);
     let params = four["params"].as_array().unwrap();
     let named = |name: &str| params.iter().find(|param| param["name"] == name).unwrap();

@@ -2,6 +2,7 @@
 
 use crate::output::{Failure, Outcome};
 use flate2::read::MultiGzDecoder;
+use raddle::{Device, Tensor};
 use std::{io::Read, path::Path};
 
 /// The file that ships with the repository.
@@ -18,6 +19,13 @@ const TEXT_BYTES_MAX: u64 = 16 << 20;
 pub struct Digits {
     pub pixels: Vec<f32>,
     pub image_count: usize,
+}
+
+impl Digits {
+    /// One image a row, on a device.
+    pub fn to(&self, device: &Device) -> raddle::Result<Tensor> {
+        Tensor::from_slice(&self.pixels, [self.image_count, PIXEL_COUNT], device)
+    }
 }
 
 /// Reads a gzipped table of 64 pixels and a label a line, of so many images at least; without a path the one that is built in.

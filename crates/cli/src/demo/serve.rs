@@ -2,11 +2,12 @@
 
 use super::{
     random::SplitMix,
-    train::{ACTIVE_COUNT, Version},
+    train::{ACTIVE_COUNT, Progress, Version},
 };
 use raddle::{Publisher, Result, Tensor};
 use std::{
     collections::{HashMap, hash_map::Entry},
+    ops::RangeInclusive,
     sync::atomic::{AtomicBool, Ordering::Relaxed},
 };
 
@@ -20,43 +21,81 @@ const BURST_COUNT: usize = 4;
 pub struct Server<'a> {
     pub images: &'a Tensor,
     pub publisher: &'a Publisher,
+    /// The weights that are trained, in the memory in which they are trained.
+    pub live: [Tensor; 2],
+    pub progress: &'a Progress,
 }
 
 /// One inference: which weights, which images, and a fingerprint of the answer's bits.
 pub struct Answer {
-    pub version: u64,
+    /// The version; of live weights those after one of these steps.
+    pub versions: RangeInclusive<u64>,
     pub block: usize,
     pub fingerprint: u64,
 }
 
 /// All inferences of one thread.
-pub struct Answers(pub Vec<Answer>);
+#[derive(Default)]
+pub struct Answers {
+    /// By published versions.
+    pub published: Vec<Answer>,
+    /// By live weights.
+    pub live: Vec<Answer>,
+}
 
 impl Server<'_> {
     /// Encodes blocks of images with the newest weights until told to stop; at least one.
     pub fn run(&self, seed: u64, index: u16, stop: &AtomicBool) -> Result<Answers> {
         let block_count = self.images.shape()[0] / IMAGE_COUNT;
         let mut random = SplitMix(seed ^ ((u64::from(index) + 1) << 32));
-        let mut answers = Vec::new();
+        let mut next_block = || (random.next() % block_count as u64) as usize;
+        let mut answers = Answers::default();
         loop {
             let version = self.publisher.load();
             let id = version.id();
             let mut asked = Vec::new();
             for _ in 0..BURST_COUNT {
-                let block = (random.next() % block_count as u64) as usize;
+                let block = next_block();
                 asked.push((block, encode(self.images, block, version.tensors())?));
             }
             // From here on nobody may hold the version any more, with the reads of it perhaps still in flight.
             drop(version);
-            for (block, (values, indices)) in asked {
-                answers.push(Answer { version: id, block, fingerprint: fingerprint(&values, &indices)? });
+            let live = self.ask_live(next_block())?;
+            let answer = |versions, block, (values, indices): (Tensor, Tensor)| {
+                Ok::<_, raddle::Error>(Answer {
+                    versions,
+                    block,
+                    fingerprint: fingerprint(&values, &indices)?,
+                })
+            };
+            for (block, features) in asked {
+                answers.published.push(answer(id..=id, block, features)?);
+            }
+            if let Some((steps, block, features)) = live {
+                answers.live.push(answer(steps, block, features)?);
             }
             if stop.load(Relaxed) {
-                return Ok(Answers(answers));
+                return Ok(answers);
             }
         }
     }
+
+    /// Encodes a block with the weights that the optimizer is writing meanwhile. They are those after one of these steps: the
+    /// read comes behind the last step that was done before, and in front of the one that begins next. None when it isn't kept any
+    /// more what they have been.
+    fn ask_live(&self, block: usize) -> Result<Option<Asked>> {
+        if !self.progress.is_kept() {
+            return Ok(None);
+        }
+        let first = self.progress.done();
+        let features = encode(self.images, block, &self.live)?;
+        let last = self.progress.begun();
+        Ok(self.progress.is_kept().then_some((first..=last, block, features)))
+    }
 }
+
+/// Of which versions, which images, and the features.
+type Asked = (RangeInclusive<u64>, usize, (Tensor, Tensor));
 
 /// The k largest features of each image of a block, and which they are. `weights`: encoder.weight, encoder.bias, …
 fn encode(images: &Tensor, block: usize, weights: &[Tensor]) -> Result<(Tensor, Tensor)> {
@@ -71,32 +110,38 @@ fn fingerprint(values: &Tensor, indices: &Tensor) -> Result<u64> {
     Ok(values.iter().chain(&indices).fold(0xcbf2_9ce4_8422_2325, step))
 }
 
-/// Computes every answer again, on this thread, from copies of the versions; an answer to a question that was asked
-/// before is looked up.
-pub fn wrong_answers(images: &Tensor, versions: &[Version], answers: &[Answers]) -> Result<u64> {
+/// Computes every answer again, on this thread, from copies of the weights; an answer to a question that was asked before is
+/// looked up. Each must be that of one of its versions, to the last bit. How many aren't.
+pub fn wrong_answers<'a>(
+    images: &Tensor,
+    versions: &[Version],
+    answers: impl Iterator<Item = &'a Answer>,
+) -> Result<u64> {
     let mut expected: HashMap<(u64, usize), u64> = HashMap::new();
-    let mut by_version: Vec<&Answer> = answers.iter().flat_map(|answers| &answers.0).collect();
-    by_version.sort_by_key(|answer| answer.version);
-    let mut current: Option<(u64, Vec<Tensor>)> = None;
+    let mut by_version: Vec<&Answer> = answers.collect();
+    by_version.sort_by_key(|answer| *answer.versions.start());
+    let mut restored: HashMap<u64, Vec<Tensor>> = HashMap::new();
     let mut wrong = 0;
     for answer in by_version {
-        let key = (answer.version, answer.block);
-        if let Entry::Vacant(entry) = expected.entry(key) {
-            let weights = match current.take() {
-                Some((id, weights)) if id == answer.version => weights,
-                _ => match versions.iter().find(|version| version.id == answer.version) {
-                    Some(version) => version.restore(&images.device().into())?,
-                    None => {
-                        wrong += 1; // it names a version that never was
-                        continue;
-                    }
-                },
+        restored.retain(|id, _| answer.versions.start() <= id);
+        let mut is_right = false;
+        for id in answer.versions.clone() {
+            // One that never was is wrong.
+            let Some(version) = versions.iter().find(|version| version.id == id) else { continue };
+            let fingerprint = match expected.entry((id, answer.block)) {
+                Entry::Occupied(known) => *known.get(),
+                Entry::Vacant(entry) => {
+                    let weights = match restored.entry(id) {
+                        Entry::Occupied(known) => known.into_mut(),
+                        Entry::Vacant(entry) => entry.insert(version.restore(&images.device().into())?),
+                    };
+                    let (values, indices) = encode(images, answer.block, weights)?;
+                    *entry.insert(fingerprint(&values, &indices)?)
+                }
             };
-            let (values, indices) = encode(images, answer.block, &weights)?;
-            entry.insert(fingerprint(&values, &indices)?);
-            current = Some((answer.version, weights));
+            is_right |= fingerprint == answer.fingerprint;
         }
-        wrong += u64::from(expected[&key] != answer.fingerprint);
+        wrong += u64::from(!is_right);
     }
     Ok(wrong)
 }

@@ -9,6 +9,10 @@ use raddle::{
     optim::{Adam, AdamOptions},
 };
 use serde::Serialize;
+use std::sync::atomic::{
+    AtomicU64,
+    Ordering::{Acquire, Release},
+};
 
 /// Features, and how many of them an image keeps.
 const FEATURE_COUNT: usize = 256;
@@ -19,7 +23,40 @@ const BATCH_COUNT: usize = 128;
 const PUBLISH_STEPS: u32 = 5;
 const LEARNING_RATE: f64 = 2e-3;
 
-/// A published version as bytes of the host, out of reach of whatever happens to the memory of the device.
+/// Of so many steps it is kept what the weights were after them, and so long others read them where they are trained (65 KiB each).
+const KEPT_STEP_COUNT: u64 = 500;
+
+/// How far training has come, for those who read what it writes.
+#[derive(Default)]
+pub struct Progress {
+    begun: AtomicU64,
+    done: AtomicU64,
+}
+
+impl Progress {
+    /// The optimizer may be writing what the weights are after this step. (Acquire and Release pair here: who sees a step done
+    /// comes behind it, and who sees the next one not begun before that.)
+    pub fn begun(&self) -> u64 {
+        self.begun.load(Acquire)
+    }
+    /// The last step of which all writes have been submitted.
+    pub fn done(&self) -> u64 {
+        self.done.load(Acquire)
+    }
+    /// Will it be known what the weights have been so far?
+    pub fn is_kept(&self) -> bool {
+        self.begun() <= KEPT_STEP_COUNT
+    }
+}
+
+/// Versions by their numbers: those that were published, and what the weights were after each of the first steps.
+#[derive(Default)]
+pub struct Versions {
+    pub published: Vec<Version>,
+    pub live: Vec<Version>,
+}
+
+/// Weights as bytes of the host, out of reach of whatever happens to the memory of the device.
 pub struct Version {
     pub id: u64,
     encoder_weight: Vec<f32>,
@@ -27,6 +64,10 @@ pub struct Version {
 }
 
 impl Version {
+    fn new(id: u64, [weight, bias]: &[Tensor; 2]) -> Result<Version> {
+        Ok(Version { id, encoder_weight: weight.t()?.to_vec()?, encoder_bias: bias.to_vec()? })
+    }
+
     /// The encoder's weight and bias on the device again, with the strides that they had.
     pub fn restore(&self, device: &Device) -> Result<Vec<Tensor>> {
         let inputs = self.encoder_weight.len() / FEATURE_COUNT;
@@ -53,6 +94,13 @@ pub struct Trainer {
     order: Vec<i64>,
     used: usize,
     random: SplitMix,
+}
+
+/// A copy of the newest version; only the thread that trains publishes.
+fn published(publisher: &Publisher) -> Result<Version> {
+    let version = publisher.load();
+    let [weight, bias] = version.tensors() else { unreachable!("two tensors are published") };
+    Version::new(version.id(), &[weight.clone(), bias.clone()])
 }
 
 fn failure(error: impl std::fmt::Display) -> Failure {
@@ -95,32 +143,52 @@ impl Trainer {
         self.images.index_select(0, &index)
     }
 
+    /// What is published, in the memory in which it is trained.
+    pub fn live(&self) -> [Tensor; 2] {
+        self.published().map(Tensor::detach)
+    }
+
     /// Trains; publishes a version now and then, and keeps a copy of each.
     pub fn run(
         &mut self,
         steps: u32,
         publisher: &Publisher,
+        progress: &Progress,
         mut tell: impl FnMut(u64),
-    ) -> Outcome<Vec<Version>> {
-        let mut versions = vec![self.version(publisher)?];
+    ) -> Outcome<Versions> {
+        let mut versions = Versions::default();
+        // Copied on the device, so that training waits for the host as rarely as without.
+        let mut copies = vec![(0, self.copies()?)];
+        versions.published.push(published(publisher)?);
         for step in 1..=steps {
             let batch = self.next_batch()?;
             let adam = &mut self.adam;
-            self.model.train_step(&batch, || adam.step().map_err(StepError::from)).map_err(failure)?;
+            let update = || {
+                progress.begun.store(step.into(), Release);
+                adam.step().map_err(StepError::from)
+            };
+            self.model.train_step(&batch, update).map_err(failure)?;
+            if u64::from(step) <= KEPT_STEP_COUNT {
+                copies.push((step.into(), self.copies()?));
+            }
+            progress.done.store(step.into(), Release);
+            if step % PUBLISH_STEPS == 0 || step == steps {
+                for (step, copy) in copies.drain(..) {
+                    versions.live.push(Version::new(step, &copy)?);
+                }
+            }
             if step % PUBLISH_STEPS == 0 {
                 publisher.publish(&self.published())?;
-                versions.push(self.version(publisher)?);
+                versions.published.push(published(publisher)?);
             }
             tell(u64::from(step));
         }
         Ok(versions)
     }
 
-    /// A copy of the newest version; only this thread publishes.
-    fn version(&self, publisher: &Publisher) -> Result<Version> {
-        let version = publisher.load();
-        let [weight, bias] = version.tensors() else { unreachable!("two tensors are published") };
-        Ok(Version { id: version.id(), encoder_weight: weight.t()?.to_vec()?, encoder_bias: bias.to_vec()? })
+    fn copies(&self) -> Result<[Tensor; 2]> {
+        let [weight, bias] = self.live();
+        Ok([weight.copy()?, bias.copy()?])
     }
 
     /// The mean squared error over all images.
