@@ -8,9 +8,9 @@ use raddle_sync::faults::{Fault, assert_caught};
 /// Enough for each fault (measured: both are caught by the first).
 const SEED_COUNT: u64 = 40;
 
-#[test]
-fn the_suite_holds_for_many_seeds() {
-    let cases: Vec<_> = suites::all().into_iter().filter(|case| case.name.starts_with("graphs::")).collect();
+/// The cases of the suite whose names start so, on simulators.
+fn hold_for_many_seeds(start: &str) {
+    let cases: Vec<_> = suites::all().into_iter().filter(|case| case.name.starts_with(start)).collect();
     assert!(!cases.is_empty());
     for seed in 0..SEED_COUNT {
         for case in &cases {
@@ -21,6 +21,31 @@ fn the_suite_holds_for_many_seeds() {
         }
     }
     println!("{} schedules", SEED_COUNT as usize * cases.len());
+}
+
+#[test]
+fn the_suite_holds_for_many_seeds() {
+    hold_for_many_seeds("graphs::");
+}
+
+#[test]
+fn operands_outlive_their_handles() {
+    hold_for_many_seeds("graphs::operands_outlive_their_handles");
+}
+
+#[test]
+fn fault_graph_borrows_operands() {
+    assert_caught(Fault::graph_borrows_operands, "operands_outlive_their_handles");
+}
+
+#[test]
+fn fault_free_without_fence() {
+    assert_caught(Fault::free_without_fence, "operands_outlive_their_handles");
+}
+
+#[test]
+fn fault_borrowed_operand() {
+    assert_caught(Fault::borrowed_operand, "operands_outlive_their_handles");
 }
 
 #[test]

@@ -41,7 +41,10 @@ pub(super) fn a_view_is_looked_at_while_its_base_changes(ground: &Ground) {
         let y = a.mul(1.0).unwrap();
         let view = y.narrow(0, 16, 32).unwrap();
         both(
-            || _ = y.mul_(2.0).unwrap(),
+            || {
+                ground.be_late(trial);
+                y.mul_(2.0).unwrap();
+            },
             || match trial % 3 {
                 0 => _ = view.requires_grad(),
                 1 => _ = view.exp().unwrap(),
@@ -69,6 +72,7 @@ pub(super) fn rows_are_filled_by_4_threads(ground: &Ground) {
                 let (y, barrier) = (&y, &barrier);
                 scope.spawn(move || {
                     barrier.wait();
+                    ground.be_late(trial + thread);
                     let row = y.select(0, thread as isize).unwrap();
                     row.mul_(2.0).unwrap();
                     match trial % 2 {

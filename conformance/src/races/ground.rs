@@ -1,8 +1,8 @@
 //! What scenes are played on, and what they have in common.
 
 use crate::Backend;
-use raddle::{DType, Device, Limits, Priority, Stream, Tensor};
-use std::str::FromStr;
+use raddle::{DType, Device, Limits, Priority, Stream, Tensor, testing::spin};
+use std::{str::FromStr, time::Duration};
 
 /// A device by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +61,19 @@ pub struct Ground {
     pub(super) place: Place,
 }
 
+/// The CPU would run ops that are small at once: its streams are kept busy so long instead (a guess, of some times what it takes to
+/// wake a worker).
+const BUSY: Duration = Duration::from_micros(100);
+
 impl Ground {
+    /// On the CPU the current stream is busy for a while in one of three trials, so that what is put on it next is in flight and a
+    /// worker runs it. Other devices are late by themselves.
+    pub(super) fn be_late(&self, trial: usize) {
+        if self.place == Place::Cpu && trial.is_multiple_of(3) {
+            spin(Stream::current(&self.device).unwrap(), BUSY).unwrap();
+        }
+    }
+
     /// How often something is done: on a device, or on each of the simulators, which are slow.
     pub(super) fn count(&self, of_device: usize, of_sim: usize) -> usize {
         if matches!(self.place, Place::Sim(_)) { of_sim } else { of_device }
@@ -127,6 +139,10 @@ impl Backlog {
     }
 
     pub(super) fn put(&self) {
+        let device = self.0.device();
+        if device.name() == "cpu" {
+            return spin(Stream::current(&device).unwrap(), BUSY).unwrap();
+        }
         for _ in 0..16 {
             self.0.add_(1.0).unwrap();
         }

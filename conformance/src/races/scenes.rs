@@ -2,10 +2,10 @@
 
 use super::{gradients::*, ground::*, streams::*, threads::*};
 use crate::programs;
-use raddle::{Arg, DType, Device, Event, Generator, Result, Stream, Tensor, runtime};
+use raddle::{Arg, DType, Device, Event, Generator, Result, Stream, Tensor, runtime, testing::hold};
 use raddle_sync::faults::Fault;
 use std::sync::{
-    Barrier,
+    Barrier, Mutex,
     atomic::{AtomicUsize, Ordering::Relaxed},
     mpsc,
 };
@@ -17,6 +17,8 @@ pub struct Scene {
     pub body: fn(&Ground),
     /// Where it is played.
     pub places: &'static [&'static str],
+    /// Planted faults that must show on the CPU.
+    pub on_cpu: &'static [Fault],
     /// Planted faults that must show in the simulator.
     pub in_sim: &'static [Fault],
     /// Planted faults that must show on a GPU.
@@ -24,15 +26,16 @@ pub struct Scene {
 }
 
 const ALL: &[&str] = &["cpu", "sim", "cuda"];
-/// Of faults that only show where work is late.
+/// Of what only shows where work is late by itself.
 const LATE: &[&str] = &["sim", "cuda"];
 
 macro_rules! scenes {
-    ($($name:ident on $places:ident, faults $sim:tt, on cuda $cuda:tt;)*) => {
+    ($($name:ident on $places:ident, cpu $cpu:tt, sim $sim:tt, cuda $cuda:tt;)*) => {
         &[$(Scene {
             name: stringify!($name),
             body: $name,
             places: $places,
+            on_cpu: scenes!(@faults $cpu),
             in_sim: scenes!(@faults $sim),
             on_cuda: scenes!(@faults $cuda),
         }),*]
@@ -42,56 +45,56 @@ macro_rules! scenes {
 
 /// All of them.
 pub const TABLE: &[Scene] = scenes! {
-    programs_in_turns on LATE, faults [], on cuda [free_without_fence, no_wait_after_read, no_wait_after_write];
-    programs_of_8_threads on ALL, faults [], on cuda [];
-    programs_of_64_threads on ALL, faults [], on cuda [];
-    forward_of_8_threads_50_times on ALL, faults [], on cuda [];
-    forward_of_few_threads_and_many on ALL, faults [], on cuda [];
-    forward_of_31_threads_100_times on ALL, faults [], on cuda [];
-    forward_of_64_threads_200_times on ALL, faults [], on cuda [];
-    record_basic on ALL, faults [free_without_fence], on cuda [free_without_fence];
-    record_on_several_streams on ALL, faults [free_without_fence], on cuda [free_without_fence];
-    record_passed_between_threads on ALL, faults [], on cuda [];
-    record_nothing on ALL, faults [], on cuda [];
-    record_freed on ALL, faults [], on cuda [];
-    record_of_8_threads_20_times on ALL, faults [free_without_fence], on cuda [free_without_fence];
-    record_covers_what_comes_later on ALL, faults [free_without_fence, fence_at_record], on cuda [free_without_fence];
-    allocator_race on ALL, faults [free_without_fence], on cuda [free_without_fence];
-    allocator_race_without_room on LATE, faults [free_without_fence, forget_marks], on cuda [free_without_fence, forget_marks];
-    memory_is_not_reused_while_another_stream_reads on ALL, faults [free_without_fence], on cuda [free_without_fence];
-    fresh_memory_is_first_used_on_another_stream on ALL, faults [free_without_fence], on cuda [free_without_fence];
-    two_readers_then_a_writer on ALL, faults [one_read_mark, no_wait_after_read], on cuda [one_read_mark, no_wait_after_read];
-    an_owner_drops_while_another_thread_reads on ALL, faults [], on cuda [];
-    a_chain_is_handed_over on ALL, faults [no_wait_after_write], on cuda [no_wait_after_write, download_early];
-    weights_are_read_by_32_threads on ALL, faults [], on cuda [];
-    events_are_shared on ALL, faults [event_born_complete], on cuda [event_born_complete];
-    an_event_covers_all_before_it on ALL, faults [event_early], on cuda [];
-    a_stream_of_another_device_is_refused on ALL, faults [], on cuda [];
-    errors_of_kernels_reach_who_depends_on_them on ALL, faults [error_to_the_next], on cuda [error_to_the_next];
-    callbacks_see_their_stream_and_its_work on ALL, faults [callback_early, callback_stream], on cuda [callback_early, callback_stream];
-    threads_have_streams_for_themselves on ALL, faults [], on cuda [];
-    times_follow_each_other on ALL, faults [stamp_in_flight], on cuda [];
-    streams_are_shared_by_256_threads on ALL, faults [], on cuda [];
-    streams_go_round on ALL, faults [], on cuda [];
-    ids_name_streams on ALL, faults [], on cuda [];
-    a_thread_keeps_its_stream on ALL, faults [], on cuda [];
-    guards_nest_in_threads on ALL, faults [], on cuda [];
-    released_threads_go_on on ALL, faults [], on cuda [];
-    streams_are_waited_for_while_others_submit on ALL, faults [], on cuda [];
-    linear_algebra_of_8_threads on ALL, faults [], on cuda [];
-    sizes_at_boundaries on ALL, faults [], on cuda [];
-    kernels_are_made_at_once on ALL, faults [], on cuda [];
-    models_are_trained_by_8_threads on ALL, faults [], on cuda [];
-    a_view_is_looked_at_while_its_base_changes on ALL, faults [view_keeps_its_place], on cuda [];
-    rows_are_filled_by_4_threads on ALL, faults [told_after_release], on cuda [];
-    a_tensor_joins_while_a_part_is_filled on ALL, faults [views_join_unseen], on cuda [];
-    a_saved_tensor_is_overwritten on ALL, faults [checked_before_it_reads], on cuda [];
-    gradients_of_8_threads_add_up on ALL, faults [], on cuda [];
-    a_tensor_goes_through_16_threads on ALL, faults [no_wait_after_write], on cuda [no_wait_after_write];
-    a_long_chain_is_read_elsewhere on ALL, faults [], on cuda [];
-    load_is_uneven on ALL, faults [], on cuda [];
-    memory_runs_out_for_8_threads on ALL, faults [], on cuda [];
-    panics_poison_nothing on ALL, faults [], on cuda [];
+    programs_in_turns on LATE, cpu [], sim [no_wait_after_read, no_wait_after_write], cuda [free_without_fence, no_wait_after_read, no_wait_after_write];
+    programs_of_8_threads on ALL, cpu [falling_rank], sim [no_wait_after_write], cuda [];
+    programs_of_64_threads on ALL, cpu [block_in_two_hands], sim [no_wait_after_write], cuda [];
+    forward_of_8_threads_50_times on ALL, cpu [block_in_two_hands], sim [block_in_two_hands], cuda [];
+    forward_of_few_threads_and_many on ALL, cpu [block_in_two_hands], sim [block_in_two_hands], cuda [];
+    forward_of_31_threads_100_times on ALL, cpu [block_in_two_hands], sim [block_in_two_hands], cuda [];
+    forward_of_64_threads_200_times on ALL, cpu [block_in_two_hands], sim [block_in_two_hands], cuda [];
+    record_basic on ALL, cpu [free_without_fence], sim [free_without_fence], cuda [free_without_fence];
+    record_on_several_streams on ALL, cpu [free_without_fence], sim [free_without_fence], cuda [free_without_fence];
+    record_passed_between_threads on ALL, cpu [block_in_two_hands], sim [block_in_two_hands], cuda [];
+    record_nothing on ALL, cpu [unknown_is_noted], sim [unknown_is_noted], cuda [];
+    record_freed on ALL, cpu [freed_is_live, unknown_is_noted], sim [freed_is_live, unknown_is_noted], cuda [];
+    record_of_8_threads_20_times on ALL, cpu [free_without_fence], sim [free_without_fence], cuda [free_without_fence];
+    record_covers_what_comes_later on ALL, cpu [free_without_fence], sim [free_without_fence, fence_at_record], cuda [free_without_fence];
+    allocator_race on ALL, cpu [free_without_fence], sim [free_without_fence], cuda [free_without_fence];
+    allocator_race_without_room on ALL, cpu [free_without_fence, forget_marks], sim [free_without_fence, forget_marks], cuda [free_without_fence, forget_marks];
+    memory_is_not_reused_while_another_stream_reads on ALL, cpu [free_without_fence, borrowed_operand], sim [free_without_fence, borrowed_operand], cuda [free_without_fence];
+    fresh_memory_is_first_used_on_another_stream on ALL, cpu [free_without_fence, forget_ordered], sim [free_without_fence, forget_ordered], cuda [free_without_fence];
+    two_readers_then_a_writer on ALL, cpu [one_read_mark, no_wait_after_read], sim [one_read_mark, no_wait_after_read], cuda [one_read_mark, no_wait_after_read];
+    an_owner_drops_while_another_thread_reads on ALL, cpu [block_in_two_hands], sim [block_in_two_hands], cuda [];
+    a_chain_is_handed_over on ALL, cpu [no_wait_after_write], sim [no_wait_after_write], cuda [no_wait_after_write, download_early];
+    weights_are_read_by_32_threads on ALL, cpu [no_wait_after_write], sim [no_wait_after_write], cuda [];
+    events_are_shared on ALL, cpu [event_born_complete], sim [event_born_complete], cuda [event_born_complete];
+    an_event_covers_all_before_it on ALL, cpu [event_early], sim [event_early], cuda [];
+    a_stream_of_another_device_is_refused on ALL, cpu [foreign_stream_is_taken], sim [foreign_stream_is_taken], cuda [];
+    errors_of_kernels_reach_who_depends_on_them on ALL, cpu [error_to_the_next, error_stops_at_op], sim [error_to_the_next, error_stops_at_op], cuda [error_to_the_next];
+    callbacks_see_their_stream_and_its_work on ALL, cpu [callback_early, callback_stream], sim [callback_early, callback_stream], cuda [callback_early, callback_stream];
+    threads_have_streams_for_themselves on ALL, cpu [shared_dedicated], sim [shared_dedicated], cuda [];
+    times_follow_each_other on ALL, cpu [stamp_in_flight], sim [stamp_in_flight], cuda [];
+    streams_are_shared_by_256_threads on ALL, cpu [unbind_keeps_count], sim [unbind_keeps_count], cuda [];
+    streams_go_round on ALL, cpu [streams_from_the_front], sim [streams_from_the_front], cuda [];
+    ids_name_streams on ALL, cpu [stray_id_decodes], sim [stray_id_decodes], cuda [];
+    a_thread_keeps_its_stream on ALL, cpu [no_wait_after_write], sim [no_wait_after_write], cuda [];
+    guards_nest_in_threads on ALL, cpu [guard_stays_at_panic], sim [guard_stays_at_panic], cuda [];
+    released_threads_go_on on ALL, cpu [exit_insists_on_idle], sim [exit_insists_on_idle], cuda [];
+    streams_are_waited_for_while_others_submit on ALL, cpu [synchronizes_early], sim [synchronizes_early], cuda [];
+    linear_algebra_of_8_threads on ALL, cpu [block_in_two_hands], sim [block_in_two_hands], cuda [];
+    sizes_at_boundaries on ALL, cpu [last_element_left], sim [last_element_left], cuda [];
+    kernels_are_made_at_once on ALL, cpu [no_wait_after_write], sim [no_wait_after_write], cuda [];
+    models_are_trained_by_8_threads on ALL, cpu [block_in_two_hands], sim [block_in_two_hands], cuda [];
+    a_view_is_looked_at_while_its_base_changes on ALL, cpu [block_in_two_hands], sim [view_keeps_its_place], cuda [];
+    rows_are_filled_by_4_threads on ALL, cpu [told_after_release], sim [told_after_release], cuda [];
+    a_tensor_joins_while_a_part_is_filled on ALL, cpu [block_in_two_hands], sim [views_join_unseen], cuda [];
+    a_saved_tensor_is_overwritten on ALL, cpu [checked_before_it_reads, version_not_bumped], sim [checked_before_it_reads, version_not_bumped], cuda [];
+    gradients_of_8_threads_add_up on ALL, cpu [no_wait_after_write], sim [no_wait_after_write], cuda [];
+    a_tensor_goes_through_16_threads on ALL, cpu [no_wait_after_write], sim [no_wait_after_write], cuda [no_wait_after_write];
+    a_long_chain_is_read_elsewhere on ALL, cpu [no_wait_after_write], sim [no_wait_after_write], cuda [];
+    load_is_uneven on ALL, cpu [event_early], sim [event_early], cuda [];
+    memory_runs_out_for_8_threads on ALL, cpu [exit_loses_magazine], sim [exit_loses_magazine], cuda [];
+    panics_poison_nothing on ALL, cpu [guard_stays_at_panic], sim [guard_stays_at_panic], cuda [];
 };
 
 // ------------------------------------------------------------ programs
@@ -163,6 +166,7 @@ fn forward(ground: &Ground, threads: usize, iterations: usize) {
     on_threads(threads, |thread| {
         for iteration in 0..iterations {
             let number = (thread * 7 + iteration) % INPUT_COUNT;
+            ground.be_late(thread + iteration);
             let right = model.forward(number, device).unwrap() == expected[number];
             wrong.fetch_add(usize::from(!right), Relaxed);
         }
@@ -192,14 +196,24 @@ fn forward_of_64_threads_200_times(ground: &Ground) {
 
 fn weights_are_read_by_32_threads(ground: &Ground) {
     let device = &ground.device;
-    let weight = &Tensor::arange(0, 1024, 1, DType::F32, device).unwrap();
+    // What the threads read is written when all of them have asked for it.
+    let stream = pool(device, 1)[0];
+    let held = Mutex::new(Some(hold(stream).unwrap()));
+    let weight = {
+        let _guard = stream.enter();
+        &Tensor::arange(0, 1024, 1, DType::F32, device).unwrap()
+    };
+    let asked = AtomicUsize::new(0);
     on_threads(32, |thread| {
         let own = filled(device, 1024, thread as f32);
-        for _ in 0..10 {
+        for _ in 0..4 {
             own.add_(weight).unwrap();
         }
+        if asked.fetch_add(1, Relaxed) == 31 {
+            *held.lock().unwrap() = None;
+        }
         let found = own.to_vec::<f32>().unwrap();
-        assert!((0..1024).all(|at| found[at] == thread as f32 + 10.0 * at as f32), "thread {thread}");
+        assert!((0..1024).all(|at| found[at] == thread as f32 + 4.0 * at as f32), "thread {thread}");
     });
 }
 
@@ -256,6 +270,7 @@ fn record_passed_between_threads(ground: &Ground) {
         trials(count, |trial| {
             let tensor = receiver.recv().unwrap();
             let _guard = stream.enter();
+            ground.be_late(trial);
             let sum = tensor.add(1.0).unwrap();
             mark(device, &tensor, stream, trial % 2 == 1);
             drop(tensor);
@@ -352,8 +367,7 @@ const BATCH_BYTES: usize = BATCH * 4;
 /// it, drops its last handle to a batch while the kernel that reads it is only enqueued. The next batch must not land in
 /// that memory before the kernel has run. In every second trial the background has the last handle. (The simulator poisons
 /// memory on the stream on which it is freed: behind the reader, if that one frees it. Without marks, too.)
-fn transfer_and_train(ground: &Ground, count: usize) {
-    let device = &ground.device;
+fn transfer_and_train(device: &Device, count: usize) {
     let (batches, receiver) = mpsc::sync_channel::<Tensor>(0);
     let (go_on, gone_on) = mpsc::sync_channel::<()>(0);
     let stream = pool(device, 1)[0];
@@ -387,12 +401,15 @@ fn transfer_and_train(ground: &Ground, count: usize) {
 }
 
 fn allocator_race(ground: &Ground) {
-    transfer_and_train(ground, ground.count(200, 50));
+    transfer_and_train(&ground.device, ground.count(200, 50));
 }
 
 /// The same with room for one batch and its result, so that memory must be given out again while it is in use.
 fn allocator_race_without_room(ground: &Ground) {
-    let device = &ground.device;
+    ground.alone(|device| transfer_without_room(device, ground.count(200, 50)));
+}
+
+fn transfer_without_room(device: &Device, count: usize) {
     // Whatever is small gets its memory before the limit.
     let warm = (filled(device, 64, 0.0), [(); 2].map(|()| filled(device, BATCH, 0.0)));
     warm.1.iter().for_each(|batch| _ = batch.to_vec::<f32>().unwrap());
@@ -404,7 +421,7 @@ fn allocator_race_without_room(ground: &Ground) {
     let mut ballast: Vec<_> = std::iter::from_fn(|| device.allocate(BATCH_BYTES).ok()).collect();
     assert!(ballast.len() >= 2);
     ballast.truncate(ballast.len() - 2);
-    transfer_and_train(ground, ground.count(200, 50));
+    transfer_and_train(device, count);
     device.set_memory_limit(usize::MAX);
 }
 
@@ -508,6 +525,7 @@ fn a_chain_is_handed_over(ground: &Ground) {
     let (sender, receiver) = mpsc::sync_channel::<Tensor>(4);
     let make = move || {
         for trial in 0..count {
+            ground.be_late(trial);
             let mut chain = filled(device, 512, trial as f32);
             for _ in 0..40 {
                 chain = chain.add(1.0).unwrap();
@@ -528,6 +546,7 @@ fn events_are_shared(ground: &Ground) {
     on_threads(8, |_| {
         let (x, count) = (filled(device, 64, 1.0), ground.count(100, 10));
         for _ in 0..count {
+            ground.be_late(0);
             x.add_(Arg::from(1.0)).unwrap();
             event.record(Stream::current(device).unwrap());
             Stream::current(device).unwrap().wait_event(event).unwrap();
@@ -560,6 +579,7 @@ fn errors_of_kernels_reach_who_depends_on_them(ground: &Ground) {
         let source = filled(device, 10, 1.0);
         for round in 0..ground.count(100, 10) {
             let bad = (thread + round) % 3 == 0;
+            ground.be_late(round);
             let index = vec![0, 9, if bad { 10 + round as i64 } else { 3 }];
             let index = Tensor::from_vec(index, [3], device).unwrap();
             let dependent = source.gather(0, &index).and_then(|gathered| gathered.add(1.0));

@@ -6,6 +6,7 @@ use raddle::{
     DType, Device, Error, Event, Generator, Priority, Stream, StreamId, Tensor, fused,
     grad::{Autograd, is_grad_enabled, no_grad},
     runtime,
+    testing::{Held, hold},
 };
 use std::{
     collections::HashMap,
@@ -21,7 +22,11 @@ use std::{
 
 /// Many more threads than streams, and than cores, all alive at once.
 pub fn streams_are_shared_by_256_threads(ground: &Ground) {
-    let device = ground.device;
+    ground.alone(|device| share_streams(ground, *device));
+}
+
+fn share_streams(ground: &Ground, device: Device) {
+    let users_before: u32 = device.stream_users().iter().sum();
     let (thread_count, count) = (ground.count(256, 64), ground.count(20, 2));
     let all_are_bound = Barrier::new(thread_count);
     on_threads(thread_count, |thread| {
@@ -34,10 +39,12 @@ pub fn streams_are_shared_by_256_threads(ground: &Ground) {
         // Nobody lets go before all have looked.
         all_are_bound.wait();
         trials(count, |trial| {
+            ground.be_late(thread + trial);
             x.add_(1.0).unwrap();
             is_all(&x, (thread + trial + 1) as f32) && Stream::current(&device).unwrap() == stream
         });
     });
+    assert_eq!(device.stream_users().iter().sum::<u32>(), users_before, "all have let go");
 }
 
 /// Each stream of a pool is given out as often as any other, whoever asks.
@@ -90,6 +97,7 @@ pub fn a_thread_keeps_its_stream(ground: &Ground) {
         for round in 0..ground.count(50, 5) {
             let chosen = Stream::from_pool(&device, Priority::High).unwrap();
             let guard = chosen.enter();
+            ground.be_late(round);
             x.add_(1.0).unwrap();
             assert_eq!(Stream::current(&device).unwrap(), chosen);
             drop(guard);
@@ -118,7 +126,8 @@ pub fn guards_nest_in_threads(ground: &Ground) {
     on_threads(8, |_| {
         let (streams, x) = (pool(&device, 4), filled(&device, 64, 0.0));
         let own = Stream::current(&device).unwrap();
-        for _ in 0..count {
+        for round in 0..count {
+            ground.be_late(round);
             let unwound = catch_unwind(AssertUnwindSafe(|| nest(&streams, &x)));
             assert_eq!(unwound.unwrap_err().downcast_ref(), Some(&"on purpose"));
             assert_eq!(Stream::current(&device).unwrap(), own);
@@ -160,6 +169,7 @@ pub fn streams_are_waited_for_while_others_submit(ground: &Ground) {
                     let _guard = stream.enter();
                     let (x, mut rounds) = (filled(&device, 256, 0.0), 0);
                     while !is_over.load(Relaxed) {
+                        ground.be_late(rounds);
                         x.add_(1.0).unwrap();
                         rounds += 1;
                         // So that numbers stay exact, and one core is enough.
@@ -178,6 +188,11 @@ pub fn streams_are_waited_for_while_others_submit(ground: &Ground) {
                 scope.spawn(move || {
                     for round in 0..count {
                         let stream = streams[(waiter + round) % 4];
+                        // So that the last op is in flight when the wait begins.
+                        {
+                            let _guard = stream.enter();
+                            ground.be_late(round);
+                        }
                         let event = stream.record();
                         if waiter == 0 { device.synchronize() } else { stream.synchronize() }.unwrap();
                         assert!(event.query(), "waiter {waiter}, round {round}");
@@ -217,6 +232,7 @@ pub fn linear_algebra_of_8_threads(ground: &Ground) {
     on_threads(8, |thread| {
         trials(ground.count(30, 3), |trial| {
             let at = (thread + trial) % SIZES.len();
+            ground.be_late(trial);
             products(&operands[at]).unwrap() == expected[at]
         });
     });
@@ -233,6 +249,7 @@ pub fn sizes_at_boundaries(ground: &Ground) {
             if ground.count(0, 1) == 1 && at % 8 != thread {
                 continue;
             }
+            ground.be_late(at);
             let x = filled(&device, size, thread as f32);
             let sum = x.add(1.0).unwrap();
             drop(x);
@@ -249,18 +266,30 @@ pub fn kernels_are_made_at_once(ground: &Ground) {
     let (device, together) = (ground.device, Barrier::new(THREADS));
     // Of each run another one, so that no cache on disk knows it.
     let start = std::process::id() as f64 / 1024.0;
+    // Told when all are through: they wait for each other.
+    let wrong = Mutex::new(Vec::new());
     on_threads(THREADS, |thread| {
-        let zero = filled(&device, 1, 0.0);
+        let (elsewhere, backlog) = (pool(&device, 1)[0], Backlog::new(&device));
         for round in 0..ground.count(6, 2) {
             let literal = |number: usize| start + (number + round * 2 * THREADS) as f64;
             for (what, number) in [("its own", thread), ("the same", THREADS + round)] {
                 let add = fused(move |[x]| x + literal(number));
                 together.wait();
+                // Its operand is still being written when it is made.
+                let zero = {
+                    let _guard = elsewhere.enter();
+                    backlog.put();
+                    filled(&device, 1, 0.0)
+                };
                 let found = add.call(&[&zero]).unwrap().item::<f32>().unwrap();
-                assert_eq!(found, literal(number) as f32, "thread {thread}, round {round}, {what}");
+                if found != literal(number) as f32 {
+                    wrong.lock().unwrap().push(format!("thread {thread}, round {round}, {what}: {found}"));
+                }
             }
         }
     });
+    let wrong = wrong.into_inner().unwrap();
+    assert!(wrong.is_empty(), "{wrong:?}");
 }
 
 /// Small models, each trained by a thread: the bits of one thread alone.
@@ -268,7 +297,10 @@ pub fn models_are_trained_by_8_threads(ground: &Ground) {
     let (device, step_count) = (ground.device, ground.count(20, 2));
     let train = |seed| {
         let mut training = Training::new(&device, seed).unwrap();
-        (0..step_count).for_each(|_| training.step().unwrap());
+        for step in 0..step_count {
+            ground.be_late(step);
+            training.step().unwrap();
+        }
         training.bits().unwrap()
     };
     let expected: Vec<_> = (0..8).map(train).collect();
@@ -281,7 +313,8 @@ pub fn gradients_of_8_threads_add_up(ground: &Ground) {
     let leaf = filled(&device, 64, 2.0);
     leaf.requires_grad_(true).unwrap();
     on_threads(8, |thread| {
-        for _ in 0..count {
+        for round in 0..count {
+            ground.be_late(round);
             let factor = thread as f64 + 1.0;
             leaf.mul(factor).unwrap().sum(.., false).unwrap().backward().unwrap();
         }
@@ -314,34 +347,63 @@ pub fn a_tensor_goes_through_16_threads(ground: &Ground) {
 /// Far more ops than a stream holds, read from a thread that has had no part in them.
 pub fn a_long_chain_is_read_elsewhere(ground: &Ground) {
     let (device, count) = (ground.device, ground.count(3000, 200));
+    let streams = pool(&device, 3);
     let (sender, receiver) = mpsc::channel();
     std::thread::scope(|scope| {
-        let maker = scope.spawn(move || {
+        let maker = scope.spawn(|| {
+            let _guard = streams[0].enter();
             let mut chain = filled(&device, 300, 0.0);
+            let mut held = None;
             for step in 0..count {
+                // The last one runs when it has been read.
+                if step + 1 == count {
+                    held = Some(hold(streams[0]).unwrap());
+                }
                 chain = if step % 3 == 0 { chain.add(1.0) } else { chain.add_(1.0).cloned() }.unwrap();
             }
-            sender.send(chain).unwrap();
+            sender.send((chain, held.expect("there is a last one"))).unwrap();
         });
-        let chain = receiver.recv().unwrap();
-        assert!(is_all(&chain, count as f32));
+        let (chain, held): (Tensor, Held) = receiver.recv().unwrap();
+        let _guard = streams[1].enter();
+        let read = chain.add(1.0).unwrap();
+        // Whatever isn't behind it runs now: the simulator goes on when it is asked, the CPU's workers do other things meanwhile.
+        let is_read = streams[1].record();
+        let _guard = streams[2].enter();
+        let other = filled(&device, 300, 0.0);
+        for trial in 0..200 {
+            ground.be_late(trial);
+            other.add_(1.0).unwrap();
+            if is_read.query() {
+                break;
+            }
+        }
+        held.release();
+        assert!(is_all(&read, count as f32 + 1.0));
         maker.join().expect("the maker panicked");
     });
 }
 
 /// Threads with very much and with very little to do, and an event of each that tells the truth.
 pub fn load_is_uneven(ground: &Ground) {
-    let device = ground.device;
+    ground.alone(|device| load_unevenly(ground, device));
+}
+
+fn load_unevenly(ground: &Ground, device: &Device) {
     on_threads(8, |thread| {
         let size = if thread % 3 == 0 { 100_000 } else { 10 };
         let count = ground.count(40, 4) * if thread % 2 == 0 { 8 } else { 1 };
-        let (x, event) = (filled(&device, size, 0.0), Event::new());
-        for _ in 0..count {
+        let (x, event, backlog) = (filled(device, size, 0.0), Event::new(), Backlog::new(device));
+        for step in 0..count {
+            if step + 1 == count {
+                backlog.put();
+            }
             x.add_(1.0).unwrap();
         }
-        event.record(Stream::current(&device).unwrap());
+        let stream = Stream::current(device).unwrap();
+        event.record(stream);
         event.synchronize().unwrap();
-        assert!(event.query() && is_all(&x, count as f32), "thread {thread}");
+        // Nobody else is on the stream.
+        assert!(event.query() && stream.query() && is_all(&x, count as f32), "thread {thread}");
     });
 }
 
@@ -387,6 +449,7 @@ pub fn panics_poison_nothing(ground: &Ground) {
     on_threads(8, |thread| {
         let own = Stream::current(&device).unwrap();
         trials(ground.count(30, 4), |trial| {
+            ground.be_late(trial);
             let leaf = filled(&device, 128, 3.0);
             leaf.requires_grad_(true).unwrap();
             let unwound = catch_unwind(AssertUnwindSafe(|| {

@@ -1,11 +1,13 @@
 //! Graphs: a replay is what running would be, as one op, from any thread.
 
+use super::reports::{alone, stream};
 use crate::Case;
 use raddle::{
     DType, Device, Generator, GraphStats, Result, Tensor, capture,
     grad::Autograd,
     nn::{AutoencoderOptions, Module, TopKAutoencoder},
     optim::{Adam, AdamOptions, Sgd, SgdOptions},
+    testing::hold,
     uncaptured,
 };
 use std::sync::Barrier;
@@ -31,6 +33,7 @@ pub fn cases() -> Vec<Case> {
         a_training_step_is_captured,
         the_autoencoder_is_captured,
         outputs_are_copied_out,
+        operands_outlive_their_handles,
     )
 }
 
@@ -614,4 +617,60 @@ fn outputs_are_copied_out(device: &Device) {
     graph.replay_into(&[&b, &a]).unwrap();
     assert_eq!((value(&a), value(&b)), (10.0, 3.0));
     assert_eq!(error(graph.replay_into(&[&a])), "replay: wrong number of outputs, expected 2, found 1");
+}
+
+/// Between capture and replay, between replays, and of a graph that is dropped itself while a replay is in flight.
+fn operands_outlive_their_handles(device: &Device) {
+    alone(device, drop_all_handles);
+}
+
+/// Takes memory of the sizes of the block's tensors, on streams of its own, and fills it with what no result has.
+fn use_memory(device: &Device) {
+    // On several, so that none is full.
+    for _ in 0..8 {
+        let _guard = stream(device).enter();
+        let fill = |shape: &[usize]| Tensor::full(shape, f32::NAN, DType::F32, device).unwrap();
+        let shapes = [[40, 24].as_slice(), &[24, 40], &[24], &[5, 24], &[5, 40]];
+        drop(shapes.map(fill));
+    }
+}
+
+fn drop_all_handles(device: &Device) {
+    let captured = || {
+        let (block, x) = (Block::new(device), normal(device, &[5, 24], 4));
+        let expected = bits(&block.forward(&x).unwrap());
+        (device.capture(|| block.forward(&x)).unwrap(), expected)
+    };
+    let (graph, expected) = captured();
+    for _ in 0..3 {
+        use_memory(device);
+        assert_eq!(bits(&graph.replay().unwrap()), expected);
+    }
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                use_memory(device);
+                assert_eq!(bits(&graph.replay().unwrap()), expected);
+            });
+        }
+    });
+    // What takes the place of an operand for one replay, and is dropped before that runs.
+    let (block, x) = (Block::new(device), normal(device, &[5, 24], 4));
+    let replaced = device.capture(|| block.forward(&x)).unwrap();
+    drop(block);
+    let (held, other) = (stream(device), normal(device, &[5, 24], 5));
+    let expected_of_other = {
+        let block = Block::new(device);
+        bits(&block.forward(&other).unwrap())
+    };
+    let hold_of_all = hold(held).unwrap();
+    let (of_other, of_graph) = {
+        let _guard = held.enter();
+        (replaced.replay_with(&[(&x, &other)]).unwrap(), graph.replay().unwrap())
+    };
+    drop((other, x, replaced, graph));
+    use_memory(device);
+    hold_of_all.release();
+    assert_eq!(bits(&of_other), expected_of_other);
+    assert_eq!(bits(&of_graph), expected);
 }

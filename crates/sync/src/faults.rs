@@ -55,6 +55,8 @@ faults! {
     upload_borrows breaks "T3";
     /// An operand's memory goes back to the device although a launch that names it is in flight.
     release_in_flight breaks "T3";
+    /// Whoever waits for a stream waits for all but its last op.
+    synchronizes_early breaks "T4";
     /// An event that has not been recorded says that it is complete.
     event_born_complete breaks "T4";
     /// An event records all but the last op of the stream.
@@ -105,6 +107,8 @@ faults! {
     no_copy_back breaks "T7";
     /// A graph is replayed into memory whose last outputs somebody still holds.
     reuse_leased breaks "T1";
+    /// A graph keeps no handles of its operands: their memory is others' as soon as nobody else has one.
+    graph_borrows_operands breaks "T3";
     /// The replay of a graph waits for its own memory only, not for its operands.
     unhoisted_waits breaks "T2";
     /// A magazine gives a block out and keeps it, too.
@@ -289,6 +293,14 @@ faults! {
     unwritten_trace_aborts breaks "T10";
     /// What a memory resource refuses comes from the device all the same.
     refusal_passed_over breaks "T10";
+    /// A guard that a panic drops leaves its stream current.
+    guard_stays_at_panic breaks "T10";
+    /// A buffer is noted on a stream of another device.
+    foreign_stream_is_taken breaks "T10";
+    /// A use at an address where there is nothing counts as noted.
+    unknown_is_noted breaks "T10";
+    /// Streams of the front half of a pool are given out twice as often.
+    streams_from_the_front breaks "T9";
     /// An address finds the buffer that has been there.
     freed_is_live breaks "T10";
     /// A forked child takes what has failed in its parent for good.

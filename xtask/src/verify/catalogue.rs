@@ -342,6 +342,14 @@ rows! {
      stress("raddle_conformance::race_suite::cpu::a_tensor_joins_while_a_part_is_filled")]
     [told_after_release, refused_is_written, own_view_is_constant, views_join_unseen, view_keeps_its_place]
 
+"T3.9" "What a graph was captured with lives as long as the graph and its replays, whoever drops the handles and when."
+    "raddle_runtime::graph::template::Template"
+    [sim("raddle_conformance::graphs::operands_outlive_their_handles"),
+     conformance("raddle_conformance::cpu::cpu::graphs::operands_outlive_their_handles"),
+     conformance("raddle_conformance::sim::sim::graphs::operands_outlive_their_handles"),
+     device("raddle_conformance::cuda::cuda::graphs::operands_outlive_their_handles")]
+    [graph_borrows_operands]
+
 "T4.1" "An event that has recorded nothing is not complete."
     "raddle_runtime::stream::event::Event::query"
     [PROGRAMS, sim("raddle_runtime::tests::ordering::events_tell_the_truth"),
@@ -387,6 +395,13 @@ rows! {
      sim("raddle_conformance::race_suite::sim::callbacks_see_their_stream_and_its_work"),
      device("raddle_conformance::race_suite::cuda::callbacks_see_their_stream_and_its_work")]
     [callback_early]
+
+"T4.10" "Who waits for a stream sees all that was on it when the wait began."
+    "raddle_runtime::submit::wait::StreamInner::synchronize"
+    [sim("raddle_conformance::race_suite::sim::streams_are_waited_for_while_others_submit"),
+     stress("raddle_conformance::race_suite::cpu::streams_are_waited_for_while_others_submit"),
+     device("raddle_conformance::race_suite::cuda::streams_are_waited_for_while_others_submit")]
+    [synchronizes_early]
 
 "T5.1" "A wait names only what the device has been given, so waits can't circle."
     "raddle_runtime::submit::enqueue::Enqueued"
@@ -861,6 +876,12 @@ rows! {
      test("raddle_nn::it::long::long_texts_have_the_tokens_of_the_whole"),
      test("raddle_nn::it::long::long_pairs_are_cut_as_the_whole")]
     [cuts_inside_of_tokens]
+"T9.41" "Streams of a pool are given out in turn, as often as one another."
+    "raddle_runtime::stream::handle::Stream::from_pool"
+    [sim("raddle_conformance::race_suite::sim::streams_go_round"),
+     stress("raddle_conformance::race_suite::cpu::streams_go_round"),
+     device("raddle_conformance::race_suite::cuda::streams_go_round")]
+    [streams_from_the_front]
 
 "T10.1" "An error of the device is told to who depends on the tick that failed, and to nobody else."
     "raddle_runtime::order::taint::Taints::failure"
@@ -896,8 +917,10 @@ rows! {
     "raddle_runtime::stream::handle::Stream::from_id"
     [sim("raddle_runtime::tests::ordering::pools_go_round_and_ids_are_checked"),
      test("raddle_tensor::it::errors::errors_say_where_what_expected_found"),
-     test("raddle_runtime::order::id::tests::ids_name_what_they_came_from_and_nothing_else")]
-    [stray_id_decodes]
+     test("raddle_runtime::order::id::tests::ids_name_what_they_came_from_and_nothing_else"),
+     sim("raddle_conformance::race_suite::sim::a_stream_of_another_device_is_refused"),
+     sim("raddle_conformance::race_suite::sim::ids_name_streams")]
+    [stray_id_decodes, foreign_stream_is_taken]
 "T10.7" "A handle of a closed stream is refused by its generation, not told by its pointer."
     "raddle_runtime::order::streams::Stream::check_open"
     [sim("raddle_runtime::tests::external::a_handle_of_a_closed_stream_is_refused")]
@@ -905,8 +928,9 @@ rows! {
 "T10.8" "A launch that panics holds nothing."
     "raddle_runtime::submit::enqueue::Refused"
     [test("raddle_runtime::ends::a_panic_holds_nothing"),
-     stress("raddle_conformance::race_suite::cpu::panics_poison_nothing")]
-    [panic_keeps_claims]
+     stress("raddle_conformance::race_suite::cpu::panics_poison_nothing"),
+     sim("raddle_conformance::race_suite::sim::guards_nest_in_threads")]
+    [panic_keeps_claims, guard_stays_at_panic]
 "T10.9" "A trace says what was waited for: each arrow has both of its ends."
     "raddle_runtime::host::trace"
     [sim("raddle_runtime::host::trace::tests::the_file_is_well_formed")]
@@ -933,7 +957,7 @@ rows! {
     [sim("raddle_runtime::tests::memory::addresses_find_live_buffers_and_nothing_else"),
      stress("raddle_conformance::race_suite::cpu::record_freed"),
      stress("raddle_conformance::race_suite::cpu::record_nothing")]
-    [freed_is_live]
+    [freed_is_live, unknown_is_noted]
 "T10.15" "Any number may be given for the id of a stream."
     "raddle_runtime::order::id::StreamId"
     [sim("raddle_runtime::tests::streams::any_number_may_be_given_for_an_id"),

@@ -283,6 +283,15 @@ impl Template {
         bound.retain(|(_, bound)| {
             bound.shift_bytes != 0 || !bound.buffer.is(&self.outside[bound.index].buffer)
         });
+        if fault!(graph_borrows_operands) {
+            // As if somebody else had got the memory of what nobody but the graph has a handle of.
+            for (index, Outside { buffer, .. }) in self.outside.iter().enumerate() {
+                if buffer.handle_count() == 1 && bound.iter().all(|(_, bound)| bound.index != index) {
+                    let buffer = self.device.allocate(buffer.size_bytes())?;
+                    bound.push((replacements.len(), Bound { index, buffer, shift_bytes: 0 }));
+                }
+            }
+        }
         bound.sort_unstable_by_key(|(_, bound)| bound.index);
         Ok(bound.into_iter().map(|(_, bound)| bound).collect())
     }

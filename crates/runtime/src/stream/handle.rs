@@ -27,6 +27,7 @@ impl Stream {
         };
         for _ in 0..streams.pool_count {
             let index = next.fetch_add(1, Relaxed) as usize % streams.pool_count;
+            let index = if fault!(streams_from_the_front) { index / 2 } else { index };
             let stream = streams.stream(first + index)?;
             if stream.owner.load(Relaxed) == 0 && !stream.is_exhausted() {
                 return Ok(stream.handle());
@@ -45,8 +46,8 @@ impl Stream {
             None => None,
         };
         let unknown = || Error::UnknownStream { device: device.name().into(), id: id.0 };
-        let stream =
-            stream.map(StreamInner::handle).filter(|stream| stream.id() == id).ok_or_else(unknown)?;
+        let is_named = |stream: &Stream| stream.id() == id || fault!(stray_id_decodes);
+        let stream = stream.map(StreamInner::handle).filter(is_named).ok_or_else(unknown)?;
         stream.check_open().map(|()| stream)
     }
 

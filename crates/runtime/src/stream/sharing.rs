@@ -41,7 +41,9 @@ fn find_free(device: &Streams, wanted: u32) -> Option<usize> {
         Some(stream) => {
             let is_owned = stream.owner.load(Relaxed) != 0 && !fault!(shared_dedicated);
             // AcqRel: the last user's work on the stream comes before ours.
-            !is_owned && !stream.is_exhausted() && stream.users.fetch_or(wanted, AcqRel) & !WANTED == 0
+            let is_used =
+                || stream.users.fetch_or(wanted, AcqRel) & !WANTED != 0 && !fault!(shared_dedicated);
+            !is_owned && !stream.is_exhausted() && !is_used()
         }
         None => true,
     };

@@ -15,6 +15,7 @@ impl StreamInner {
         if fork::is_child(self.device) {
             return fork::check(self.device);
         }
+        let sequence = if fault!(synchronizes_early) { sequence.saturating_sub(1) } else { sequence };
         let start = trace::start();
         if !self.is_complete(sequence) {
             self.device.hal.flush(self.queue());
