@@ -5,6 +5,7 @@ use raddle::{
     DType, Device, Error, Priority, Stream, Tensor,
     runtime::{self, AfterNeed, PieceState},
 };
+use raddle_sync::faults::{Fault, assert_caught};
 use std::sync::Arc;
 
 fn stream(device: &Device) -> Stream {
@@ -199,4 +200,16 @@ fn long_lines_keep_to_the_limit() {
     assert!(device.memory_stats().reserved_peak_bytes <= 700 * MIB);
     drop((x, values, indices));
     assert!(device.close().unwrap());
+}
+
+#[test]
+fn fault_scratch_is_not_counted() {
+    assert_caught(Fault::scratch_is_not_counted, "scratch_is_memory_of_the_device");
+}
+
+#[test]
+fn fault_searched_lines_are_copied() {
+    for test in ["scratch_is_memory_of_the_device", "long_lines_keep_to_the_limit"] {
+        assert_caught(Fault::searched_lines_are_copied, test);
+    }
 }

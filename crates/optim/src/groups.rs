@@ -7,6 +7,7 @@
 use crate::{Error, Result};
 use raddle_grad::{Autograd, no_grad};
 use raddle_op::{Program, ProgramRef};
+use raddle_sync::fault;
 use raddle_tensor::{DType, PointwiseGroups, Scalar, Tensor, find_overlap, uncaptured};
 use std::sync::Arc;
 
@@ -174,6 +175,9 @@ fn due<O: Rule>(group: &mut Group<O>) -> Result<Vec<Due>> {
             let (expected, found) = (parameter.shape().to_vec(), grad.shape().to_vec());
             return Err(Error::Gradient { op, expected, found });
         }
+        if fault!(unused_state_goes) {
+            kept.tensors.truncate(group.options.used_tensor_count());
+        }
         while kept.tensors.len() < group.options.used_tensor_count() {
             // It outlives a capture.
             kept.tensors.push(uncaptured(|| parameter.zeros_like())?);
@@ -298,6 +302,11 @@ pub(crate) fn load_state<O: Rule>(groups: &mut [Group<O>], from: &State) -> Resu
         for (position, (parameter, state)) in group.parameters.iter().zip(from).enumerate() {
             let count = state.tensors.len();
             let may_have_none = state.step == 0 || !O::ALWAYS_HAS_TENSORS;
+            if fault!(own_state_is_refused) && count != group.options.used_tensor_count() {
+                let (what, expected) =
+                    ("the number of tensors", group.options.used_tensor_count().to_string());
+                return wrong(what, index, position, expected, count.to_string());
+            }
             if count != O::TENSOR_COUNT && !(count == 0 && may_have_none) {
                 let (what, expected) = ("the number of tensors", O::TENSOR_COUNT.to_string());
                 return wrong(what, index, position, expected, count.to_string());

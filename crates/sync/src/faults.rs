@@ -259,6 +259,12 @@ faults! {
     unmasked_padding breaks "T8";
     /// Texts are sorted by length, and so are their results.
     rows_stay_sorted breaks "T8";
+    /// A rule that computes a sum again rounds it to the input's 16 bits.
+    sum_is_rounded_again breaks "T8";
+    /// An optimizer drops the state that a step doesn't use.
+    unused_state_goes breaks "T8";
+    /// An optimizer takes only as much state as its options use now.
+    own_state_is_refused breaks "T8";
     /// A version is published before its copies are made.
     publish_before_copy breaks "T8";
     /// The folder of compiled kernels is tidied when a process first writes, and never again.
@@ -267,6 +273,10 @@ faults! {
     table_is_believed breaks "T9";
     /// A long text is cut wherever a word ends, also inside of a special token.
     cuts_inside_of_tokens breaks "T9";
+    /// What a kernel takes beside its operands is asked of the device past the allocator.
+    scratch_is_not_counted breaks "T9";
+    /// What searches a line takes a copy of it, of eight bytes an element.
+    searched_lines_are_copied breaks "T9";
     /// A device has as many streams as there can be, whatever its limit says.
     streams_unlimited breaks "T9";
     /// A variable that is no value counts as not set.
@@ -279,6 +289,8 @@ faults! {
     no_backpressure breaks "T9";
     /// A stream remembers all its clocks.
     history_grows breaks "T9";
+    /// A number that a dtype lacks becomes whatever a cast makes of it.
+    number_is_cut breaks "T10";
     /// Any number with the right mark is taken for the id of a stream.
     stray_id_decodes breaks "T10";
     /// Who waits for what counts as complete isn't told that the device is lost.

@@ -712,6 +712,19 @@ rows! {
     [test("raddle_nn::it::text::vectors_dont_depend_on_neighbours"), test("raddle_nn::it::text::padding_doesnt_count"),
      stress("raddle::text::eight_threads_share_a_model")]
     [unmasked_padding, rows_stay_sorted]
+"T8.8" "A rule that computes an input of 16 bits again has what the op had, which isn't rounded."
+    "raddle_grad::rules::apply_call"
+    [conformance("raddle_conformance::cpu::cpu::gradients::sums_that_are_normalised"),
+     conformance("raddle_conformance::cpu::cpu::gradients::reductions_of_narrow_floats"),
+     conformance("raddle_conformance::cpu::cpu::gradients::attention_of_16_bits"),
+     device("raddle_conformance::cuda::cuda::gradients::sums_that_are_normalised")]
+    [sum_is_rounded_again]
+"T8.9" "An optimizer takes whatever state it has saved, and goes on with its state whatever options change between steps."
+    "raddle_optim::groups::load_state"
+    [test("raddle_optim::it::options::options_of_sgd_change_as_in_pytorch"),
+     test("raddle_optim::it::options::options_of_adam_change_as_in_pytorch"),
+     test("raddle_optim::it::options::an_optimizer_loads_what_it_has_saved")]
+    [unused_state_goes, own_state_is_refused]
 
 "T9.1" "What a stream has in flight is bounded; who submits more waits, and nobody else."
     "raddle_runtime::submit::wait::StreamInner::wait_for_room"
@@ -870,6 +883,12 @@ rows! {
     [test("raddle_server::http::io::tests::who_takes_too_little_is_left"),
      test("raddle_server::it::limits::answers_that_nobody_takes_keep_their_room")]
     [any_byte_is_enough]
+"T9.33" "What kernels take beside their operands is memory of the device: it counts, keeps to the limit, and is an error before anything is written where there is none; what searches a line takes none."
+    "raddle_runtime::submit::launch::Stream::prepared"
+    [sim("raddle_conformance::memory::scratch_is_memory_of_the_device"),
+     sim("raddle_conformance::memory::long_lines_keep_to_the_limit"),
+     test("raddle_cpu::kernels::structured_tests::scratch_of_very_long_lines_is_bounded_or_asked_for")]
+    [scratch_is_not_counted, searched_lines_are_copied]
 "T9.40" "Of a long text a part is tokenized, and its tokens are those of the whole."
     "raddle_nn::text::cut::Cuts"
     [test("raddle_nn::it::long::no_special_token_is_cut_in_two"),
@@ -1055,6 +1074,10 @@ rows! {
     "raddle_runtime::memory::store::Memory::slab"
     [test("raddle_runtime::tests::memory::bounds::what_the_device_refuses_others_is_there")]
     [asked_is_taken]
+"T10.35" "A number that its dtype lacks is an error wherever a number meets a dtype, and nothing is written."
+    "raddle_tensor::number::fit"
+    [test("raddle_tensor::it::number_rule::*")]
+    [number_is_cut]
 }
 
 #[cfg(test)]

@@ -43,11 +43,15 @@ pub use sort::SHORT_COUNT_MAX;
 
 use crate::threads::Threads;
 use raddle_hal::{Kernel, KernelError, Operand};
+use raddle_sync::fault;
 
 /// Scratch memory that a kernel needs of the device: what grows with its operands.
 pub fn scratch_bytes(kernel: &Kernel, operands: &[Operand], threads: Threads) -> usize {
     use Kernel::*;
     use raddle_op::ScatterMode;
+    if fault!(searched_lines_are_copied) && matches!(kernel, ArgReduce { .. }) {
+        return 8 * operands.iter().map(|operand| operand.view().layout.element_count()).max().unwrap_or(0);
+    }
     let need = match *kernel {
         MatMul { .. } => matmul::need(operands),
         Attention { mask, .. } => attention::need(operands, mask, threads),

@@ -714,3 +714,9 @@ fn scratch_of_very_long_lines_is_bounded_or_asked_for() {
         assert!(kept_bytes() <= 2 << 20, "{kernel:?} had {} bytes", kept_bytes());
     }
 }
+
+#[test]
+fn fault_searched_lines_are_copied() {
+    let test = "kernels::structured_tests::scratch_of_very_long_lines_is_bounded_or_asked_for";
+    assert_caught(Fault::searched_lines_are_copied, test);
+}

@@ -13,6 +13,7 @@ use crate::{
     rule::{Rule, call_name},
 };
 use gradients::Gradients;
+use raddle_sync::fault;
 use raddle_tensor::{Call, Tensor};
 use smallvec::SmallVec;
 
@@ -95,6 +96,9 @@ fn apply_call(context: &Context<'_>, call: &Call, g: &Tensor) -> Result<Gradient
                 // deviations that may be larger than its own.
                 let compute = meta.dtype.compute();
                 x = x.to(compute)?.add(context.input(context.node.inputs.len() - 1))?;
+                if fault!(sum_is_rounded_again) {
+                    x = x.to(meta.dtype)?.to(compute)?;
+                }
                 g = g.to(compute)?;
                 weight_value = weight_value.map(|weight| weight.to(compute)).transpose()?;
             }

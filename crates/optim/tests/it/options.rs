@@ -4,6 +4,7 @@
 use crate::{device, leaf};
 use raddle_grad::Autograd;
 use raddle_optim::{Adam, AdamOptions, Error, Group, Sgd, SgdOptions, State};
+use raddle_sync::faults::{Fault, assert_caught};
 use raddle_tensor::{Tensor, capture};
 
 /// Steps of two parameters, and what torch made of them.
@@ -397,4 +398,14 @@ fn errors_of_all_layers_are_one() {
         )))),
         shapes
     );
+}
+
+#[test]
+fn fault_unused_state_goes() {
+    assert_caught(Fault::unused_state_goes, "options::options_of_sgd_change_as_in_pytorch");
+}
+
+#[test]
+fn fault_own_state_is_refused() {
+    assert_caught(Fault::own_state_is_refused, "options::an_optimizer_loads_what_it_has_saved");
 }

@@ -10,7 +10,7 @@ use crate::{
     order::Stream,
 };
 use raddle_hal::{self as hal, Kernel, Launch};
-use raddle_sync::atomic::Ordering::*;
+use raddle_sync::{atomic::Ordering::*, fault};
 use smallvec::SmallVec;
 use std::ptr;
 
@@ -104,6 +104,12 @@ impl Stream {
         };
         if scratch_bytes == 0 {
             return self.enqueue_in_room(op, launch, touches, &[]);
+        }
+        if fault!(scratch_is_not_counted) {
+            let slab = device.hal.allocate_slab(scratch_bytes).map_err(|error| device.error(error))?;
+            let address = hal::Address { handle: slab.handle, offset_bytes: 0 };
+            let operands = with_scratch(operands, address, scratch_bytes);
+            return self.enqueue_in_room(op, &Launch::Kernel { kernel, operands: &operands }, touches, &[]);
         }
         let memory = Memory::of(device.core);
         let user_calls = || memory.user_calls.load(Relaxed);

@@ -19,3 +19,7 @@ fn fault_version_not_bumped() {
 fn fault_range_drawn_twice() {
     assert_caught(Fault::range_drawn_twice, "random::threads_never_draw_the_same_numbers_and_a_seed_is_kept");
 }
+#[test]
+fn fault_number_is_cut() {
+    assert_caught(Fault::number_is_cut, "number_rule::one_rule_wherever_a_number_meets_a_dtype");
+}
