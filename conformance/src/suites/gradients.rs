@@ -6,7 +6,7 @@ use raddle::{DType, Device, Result, Tensor, grad::Autograd};
 
 /// All cases.
 pub fn cases() -> Vec<Case> {
-    crate::cases!("gradients": reductions, reductions_of_narrow_floats, attention_of_16_bits, products_of_extremes, sums_of_16_bits, orders, products, normalisations, indexing, joins, views, ties, numbers_without_axes, without_elements, factors_of_zero, not_a_number, unseen, sums_that_are_normalised, gelu_of_what_overflows, confident_rows)
+    crate::cases!("gradients": reductions, reductions_of_narrow_floats, attention_of_16_bits, products_of_extremes, sums_of_16_bits, orders, products, normalisations, indexing, joins, views, ties, bounds, extremes, numbers_without_axes, without_elements, factors_of_zero, not_a_number, unseen, sums_that_are_normalised, gelu_of_what_overflows, confident_rows)
 }
 
 /// A tensor whose gradient is kept.
@@ -70,6 +70,126 @@ fn ties(device: &Device) {
         (leaf(&[0.0, 1.0, 2.0], &[3], DType::F64, device), leaf(&[1.0], &[], DType::F64, device));
     let found = gradients(&[x, bound], |x| x[0].clamp(&x[1], &x[1]));
     check_bits("clamp between one bound", &found, &[&[0.0, 1.0, 0.0], &[2.0]]);
+}
+
+const N: f64 = f64::NAN;
+
+/// As [`PAIRS`] says.
+type Pair = ([f64; 2], [f64; 2], [f64; 2], f64, f64);
+
+/// Of two numbers: the gradients of the larger, and of the smaller; then that of the first where the second is a number, by which
+/// it is bound below, and above. PyTorch 2.15's: of `maximum`, `max`, `clamp_min` and `clamp` with a minimum, all with tensors, and so
+/// on.
+const PAIRS: [Pair; 8] = [
+    ([0.0, 1.0], [0.0, 1.0], [1.0, 0.0], 0.0, 1.0),
+    ([1.0, 1.0], [0.5, 0.5], [0.5, 0.5], 0.0, 0.0),
+    ([2.0, 1.0], [1.0, 0.0], [0.0, 1.0], 1.0, 0.0),
+    ([-0.0, 0.0], [0.5, 0.5], [0.5, 0.5], 0.0, 0.0),
+    ([0.0, -0.0], [0.5, 0.5], [0.5, 0.5], 0.0, 0.0),
+    ([N, 1.0], [1.0, 1.0], [1.0, 1.0], 0.0, 0.0),
+    ([1.0, N], [1.0, 1.0], [1.0, 1.0], 0.0, 0.0),
+    ([N, N], [1.0, 1.0], [1.0, 1.0], 0.0, 0.0),
+];
+
+/// A number and two bounds: the gradients of all three, and that of the first between numbers. PyTorch 2.15's of `clamp`.
+const CLAMPS: [([f64; 3], [f64; 3], f64); 36] = [
+    ([0.0, 1.0, 3.0], [0.0, 1.0, 0.0], 0.0),
+    ([1.0, 1.0, 3.0], [0.5, 0.5, 0.0], 0.0),
+    ([2.0, 1.0, 3.0], [1.0, 0.0, 0.0], 1.0),
+    ([3.0, 1.0, 3.0], [0.5, 0.0, 0.5], 0.0),
+    ([4.0, 1.0, 3.0], [0.0, 0.0, 1.0], 0.0),
+    ([N, 1.0, 3.0], [1.0, 0.0, 0.0], 0.0),
+    ([0.0, 1.0, 1.0], [0.0, 1.0, 0.0], 0.0),
+    ([1.0, 1.0, 1.0], [1.0, 0.0, 0.0], 0.0),
+    ([2.0, 1.0, 1.0], [0.0, 0.0, 1.0], 0.0),
+    ([3.0, 1.0, 1.0], [0.0, 0.0, 1.0], 0.0),
+    ([4.0, 1.0, 1.0], [0.0, 0.0, 1.0], 0.0),
+    ([N, 1.0, 1.0], [1.0, 0.0, 0.0], 0.0),
+    ([0.0, 3.0, 1.0], [0.0, 0.0, 1.0], 0.0),
+    ([1.0, 3.0, 1.0], [0.0, 0.0, 1.0], 0.0),
+    ([2.0, 3.0, 1.0], [0.0, 0.0, 1.0], 0.0),
+    ([3.0, 3.0, 1.0], [0.0, 0.0, 1.0], 0.0),
+    ([4.0, 3.0, 1.0], [0.0, 0.0, 1.0], 0.0),
+    ([N, 3.0, 1.0], [1.0, 0.0, 1.0], 0.0),
+    ([0.0, N, 1.0], [1.0, 0.0, 0.0], 0.0),
+    ([1.0, N, 1.0], [1.0, 0.0, 0.0], 0.0),
+    ([2.0, N, 1.0], [0.0, 0.0, 0.0], 0.0),
+    ([3.0, N, 1.0], [0.0, 0.0, 0.0], 0.0),
+    ([4.0, N, 1.0], [0.0, 0.0, 0.0], 0.0),
+    ([N, N, 1.0], [1.0, 0.0, 0.0], 0.0),
+    ([0.0, 1.0, N], [0.0, 0.0, 0.0], 0.0),
+    ([1.0, 1.0, N], [1.0, 0.0, 0.0], 0.0),
+    ([2.0, 1.0, N], [1.0, 0.0, 0.0], 0.0),
+    ([3.0, 1.0, N], [1.0, 0.0, 0.0], 0.0),
+    ([4.0, 1.0, N], [1.0, 0.0, 0.0], 0.0),
+    ([N, 1.0, N], [1.0, 0.0, 0.0], 0.0),
+    ([0.0, N, N], [1.0, 0.0, 0.0], 0.0),
+    ([1.0, N, N], [1.0, 0.0, 0.0], 0.0),
+    ([2.0, N, N], [1.0, 0.0, 0.0], 0.0),
+    ([3.0, N, N], [1.0, 0.0, 0.0], 0.0),
+    ([4.0, N, N], [1.0, 0.0, 0.0], 0.0),
+    ([N, N, N], [1.0, 0.0, 0.0], 0.0),
+];
+
+/// Who has the gradient of what is bound, at ties and at NaN, by tensors, tensors without axes, and numbers.
+fn bounds(device: &Device) {
+    type Two<'a> = (&'a str, bool, &'a dyn Fn(&Tensor, &Tensor) -> Result<Tensor>);
+    let twos: [Two<'_>; 4] = [
+        ("maximum", true, &|x, y| x.maximum(y)),
+        ("clamp_min", true, &|x, y| x.clamp_min(y)),
+        ("minimum", false, &|x, y| x.minimum(y)),
+        ("clamp_max", false, &|x, y| x.clamp_max(y)),
+    ];
+    for dtype in [DType::F64, DType::F32, DType::BF16] {
+        for shape in [&[1][..], &[]] {
+            for (values, of_larger, of_smaller, above, below) in PAIRS {
+                let leaves = || values.map(|value| leaf(&[value], shape, dtype, device));
+                for (name, larger, f) in twos {
+                    let expected = if larger { of_larger } else { of_smaller };
+                    let found = gradients(&leaves(), |x| f(&x[0], &x[1]));
+                    let what = format!("{name} of {values:?} in {dtype}");
+                    check_bits(&what, &found, &[&expected[..1], &expected[1..]]);
+                }
+                let [x, _] = leaves();
+                let found = gradients(std::slice::from_ref(&x), |x| x[0].clamp_min(values[1]));
+                check_bits(&format!("clamp_min of {values:?}, by a number, in {dtype}"), &found, &[&[above]]);
+                let found = gradients(&[x], |x| x[0].clamp_max(values[1]));
+                check_bits(&format!("clamp_max of {values:?}, by a number, in {dtype}"), &found, &[&[below]]);
+            }
+            for (values, expected, between) in CLAMPS {
+                let leaves = values.map(|value| leaf(&[value], shape, dtype, device));
+                let found = gradients(&leaves, |x| x[0].clamp(&x[1], &x[2]));
+                let [x, min, max] = &expected;
+                let what = format!("clamp of {values:?} in {dtype}");
+                check_bits(&what, &found, &[&[*x], &[*min], &[*max]]);
+                // One bound is a number, which PyTorch doesn't have: as of a tensor.
+                let found = gradients(&leaves[..2], |x| x[0].clamp(&x[1], values[2]));
+                check_bits(&format!("{what}, above a number"), &found, &[&[*x], &[*min]]);
+                let found = gradients(&leaves[..1], |x| x[0].clamp(values[1], values[2]));
+                check_bits(&format!("{what}, between numbers"), &found, &[&[between]]);
+            }
+        }
+    }
+}
+
+/// Reductions and choices of extremes: those that give a value share the gradient among ties, those that give an index, too, give it
+/// to that element. At NaN the first kind gives it to what is NaN, as PyTorch's `max()`; its `amax` makes all of it NaN.
+fn extremes(device: &Device) {
+    const THIRD: f64 = 1.0 / 3.0;
+    for (values, of_amax, of_max, of_amin) in [
+        ([1.0, 3.0, 3.0], [0.0, 0.5, 0.5], [0.0, 1.0, 0.0], [1.0, 0.0, 0.0]),
+        ([1.0, 1.0, 1.0], [THIRD; 3], [1.0, 0.0, 0.0], [THIRD; 3]),
+        ([N, 3.0, 3.0], [1.0, 0.0, 0.0], [1.0, 0.0, 0.0], [1.0, 0.0, 0.0]),
+        ([3.0, N, N], [0.0, 0.5, 0.5], [0.0, 1.0, 0.0], [0.0, 0.5, 0.5]),
+    ] {
+        let x = [leaf(&values, &[3], DType::F64, device)];
+        check_bits(&format!("amax of {values:?}"), &gradients(&x, |x| x[0].amax(0, false)), &[&of_amax]);
+        check_bits(&format!("amin of {values:?}"), &gradients(&x, |x| x[0].amin(.., false)), &[&of_amin]);
+        let largest = gradients(&x, |x| Ok(x[0].max(0, false)?.0));
+        check_bits(&format!("max of {values:?}"), &largest, &[&of_max]);
+        let first = gradients(&x, |x| Ok(x[0].topk(1, 0, true)?.0));
+        check_bits(&format!("topk of {values:?}"), &first, &[&of_max]);
+    }
 }
 
 /// A tensor without axes has the gradient of one with one element.

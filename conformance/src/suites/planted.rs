@@ -16,7 +16,7 @@ pub fn cases() -> Vec<Case> {
     use raddle_sync::faults::{Fault, assert_caught};
 
     // The fault, where it is planted, the suite and its case that must fail with it.
-    let faults: [(Fault, &'static [crate::Backend], &str, &str); 11] = [
+    let faults: [(Fault, &'static [crate::Backend], &str, &str); 13] = [
         (Fault::last_element_left, &[Cpu, Sim, Cuda], "random", "mul"),
         (Fault::last_element_left, &[Cuda], "pointwise", "mul"),
         (Fault::no_copy_back, &[Cpu, Sim], "pointwise", "mul"),
@@ -27,6 +27,8 @@ pub fn cases() -> Vec<Case> {
         (Fault::nothing_is_multiplied, &[Cpu, Sim, Cuda], "product", "factors_of_zero"),
         (Fault::nothing_is_multiplied, &[Cpu, Sim, Cuda], "random", "addmm"),
         (Fault::bias_where_it_lies, &[Cuda], "product", "starts"),
+        (Fault::equal_bounds_are_nobodys, &[Cpu, Sim, Cuda], "gradients", "ties"),
+        (Fault::equal_bounds_are_nobodys, &[Cpu, Sim, Cuda], "gradients", "bounds"),
         (Fault::sum_is_rounded_again, &[Cpu, Sim, Cuda], "gradients", "sums_that_are_normalised"),
     ];
     let case = |(fault, backends, suite, name): (Fault, _, &str, &str)| {

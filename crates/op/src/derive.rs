@@ -9,8 +9,8 @@
 //! condition under which it counts, and what lies outside of it, NaN or not, is dropped where it is used up.
 //!
 //! Two rules depend on how a formula is written. Bounds made of `minimum` and `maximum` share the gradient at a tie, while
-//! `clamp` as a row of its own passes all of it; and a function that is smooth but written with `abs` has the derivative 0
-//! at 0. Rows are written, or state their gradients, with that in mind.
+//! `clamp` between numbers as a row of its own passes nothing; and a function that is smooth but written with `abs` has the
+//! derivative 0 at 0. Rows are written, or state their gradients, with that in mind.
 
 use crate::{
     Pointwise,
@@ -306,20 +306,27 @@ impl Pointwise {
         if !wrt.iter().all(|&input| self.is_differentiable_by(input)) {
             return None;
         }
-        let wanted = |input: &usize| wrt.contains(input);
         let set = wrt.iter().fold(0, |set, &input| set | 1 << input);
         Some(self.programs().gradients[scalars][set].get_or_init(|| {
-            let inputs = 0..self.row().inputs.len();
-            let gradient = match self.record_stated_gradient() {
-                Some(program) => {
-                    let by = inputs.filter(|&input| self.is_differentiable_by(input));
-                    program
-                        .choose(by.enumerate().filter(|(_, input)| wanted(input)).map(|(output, _)| output))
-                }
-                None => self.program().gradient(&inputs.filter(wanted).collect::<Vec<_>>()),
-            };
             // The output's gradient comes before the inputs.
-            gradient.with_scalars(scalars << 1)
+            self.record_gradient(wrt, scalars).with_scalars(scalars << 1)
         }))
+    }
+
+    /// The same where scalars are still inputs.
+    fn record_gradient(self, wrt: &[usize], scalars: usize) -> Program {
+        let inputs = 0..self.row().inputs.len();
+        let wanted = |input: &usize| wrt.contains(input);
+        let all_but_the_first = (1 << inputs.end) - 2;
+        if scalars == all_but_the_first
+            && let Some(program) = self.record_gradient_beside_numbers()
+        {
+            return program;
+        }
+        let Some(stated) = self.record_stated_gradient() else {
+            return self.program().gradient(&inputs.filter(wanted).collect::<Vec<_>>());
+        };
+        let by = inputs.filter(|&input| self.is_differentiable_by(input));
+        stated.choose(by.enumerate().filter(|(_, input)| wanted(input)).map(|(output, _)| output))
     }
 }

@@ -9,7 +9,7 @@ use crate::{
     expr::{Expr, IntoExpr, Mask, Recorded, Recorder},
 };
 use raddle_base::DType;
-use raddle_sync::Made;
+use raddle_sync::{Made, fault};
 
 /// Which dtypes an op takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -151,6 +151,14 @@ macro_rules! define {
                     @gradient recorder $derivative [$($input)*] [$($param)*]
                 )),* }
             }
+
+            /// The gradient by the first input where all others are numbers, if the row states another one for that.
+            pub(crate) fn record_gradient_beside_numbers(self) -> Option<Program> {
+                let recorder = Recorder::default();
+                match self { $(Pointwise::$name => define!(
+                    @beside_numbers recorder $derivative [$($input)*] [$($param)*]
+                )),* }
+            }
         }
 
         /// The rows as functions of expressions, for the bodies of other rows and of fused closures.
@@ -179,12 +187,18 @@ macro_rules! define {
         let $params = 0;
         $(let ($param, $params) = ($recorder.param($params), $params + 1);)*
     };
-    (@gradient $recorder:ident [$g:ident => $($gradient:expr),*] [$($input:ident)*] [$($param:ident)*]) => {{
+    (@gradient $recorder:ident [$g:ident => $($gradient:expr),* $(; numbers: $_numbers:expr)?] [$($input:ident)*] [$($param:ident)*]) => {{
         define!(@operands $recorder inputs $g $($input)*; params $($param)*);
         let ids = [$($gradient.id()),*];
         Some($recorder.finish(inputs, params, &ids))
     }};
     (@gradient $recorder:ident $other:tt $inputs:tt $params:tt) => { None };
+    (@beside_numbers $recorder:ident [$g:ident => $($_gradient:expr),*; numbers: $gradient:expr] [$($input:ident)*] [$($param:ident)*]) => {{
+        define!(@operands $recorder inputs $g $($input)*; params $($param)*);
+        let id = $gradient.id();
+        Some($recorder.finish(inputs, params, &[id]))
+    }};
+    (@beside_numbers $recorder:ident $other:tt $inputs:tt $params:tt) => { None };
     (@method $(#[$doc:meta])* $name:ident [] $params:tt $result:ident) => {};
     (@method $(#[$doc:meta])* $name:ident [$first:ident $($input:ident)*] [$($param:ident)*] $result:ident) => {
         $(#[$doc])*
@@ -196,6 +210,14 @@ macro_rules! define {
     };
 }
 crate::for_each_pointwise!(define);
+
+/// Are bounds in order? Where they are equal they still have a side each.
+fn in_order<'r>(min: Expr<'r>, max: Expr<'r>) -> Mask<'r> {
+    if fault!(equal_bounds_are_nobodys) {
+        return min.lt(max);
+    }
+    min.le(max)
+}
 
 impl Pointwise {
     /// PyTorch's name.

@@ -10,7 +10,7 @@
 //!   half a unit of its own.);
 //! - `domain`: where operands are drawn from in tests; parameters too, unless a test knows better;
 //! - `derivative`: `derived` from the body, `none`, or `[g => ..]`: for each input (but a condition) the gradient, given
-//!   the output's gradient `g`;
+//!   the output's gradient `g`; behind `; numbers:` that by the first input where all others are numbers, if it is another;
 //! - `body`: the formula, in the language of [`expr`](crate::expr); other rows may be called.
 //!
 //! A row's body decides what happens to NaN, infinities, ties and integers, on every device alike. They follow PyTorch,
@@ -177,22 +177,35 @@ macro_rules! for_each_pointwise {
 
         // Bounds
 
-        /// The smaller; NaN if one is; -0 is below 0. At a tie each has half of the gradient.
+        /// The smaller; NaN if one is; -0 is below 0. At a tie each has half of the gradient, at NaN each has all of it.
         minimum(x, y;) { types: All, result: Same, ulp: 0.0, domain: -100.0..100.0, derivative: derived, body: x.binary(Min, y) }
-        /// The larger; NaN if one is; -0 is below 0. At a tie each has half of the gradient.
+        /// The larger; NaN if one is; -0 is below 0. At a tie each has half of the gradient, at NaN each has all of it.
         maximum(x, y;) { types: All, result: Same, ulp: 0.0, domain: -100.0..100.0, derivative: derived, body: x.binary(Max, y) }
-        /// `minimum(maximum(x, min), max)`: `max` where `min > max`, NaN if one is. Exactly one of the three has the gradient:
-        /// `min` where `x` is below it, `max` where `x` or `min` is above it, `x` anywhere else, at the bounds and at NaN, too.
-        /// (At a bound PyTorch's versions differ: `x` has all of it, half of it or nothing.)
+        /// `minimum(maximum(x, min), max)`: `max` where `min > max`, NaN if one is. Where both bounds are numbers `x` has the
+        /// gradient between them, and nothing has it at a bound, outside or at NaN. Else `min` has it where `x` is below, `max`
+        /// where `x` or `min` is above, `x` between them. `x` and a bound that it is equal to have half of it each; where both
+        /// bounds are equal to it `x` has all of it. At NaN, which is neither below nor above anything: `x` has it unless it is
+        /// below `min` or above `max`, and a bound only if it is `max` and below `min`. (All as PyTorch 2.15.)
         clamp(x, min, max;) { types: Number, result: Same, ulp: 0.0, domain: -100.0..100.0, derivative: [g =>
-            (x.lt(min) | x.gt(max) | min.gt(max)).select(0.0, g),
-            (x.lt(min) & min.le(max)).select(g, 0.0),
-            (x.gt(max) | min.gt(max)).select(g, 0.0)
+            (x.lt(min) | x.gt(max)).select(0.0, ((x.eq(min) | x.eq(max)) & min.lt(max)).select(0.5 * g, g)),
+            (x.lt(min) & in_order(min, max)).select(g, (x.eq(min) & min.lt(max)).select(0.5 * g, 0.0)),
+            ((x.gt(max) & in_order(min, max)) | min.gt(max)).select(g, (x.eq(max) & min.lt(max)).select(0.5 * g, 0.0));
+            numbers: (x.gt(min) & x.lt(max)).select(g, 0.0)
         ], body: x.maximum(min).minimum(max) }
-        /// `maximum(x, min)`. Where `x` is below, `min` has the gradient, anywhere else `x`, at the bound and at NaN, too.
-        clamp_min(x, min;) { types: Number, result: Same, ulp: 0.0, domain: -100.0..100.0, derivative: [g => x.lt(min).select(0.0, g), x.lt(min).select(g, 0.0)], body: x.maximum(min) }
-        /// `minimum(x, max)`. Where `x` is above, `max` has the gradient, anywhere else `x`, at the bound and at NaN, too.
-        clamp_max(x, max;) { types: Number, result: Same, ulp: 0.0, domain: -100.0..100.0, derivative: [g => x.gt(max).select(0.0, g), x.gt(max).select(g, 0.0)], body: x.minimum(max) }
+        /// `maximum(x, min)`. Where `min` is a number `x` has the gradient where it is above, and nothing has it elsewhere. Else it is
+        /// that of `maximum`: at a tie each has half, at NaN each has all. (As PyTorch 2.15.)
+        clamp_min(x, min;) { types: Number, result: Same, ulp: 0.0, domain: -100.0..100.0, derivative: [g =>
+            x.eq(min).select(0.5 * g, x.lt(min).select(0.0, g)),
+            x.eq(min).select(0.5 * g, x.gt(min).select(0.0, g));
+            numbers: x.gt(min).select(g, 0.0)
+        ], body: x.maximum(min) }
+        /// `minimum(x, max)`. Where `max` is a number `x` has the gradient where it is below, and nothing has it elsewhere. Else it is
+        /// that of `minimum`: at a tie each has half, at NaN each has all. (As PyTorch 2.15.)
+        clamp_max(x, max;) { types: Number, result: Same, ulp: 0.0, domain: -100.0..100.0, derivative: [g =>
+            x.eq(max).select(0.5 * g, x.gt(max).select(0.0, g)),
+            x.eq(max).select(0.5 * g, x.lt(max).select(0.0, g));
+            numbers: x.lt(max).select(g, 0.0)
+        ], body: x.minimum(max) }
 
         // Choice and copies
 

@@ -259,6 +259,8 @@ faults! {
     unmasked_padding breaks "T8";
     /// Texts are sorted by length, and so are their results.
     rows_stay_sorted breaks "T8";
+    /// Where both bounds of a clamp are equal nobody has the gradient of what is below.
+    equal_bounds_are_nobodys breaks "T8";
     /// A rule that computes a sum again rounds it to the input's 16 bits.
     sum_is_rounded_again breaks "T8";
     /// An optimizer drops the state that a step doesn't use.

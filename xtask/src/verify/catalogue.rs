@@ -712,6 +712,13 @@ rows! {
     [test("raddle_nn::it::text::vectors_dont_depend_on_neighbours"), test("raddle_nn::it::text::padding_doesnt_count"),
      stress("raddle::text::eight_threads_share_a_model")]
     [unmasked_padding, rows_stay_sorted]
+"T8.7" "No part of a gradient is lost or counted twice at ties of bounds."
+    "raddle_op::pointwise::in_order"
+    [conformance("raddle_conformance::cpu::cpu::gradients::bounds"), conformance("raddle_conformance::cpu::cpu::gradients::ties"),
+     conformance("raddle_conformance::cpu::cpu::gradients::extremes"),
+     device("raddle_conformance::cuda::cuda::gradients::bounds"),
+     test("raddle_op::tests::at_ties_no_part_of_a_gradient_is_lost_or_counted_twice")]
+    [equal_bounds_are_nobodys]
 "T8.8" "A rule that computes an input of 16 bits again has what the op had, which isn't rounded."
     "raddle_grad::rules::apply_call"
     [conformance("raddle_conformance::cpu::cpu::gradients::sums_that_are_normalised"),
