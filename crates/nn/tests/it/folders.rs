@@ -273,6 +273,124 @@ fn a_linear_map_may_follow() {
     );
 }
 
+/// In f64, of what comes before: what goes in, or a linear map of it, is added behind the function.
+#[test]
+fn a_residual_is_added_to_a_linear_map() {
+    let folder = Folder::new("residual");
+    folder.modules(&["Transformer", "Pooling"]);
+    let pooled = folder.vectors();
+    folder.modules(&["Transformer", "Pooling", "Dense"]);
+    let numbers = |count: usize, step: usize| -> Vec<f32> {
+        (0..count).map(|index| ((index * step % 19) as f32 - 9.0) / 20.0).collect()
+    };
+    for outputs in [32, 5] {
+        let (weight, bias, residual) =
+            (numbers(outputs * 32, 37), numbers(outputs, 7), numbers(outputs * 32, 23));
+        let tensors = [
+            ("linear.weight".to_string(), tensor(&weight, &[outputs, 32])),
+            ("linear.bias".to_string(), tensor(&bias, &[outputs])),
+            ("residual.weight".to_string(), tensor(&residual, &[outputs, 32])),
+        ];
+        folder.save("2_Dense/model.safetensors", &tensors);
+        let mut without = Vec::new();
+        for has_residual in [false, true] {
+            folder.write(
+                "2_Dense/config.json",
+                json!({ "in_features": 32, "out_features": outputs, "use_residual": has_residual,
+                        "activation_function": "torch.nn.modules.activation.Tanh" }),
+            );
+            let found = folder.vectors();
+            for (found, pooled) in found.chunks(outputs).zip(pooled.chunks(32)) {
+                let product = |weight: &[f32], output: usize| -> f64 {
+                    let row = weight[output * 32..][..32].iter().zip(pooled);
+                    row.map(|(weight, x)| f64::from(*weight) * f64::from(*x)).sum()
+                };
+                for (output, found) in found.iter().enumerate() {
+                    let mapped = (product(&weight, output) + f64::from(bias[output])).tanh();
+                    let added = match (has_residual, outputs) {
+                        (false, _) => 0.0,
+                        (true, 32) => f64::from(pooled[output]),
+                        (true, _) => product(&residual, output),
+                    };
+                    let expected = mapped + added;
+                    assert!((f64::from(*found) - expected).abs() < 1e-5, "{found}, expected {expected}");
+                }
+            }
+            match has_residual {
+                false => without = found,
+                true => assert!(!same(&found, &without), "a residual changes nothing"),
+            }
+        }
+    }
+}
+
+/// In f64, of what comes before: mean 0 and variance 1 (and 1e-5), then weights and a bias.
+#[test]
+fn a_normalisation_of_vectors_may_follow() {
+    let folder = Folder::new("norm");
+    folder.modules(&["Transformer", "Pooling"]);
+    let pooled = folder.vectors();
+    folder.modules(&["Transformer", "Pooling", "LayerNorm"]);
+    let weight: Vec<f32> = (0..32).map(|index| 0.5 + (index * 7 % 5) as f32 / 4.0).collect();
+    let bias: Vec<f32> = (0..32).map(|index| (index * 11 % 13) as f32 / 10.0 - 0.6).collect();
+    let tensors =
+        [("norm.weight".into(), tensor(&weight, &[32])), ("norm.bias".into(), tensor(&bias, &[32]))];
+    folder.save("2_LayerNorm/model.safetensors", &tensors);
+    folder.write("2_LayerNorm/config.json", json!({ "dimension": 32 }));
+    let found = folder.vectors();
+    assert!(!same(&found, &pooled));
+    for (found, pooled) in found.chunks(32).zip(pooled.chunks(32)) {
+        let pooled: Vec<f64> = pooled.iter().map(|x| f64::from(*x)).collect();
+        let mean = pooled.iter().sum::<f64>() / 32.0;
+        let variance = pooled.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / 32.0;
+        for (index, found) in found.iter().enumerate() {
+            let unit = (pooled[index] - mean) / (variance + 1e-5).sqrt();
+            let expected = unit * f64::from(weight[index]) + f64::from(bias[index]);
+            assert!((f64::from(*found) - expected).abs() < 1e-5, "{found}, expected {expected}");
+        }
+    }
+    folder.write("2_LayerNorm/config.json", json!({ "dimension": 31 }));
+    let expected = "dimension is wrong, expected 32, what comes before it, found 31";
+    assert_eq!(folder.error(), format!("2_LayerNorm/config.json: {expected}"));
+}
+
+/// In f64, of the vectors of tokens: the mean, or the largest, of those behind the prompt and the token before it.
+#[test]
+fn a_prompt_is_pooled_unless_it_is_left_out() {
+    let folder = Folder::new("prompted");
+    folder.modules(&["Transformer", "Pooling"]);
+    let pooled = |mode: &str, includes: bool| {
+        folder.write("1_Pooling/config.json", json!({ "pooling_mode": mode, "include_prompt": includes }));
+        let model = folder.load();
+        let tokens = model.tokenizer().tokenize_behind("the thread ", &TEXTS, TooLong::Truncate).unwrap();
+        let vectors = model.encode_tokens(&tokens).unwrap().to_vec::<f32>().unwrap();
+        (model.token_vectors(&tokens).unwrap(), vectors)
+    };
+    for mode in ["mean", "max"] {
+        let mut with = Vec::new();
+        for includes in [true, false] {
+            let (tokens, found) = pooled(mode, includes);
+            // [CLS], and two words.
+            let left_out = if includes { 0 } else { 3 };
+            for (found, tokens) in found.chunks(32).zip(&tokens) {
+                let rows: Vec<&[f32]> = tokens.chunks(32).skip(left_out).collect();
+                for (index, found) in found.iter().enumerate() {
+                    let column = rows.iter().map(|row| f64::from(row[index]));
+                    let expected = match mode {
+                        "mean" => column.sum::<f64>() / rows.len() as f64,
+                        _ => column.fold(f64::NEG_INFINITY, f64::max),
+                    };
+                    assert!((f64::from(*found) - expected).abs() < 1e-5, "{mode}: {found}, {expected}");
+                }
+            }
+            match includes {
+                true => with = found,
+                false => assert!(!same(&found, &with), "{mode}: the prompt is pooled all the same"),
+            }
+        }
+    }
+}
+
 #[test]
 fn prompts_and_limits_are_read() {
     let folder = Folder::new("prompts");
