@@ -237,7 +237,8 @@ fn is_wanted(file: &str) -> bool {
     }
     let is_models = |name: &str| {
         NEEDED.contains(&name)
-            || matches!(name, "tokenizer_config.json" | WEIGHTS | shards::INDEX)
+            || matches!(name, "tokenizer_config.json" | "special_tokens_map.json" | "added_tokens.json")
+            || matches!(name, WEIGHTS | shards::INDEX)
             || (name.starts_with("sentence_") && name.ends_with("_config.json"))
             || (name.starts_with("model-") && is_weights(name))
     };
@@ -521,6 +522,8 @@ mod tests {
             "0_Transformer/config.json",
             "0_Transformer/tokenizer.json",
             "0_Transformer/tokenizer_config.json",
+            "0_Transformer/special_tokens_map.json",
+            "added_tokens.json",
             "0_Transformer/sentence_bert_config.json",
             "0_Transformer/model.safetensors",
         ] {

@@ -90,12 +90,21 @@ impl Settings<'_> {
 
     /// An error about a key.
     pub fn wrong(&self, key: &'static str, expected: impl Into<String>) -> ModelError {
-        let found = match self.get(key) {
+        self.wrong_value(key, expected, self.get(key))
+    }
+
+    /// An error about a value of this file.
+    pub fn wrong_value(&self, what: &'static str, expected: impl Into<String>, value: &Value) -> ModelError {
+        let found = match value {
             Value::Null => "nothing".into(),
             value => brief(value),
         };
-        CheckpointError::Format { file: self.file.clone(), what: key, expected: expected.into(), found }
-            .into()
+        CheckpointError::Format { file: self.file.clone(), what, expected: expected.into(), found }.into()
+    }
+
+    /// All keys.
+    pub fn keys(&self) -> impl Iterator<Item = &String> {
+        self.value.as_object().into_iter().flat_map(|map| map.keys())
     }
 
     /// What stands under a key, or null.

@@ -65,6 +65,8 @@ pub struct Tokenizer {
     /// What [`TooLong::Truncate`] is.
     truncated: TruncationDirection,
     cuts: Cuts,
+    /// Have the tokens of a pair's second text a type of their own?
+    tells_types: bool,
 }
 
 /// A text's tokens without special ones: all of them, or more than the model takes, from the end that is kept.
@@ -120,7 +122,8 @@ impl Tokenizer {
             lower_case(&mut tokenizer).map_err(|error| failed(&file, error))?;
         }
         let cuts = Cuts::of(&tokenizer);
-        Ok(Tokenizer { file, tokenizer, tokens_max, tokens_min, truncated, cuts })
+        let tells_types = config.tells_types()?;
+        Ok(Tokenizer { file, tokenizer, tokens_max, tokens_min, truncated, cuts, tells_types })
     }
 
     /// The least that a limit may be.
@@ -286,7 +289,8 @@ impl Tokenizer {
         let cut = tokenizers::utils::truncation::truncate_encodings(first, second, &params);
         let finish = |(first, second)| self.tokenizer.post_process(first, second, true);
         let encoding = cut.and_then(finish).map_err(|error| self.failed(error))?;
-        let (ids, types) = (encoding.get_ids().to_vec(), encoding.get_type_ids().to_vec());
+        let ids = encoding.get_ids().to_vec();
+        let types = if self.tells_types { encoding.get_type_ids().to_vec() } else { vec![0; ids.len()] };
         Ok(Tokens { ids, types, prompt: 0 })
     }
 }
