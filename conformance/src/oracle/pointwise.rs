@@ -112,6 +112,8 @@ fn of_integers(op: Pointwise, dtype: DType, x: &[i128], p: &[i128]) -> i128 {
         sign => x[0].signum(),
         floor_divide if x[1] == 0 => 0,
         floor_divide => x[0].div_euclid(x[1]) - i128::from(x[1] < 0 && x[0].rem_euclid(x[1]) != 0),
+        trunc_divide if x[1] == 0 => 0,
+        trunc_divide => x[0] / x[1],
         rem if x[1] == 0 => 0,
         rem => {
             let m = x[0].rem_euclid(x[1]);
@@ -181,6 +183,7 @@ fn of_floats(op: Pointwise, x: &[f64], p: &[f64]) -> f64 {
         mul => x[0] * x[1],
         div => x[0] / x[1],
         floor_divide => floor_of_quotient(x[0], x[1]),
+        trunc_divide => trunc_of_quotient(x[0], x[1]),
         rem => {
             let m = x[0] % x[1];
             if m != 0.0 && (m < 0.0) != (x[1] < 0.0) { m + x[1] } else { m }
@@ -259,6 +262,16 @@ fn of_floats(op: Pointwise, x: &[f64], p: &[f64]) -> f64 {
 }
 
 /// The largest integer not above the exact quotient. The sign of `q · y − x` is exact with a fused product.
+fn trunc_of_quotient(x: f64, y: f64) -> f64 {
+    let rounded = x / y;
+    if y == 0.0 || !rounded.is_finite() {
+        return rounded;
+    }
+    let q = rounded.trunc();
+    // Is q · y beyond x? Then the quotient was rounded up to a whole number.
+    if (q * y).abs() > x.abs() || q.mul_add(y, -x) * x.signum() > 0.0 { q - q.signum() } else { q }
+}
+
 fn floor_of_quotient(x: f64, y: f64) -> f64 {
     let rounded = x / y;
     if x.is_infinite() && y != 0.0 {

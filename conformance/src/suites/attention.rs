@@ -12,7 +12,7 @@ use raddle::{DType, Device, Scalar, Tensor};
 
 /// All cases.
 pub fn cases() -> Vec<Case> {
-    crate::cases!("attention": attention, masks, shapes_that_broadcast, heads_of_rows, neighbours, special, without_elements, errors)
+    crate::cases!("attention": attention, masks, shapes_that_broadcast, heads_of_rows, neighbours, special, without_elements, errors, composed_with_dropout)
 }
 
 fn drawn(dtype: DType, shape: &[usize], random: &mut Random) -> Array {
@@ -350,4 +350,37 @@ fn errors(device: &Device) {
     let shared = f32(&[2, 3, 4]);
     let onto = shared.scaled_dot_product_attention_out(&k, &f32(&[2, 5, 4]), None, false, None, &shared);
     assert!(onto.unwrap_err().to_string().contains("overlaps"));
+}
+
+/// Without drops it is attention; with all dropped it is 0; with some, the mean over draws is near to it.
+fn composed_with_dropout(device: &Device) {
+    let mut random = Random::named("attention_with_dropout");
+    let mut draw = |shape: &[usize]| {
+        let count: usize = shape.iter().product();
+        let values: Vec<f64> = (0..count).map(|_| random.below(33) as f64 / 16.0 - 1.0).collect();
+        Tensor::from_slice(&values, shape, device).unwrap()
+    };
+    let (q, k, v, added) = (draw(&[2, 3, 4]), draw(&[2, 5, 4]), draw(&[2, 5, 6]), draw(&[3, 5]));
+    // The second query sees no key.
+    let seen = added.gt(0).unwrap();
+    seen.select(0, 1).unwrap().fill_(false).unwrap();
+    for (mask, is_causal) in
+        [(None, false), (None, true), (Some(&added), true), (Some(&seen), false), (Some(&seen), true)]
+    {
+        let of =
+            |p| q.attention_with_dropout(&k, &v, mask, p, is_causal, None).unwrap().to_vec::<f64>().unwrap();
+        let whole =
+            q.scaled_dot_product_attention(&k, &v, mask, is_causal, None).unwrap().to_vec::<f64>().unwrap();
+        let near = |found: &[f64], tolerance: f64| {
+            found.iter().zip(&whole).all(|(found, expected)| (found - expected).abs() <= tolerance)
+        };
+        assert!(near(&of(0.0), 1e-12), "{mask:?}, causal {is_causal}");
+        assert!(of(1.0).iter().all(|&value| value == 0.0));
+        let mut mean = vec![0.0; whole.len()];
+        for _ in 0..400 {
+            mean.iter_mut().zip(of(0.25)).for_each(|(mean, value)| *mean += value / 400.0);
+        }
+        // A weight of 1 scatters by √(p / (1 − p)) = 0.58 a draw: by 0.03 of 400; five times that.
+        assert!(near(&mean, 0.15), "{mask:?}, causal {is_causal}: {mean:?}, expected {whole:?}");
+    }
 }

@@ -13,7 +13,7 @@ use raddle::{DType, Device, Scalar, Tensor, runtime};
 
 /// All cases.
 pub fn cases() -> Vec<Case> {
-    crate::cases!("order": sort, topk, gather, scatter, scatter_add, sums_of_16_bits, index_select, index_add, embedding, nonzero, masked_select, cat, stack, bad_indices, errors)
+    crate::cases!("order": sort, topk, gather, scatter, scatter_add, sums_of_16_bits, index_select, index_add, embedding, nonzero, masked_select, named_places, cat, stack, bad_indices, errors)
 }
 
 /// Few distinct numbers, so that there are ties; NaN now and then.
@@ -99,6 +99,10 @@ pub fn draw(name: &str, dtype: DType, drawing: &Drawing) -> bool {
                 _ => scatter_add_of,
             };
             body(dtype, &shape, &index, axis, random, run);
+        }
+        "index" | "index_put" => {
+            let [a, b, c] = [(); 3].map(|()| drawing.size());
+            index_of(dtype, [a.max(1), b, c.max(1)], [drawing.size(), drawing.size()], random, run);
         }
         "index_select" | "index_add" => {
             shape[axis] = shape[axis].max(1);
@@ -506,6 +510,103 @@ fn index_add_of(
     );
 }
 
+/// Indices of two axes with another one between them, of one axis, and a mask: reading, and writing with and without addition.
+fn named_places(device: &Device) {
+    let mut random = Random::named("named_places");
+    for &dtype in DType::ALL {
+        for (count, columns) in [(4, 1), (1, 3), (0, 2)] {
+            index_of(dtype, [3, 2, 5], [count, columns], &mut random, &everywhere(device));
+        }
+        index_by_mask(dtype, &mut random, device);
+    }
+}
+
+fn index_of(dtype: DType, shape: [usize; 3], named: [usize; 2], random: &mut Random, run: Run) {
+    let [count, columns] = named;
+    let signed = |shape: &[usize], size: usize, random: &mut Random| {
+        Array::from_fn(DType::I64, shape, |_| Scalar::Int(random.below(2 * size) as i64 - size as i64))
+    };
+    let (first, last) = (signed(&[count, 1], shape[0], random), signed(&[columns], shape[2], random));
+    let values = numbers(dtype, &[count, columns, shape[1]], random);
+    let inputs = [numbers(dtype, &shape, random), first, last, values];
+    // From the end, as Python counts.
+    let place =
+        |index: &Array, at: usize, size: usize| index.data[at].to_i64().rem_euclid(size as i64) as usize;
+    let at = move |x: &[Array], i: usize, j: usize, k: usize| {
+        [place(&x[1], i, shape[0]), k, place(&x[2], j, shape[2])]
+    };
+    let all = indices(&[count, columns, shape[1]]);
+    let read = |x: &[Array]| {
+        Array::from_fn(dtype, &[count, columns, shape[1]], |to| x[0].at(&at(x, to[0], to[1], to[2])))
+    };
+    let written = |x: &[Array]| {
+        let mut target = x[0].clone();
+        for to in &all {
+            let [a, b, c] = at(x, to[0], to[1], to[2]);
+            target.data[(a * shape[1] + b) * shape[2] + c] = x[3].at(to);
+        }
+        target
+    };
+    let adds = dtype != DType::Bool;
+    run(
+        &Op {
+            what: &format!("index of {dtype} at {named:?}"),
+            oracle: &|x| {
+                let mut answers = vec![Answer::exactly(&read(x)), Answer::exactly(&written(x))];
+                if adds {
+                    let terms = all.iter().map(|to| (at(x, to[0], to[1], to[2]).to_vec(), x[3].at(to)));
+                    answers.push(added(&x[0], terms, 1.0));
+                }
+                answers
+            },
+            fresh: &|x| {
+                let named = [Some(x[1]), None, Some(x[2])];
+                let mut made = vec![x[0].index(&named)?, x[0].index_put(&named, x[3], false)?];
+                if adds {
+                    made.push(x[0].index_put(&named, x[3], true)?);
+                }
+                Ok(made)
+            },
+            into: Some(&|x, out| {
+                let named = [Some(x[1]), None, Some(x[2])];
+                out[0].copy_(&x[0].index(&named)?)?;
+                out[1].copy_(x[0])?.index_put_(&named, x[3], false)?;
+                if adds {
+                    out[2].copy_(x[0])?.index_put_(&named, x[3], true)?;
+                }
+                Ok(())
+            }),
+        },
+        &inputs,
+    );
+}
+
+fn index_by_mask(dtype: DType, random: &mut Random, device: &Device) {
+    let inputs = [
+        numbers(dtype, &[3, 4, 2], random),
+        Array::from_fn(DType::Bool, &[3, 4], |_| Scalar::Bool(random.one_of(2))),
+    ];
+    everywhere(device)(
+        &Op {
+            what: &format!("index of {dtype} by a mask"),
+            oracle: &|x| {
+                let chosen: Vec<Vec<usize>> =
+                    indices(&[3, 4]).into_iter().filter(|at| x[1].at(at).to_bool()).collect();
+                let read = Array::from_fn(dtype, &[chosen.len(), 2], |at| {
+                    x[0].at(&[&chosen[at[0]][..], &at[1..]].concat())
+                });
+                let filled = Array::from_fn(dtype, &[3, 4, 2], |at| {
+                    if x[1].at(&at[..2]).to_bool() { round(dtype, Scalar::Int(1)) } else { x[0].at(at) }
+                });
+                vec![Answer::exactly(&read), Answer::exactly(&filled)]
+            },
+            fresh: &|x| Ok(vec![x[0].index(&[Some(x[1])])?, x[0].index_put(&[Some(x[1])], 1i64, false)?]),
+            into: None,
+        },
+        &inputs,
+    );
+}
+
 fn embedding(device: &Device) {
     let mut random = Random::named("embedding");
     let dtypes =
@@ -746,6 +847,20 @@ fn errors(device: &Device) {
         (
             x.index_select(0, &index(&[1, 1])),
             "index_select: index has the wrong number of axes, expected 0 or 1, found 2",
+        ),
+        (
+            x.index(&[Some(&index(&[1])), None, None]),
+            "index: the list of indices has the wrong number of axes, expected at most as many as the tensor has axes, found 3",
+        ),
+        (
+            x.index(&[None, Some(&zeros(&[2], DType::Bool))]),
+            "index: a mask has the wrong shape, expected [3], found [2]",
+        ),
+        (x.index(&[Some(&x)]), "index: index has the wrong dtype, expected i64, i32 or bool, found f32"),
+        (x.index(&[None]), "index: wrong number of tensors, expected at least 1, found 0"),
+        (
+            x.index_put(&[Some(&index(&[4]))], &zeros(&[2, 3], DType::F32), false),
+            "index_put: the values has the wrong shape, expected [4, 3], found [2, 3]",
         ),
         (Tensor::cat::<&Tensor>(&[], 0), "cat: wrong number of tensors, expected at least 1, found 0"),
         (

@@ -168,6 +168,8 @@ const OTHERS: &[Other] = &[
     Other::structured("index_select", "(x, index; axis)", All).grad().out(),
     Other::structured("index_add", "(x, index, values; axis)", Number).grad().in_place().out(),
     Other::structured("embedding", "(weight, index)", Float).grad(),
+    Other::structured("index", "(x, indices)", All).grad(),
+    Other::structured("index_put", "(x, indices, values; accumulate)", All).grad().in_place(),
     Other::structured("masked_select", "(x, mask)", All).grad(),
     Other::structured("nonzero", "(x)", All),
     // Copies

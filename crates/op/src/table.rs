@@ -30,14 +30,23 @@ macro_rules! for_each_pointwise {
         mul(x, y;) { types: All, result: Same, ulp: 0.5, domain: -100.0..100.0, derivative: derived, body: x * y }
         /// `x / y`; integers are converted to f32 first.
         div(x, y;) { types: Float, result: Same, ulp: 0.5, domain: -100.0..100.0, derivative: derived, body: x / y }
-        /// The largest integer not above `x / y`. By zero: of floats as `x / y`, of integers 0. No gradient.
-        floor_divide(x, y;) { types: Number, result: Same, ulp: 0.0, domain: -100.0..100.0, derivative: none, body: {
+        /// The largest integer not above `x / y`. By zero: of floats as `x / y`, of integers 0. The derivative
+        /// is 0.
+        floor_divide(x, y;) { types: Number, result: Same, ulp: 0.0, domain: -100.0..100.0, derivative: [_g => x.literal(0.0), y.literal(0.0)], body: {
             // From the exact remainder: rounding x / y first could step over the integer.
             let m = x.fmod(y);
             let q = (x - m) / y;
             let q = (m.ne(0.0) & (m.lt(0.0) ^ y.lt(0.0))).select(q - 1.0, q).round();
             // A zero has the sign of the quotient.
             y.eq(0.0).select(x / y, q.eq(0.0).select(x / y * 0.0, q))
+        } }
+        /// `x / y` without its fraction, from the exact quotient. By zero and of infinities: of floats as `x / y`, of integers 0.
+        /// The derivative is 0.
+        trunc_divide(x, y;) { types: Number, result: Same, ulp: 0.0, domain: -100.0..100.0, derivative: [_g => x.literal(0.0), y.literal(0.0)], body: {
+            let m = x.fmod(y);
+            let q = ((x - m) / y).round();
+            // A zero has the sign of the quotient.
+            m.ne(m).select(x / y, q.eq(0.0).select(x / y * 0.0, q))
         } }
         /// `x - floor(x / y) * y`, Python's `%`: zero or of the sign of `y`. PyTorch's `remainder`. By zero: NaN, of
         /// integers 0.

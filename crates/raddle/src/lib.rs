@@ -111,7 +111,7 @@ pub use device::Device;
 pub use raddle_grad as grad;
 pub use raddle_hal::{Bounds, Limits};
 pub use raddle_nn as nn;
-pub use raddle_op::catalogue;
+pub use raddle_op::{catalogue, for_each_pointwise};
 pub use raddle_optim as optim;
 pub use raddle_runtime::{
     self as runtime, CacheStats, DedicatedStream, Event, EventFuture, Exhausted, ExternalStream, GraphCounts,

@@ -68,6 +68,41 @@ impl Tensor {
         Ok(out)
     }
 
+    /// [`scaled_dot_product_attention`](Tensor::scaled_dot_product_attention) whose weights are dropped with probability `p`, as by
+    /// [`dropout`](Tensor::dropout), before they meet the values. Composed of products, a softmax and a dropout.
+    pub fn attention_with_dropout(
+        &self,
+        key: &Tensor,
+        value: &Tensor,
+        mask: Option<&Tensor>,
+        p: f64,
+        is_causal: bool,
+        scale: Option<f64>,
+    ) -> Result<Tensor> {
+        let attention = Attention::new(self, key, value, mask, is_causal, scale)?;
+        let [n, m, ..] = attention.sizes;
+        let mut scores = self.mul(attention.scale)?.matmul(&key.transpose(-2, -1)?)?;
+        let mut seen = None;
+        if let Some(mask) = mask {
+            let is_bool = mask.dtype() == DType::Bool;
+            seen = Some(if is_bool { mask.clone() } else { mask.detach().ne(f64::NEG_INFINITY)? });
+            scores = if is_bool { scores } else { scores.add(&mask.to_dtype(scores.dtype())?)? };
+        }
+        if is_causal {
+            let before = Tensor::ones([n, m], DType::Bool, &self.device())?.tril(0)?;
+            seen = Some(match seen {
+                Some(seen) => seen.logical_and(&before)?,
+                None => before,
+            });
+        }
+        let weights = match seen {
+            None => scores.softmax(-1)?,
+            // Chosen twice: of a query that sees no key the weights are NaN.
+            Some(seen) => seen.where_(&seen.where_(&scores, f64::NEG_INFINITY)?.softmax(-1)?, 0.0)?,
+        };
+        weights.dropout(p, None)?.matmul(value)
+    }
+
     /// [`scaled_dot_product_attention`](Tensor::scaled_dot_product_attention) into `out`, of any strides.
     pub fn scaled_dot_product_attention_out(
         &self,

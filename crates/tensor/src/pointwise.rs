@@ -72,6 +72,18 @@ pub fn pointwise(op: Pointwise, args: &[Arg<'_>], params: &[Scalar]) -> Result<T
     Ok(out)
 }
 
+/// [`pointwise`] into `out`, which has the shape of the result and any strides.
+pub fn pointwise_out(op: Pointwise, args: &[Arg<'_>], params: &[Scalar], out: &Tensor) -> Result<()> {
+    pointwise_into(op, args, params, out, Mode::Out)
+}
+
+/// [`pointwise`] in place: overwrites `target` with the result for `target` and `args`. Its shape and its dtype stay.
+pub fn pointwise_in_place(op: Pointwise, target: &Tensor, args: &[Arg<'_>], params: &[Scalar]) -> Result<()> {
+    let args: SmallVec<[Arg<'_>; INPUT_COUNT_MAX]> =
+        [Arg::Tensor(target)].into_iter().chain(args.iter().copied()).collect();
+    pointwise_into(op, &args, params, target, Mode::InPlace)
+}
+
 /// The same into an existing tensor. `Mode::InPlace`: `out` is one of the inputs.
 pub(crate) fn pointwise_into(
     op: Pointwise,

@@ -2,6 +2,7 @@
 //! each op computes is checked in `conformance`.
 
 mod catalogue;
+mod compose;
 mod errors;
 mod groups;
 mod host;
