@@ -30,7 +30,7 @@ const LAYERS: [&[&str]; 12] = [
     &["raddle-serve", "raddle-transfer"],
     &["raddle-server"],
     &["raddle"],
-    &["raddle-cli", "raddle-conformance", "raddle-fuzz", "raddle-examples"],
+    &["raddle-cli", "raddle-conformance", "raddle-fuzz", "raddle-examples", "raddle-python"],
     &["raddle-benches"],
 ];
 /// Backends stand on this layer and those below it.
