@@ -17,7 +17,8 @@
 //! Guarantees:
 //! - **Every op.** Each recorded [`Call`](raddle_tensor::Call) has a rule; pointwise ops and fused closures use the programs
 //!   that `raddle-op` derives, one kernel for all their inputs. At ties and singular points gradients are PyTorch's, except
-//!   that an overwriting `scatter` that names an element twice gives the gradient to the value that stands, and that of a NaN `amax` and `amin` give the gradient to the NaN alone.
+//!   that an overwriting `scatter` that names an element twice gives the gradient to the value that stands, and that of a NaN
+//!   `amax` and `amin` give the gradient to the NaN alone.
 //! - **No stale values.** A tensor that backward needs and that was changed in place since is an error that names the op and
 //!   both versions, never a wrong number.
 //! - **Any thread.** Passes may run at once on several threads, over shared leaves and graphs; the only state outside of
