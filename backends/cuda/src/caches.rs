@@ -2,7 +2,7 @@
 
 use super::{
     driver::Driver,
-    exit,
+    exit, gates,
     kernels::{self, Key, steps::Step},
     local::Held,
     matmul::{self, Algorithm, Shape},
@@ -13,10 +13,13 @@ use raddle_hal::{CacheStats, DeviceError, Kernel, Operand, trace};
 use raddle_sync::Arc;
 use std::ffi::CString;
 
+const LOADED_TOO_LATE: &str = "way to load a kernel while a stream is held (run the op once before)";
+
 impl Shared {
     /// A loaded kernel. Compiles and loads it if need be.
     pub(crate) fn kernel(&self, driver: Driver<'_>, key: &Key) -> Result<Arc<Loaded>, DeviceError> {
         let (loaded, evicted) = self.kernels.get(key, || {
+            gates::check_none_is_closed(LOADED_TOO_LATE)?;
             let start = trace::start();
             let image = self.compiler.image(key.entry(), &key.source())?;
             let entry = CString::new(key.entry()).expect("names have no zeros");
@@ -90,6 +93,7 @@ impl Shared {
 
     pub(crate) fn algorithm(&self, shape: &Shape) -> Result<Arc<Algorithm>, DeviceError> {
         let (algorithm, evicted) = self.algorithms.get(shape, || {
+            gates::check_none_is_closed(LOADED_TOO_LATE)?;
             Ok((self.matmul()?.choose(shape).inspect(|_| exit::watch())?, size_of::<Algorithm>()))
         })?;
         evicted.into_iter().for_each(|evicted| self.retired_algorithms.add(evicted));

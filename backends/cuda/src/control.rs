@@ -2,6 +2,7 @@
 
 use crate::{
     driver::{Function, Stream},
+    gates,
     shared::Shared,
 };
 use raddle_hal::{DeviceError, QueueId};
@@ -41,6 +42,7 @@ impl Shared {
         if let Some(function) = place.get() {
             return Ok(*function);
         }
+        gates::check_none_is_closed("way to load a kernel while a stream is held")?;
         let image = self.compiler.image(name, source)?;
         let entry = std::ffi::CString::new(name).expect("names have no zeros");
         let (_, function) = self.context.enter()?.module_load(&image, &entry)?;

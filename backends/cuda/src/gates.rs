@@ -23,13 +23,24 @@ const GATE_COUNT_MAX: u64 = 512;
 /// Where the host finds the words of each device.
 static ALL: global::Mutex<Vec<u64>> = global::Mutex::new(Vec::new());
 
+/// How many aren't open, of all devices: the driver's locks and waits are the process's.
+static CLOSED_COUNT: global::AtomicUsize = global::AtomicUsize::new(0);
+
+/// Is a stream held? Then the driver may let who loads, pins or makes something wait until it is let go.
+pub fn any_is_closed() -> bool {
+    CLOSED_COUNT.load(Acquire) > 0
+}
+
+/// Refuses what would wait for all streams while one is held, perhaps by the thread that asks.
+pub fn check_none_is_closed(what: &'static str) -> Result<(), DeviceError> {
+    if any_is_closed() { Err(DeviceError::Unsupported { what }) } else { Ok(()) }
+}
+
 /// Of a device. A gate's number counts words.
 pub struct Gates {
     /// Where the host and where the device finds the words.
     words: global::OnceLock<[u64; 2]>,
     free: Mutex<Vec<Gate>>,
-    /// How many aren't open.
-    closed_count: global::AtomicUsize,
 }
 
 /// # Safety
@@ -49,16 +60,7 @@ pub fn open_all() {
 
 impl Gates {
     pub fn new() -> Gates {
-        Gates {
-            words: global::OnceLock::new(),
-            free: Mutex::new(Rank::Leaf, Vec::new()),
-            closed_count: global::AtomicUsize::new(0),
-        }
-    }
-
-    /// Is a stream held? Then to pin memory may take until it is let go.
-    pub fn any_is_closed(&self) -> bool {
-        self.closed_count.load(Acquire) > 0
+        Gates { words: global::OnceLock::new(), free: Mutex::new(Rank::Leaf, Vec::new()) }
     }
 
     /// A gate, which is closed.
@@ -75,7 +77,7 @@ impl Gates {
         let gate = gate.ok_or(DeviceError::Unsupported { what: "gate left, of 512" })?;
         // SAFETY: it is a word of the device, and we are inside of the driver, which has a context.
         unsafe { write(self.address(gate)[0], CLOSED) };
-        self.closed_count.fetch_add(1, Release);
+        CLOSED_COUNT.fetch_add(1, Release);
         Ok(gate)
     }
 
@@ -90,7 +92,7 @@ impl Gates {
 
     /// For a caller that is inside. Once for each that was made.
     pub fn open(&self, gate: Gate) {
-        self.closed_count.fetch_sub(1, Release);
+        CLOSED_COUNT.fetch_sub(1, Release);
         // Else it has been opened, and its word may be gone.
         if !process_ends() {
             // SAFETY: it is a word of the device, and we are inside.

@@ -19,6 +19,7 @@ use crate::{
     driver::{self, Driver, GraphNode, Stream},
     errors::{self, Copies, RECORD_BYTES},
     executable::{DrawNode, Executable, Records},
+    gates,
     kernels::{self, steps::Step},
     launch::{scratch_of, wants_record},
     local::Held,
@@ -188,7 +189,10 @@ impl Shared {
         let idle = self.capture_streams.lock().pop();
         let stream = match idle {
             Some(stream) => stream,
-            None => driver.stream_create(false)?,
+            None => {
+                gates::check_none_is_closed("way to capture a first graph while a stream is held")?;
+                driver.stream_create(false)?
+            }
         };
         let ended = driver.stream_begin_capture(stream).map(|()| {
             let draws = self.capture_on(driver, stream, graph, planned, records);

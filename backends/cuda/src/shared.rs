@@ -6,7 +6,7 @@ use crate::{
     driver::{Context, Driver, Stream},
     errors::{RECORD_BYTES, RECORD_COUNT},
     executable::Executable,
-    gates::Gates,
+    gates::{self, Gates},
     kernels::Key,
     matmul::{self, Algorithm, Shape},
     prepared::Loaded,
@@ -108,7 +108,7 @@ impl Shared {
             return Ok(Some(block));
         }
         // The driver lets who pins memory wait for all streams, and whoever holds one may be who is about to copy.
-        if need == Need::May && self.gates.any_is_closed() {
+        if need == Need::May && gates::any_is_closed() {
             return Ok(None);
         }
         let Some(room) = self.staging.room(size_bytes, need) else { return Ok(None) };
@@ -127,6 +127,7 @@ impl Shared {
     }
 
     pub fn open_queue(&self, id: QueueId, priority: Priority) -> Result<(), DeviceError> {
+        gates::check_none_is_closed("way to make a stream while another is held")?;
         let driver = self.context.enter()?;
         let stream = driver.stream_create(priority == Priority::High)?;
         let word = match self.words {
@@ -193,6 +194,8 @@ impl Shared {
         if self.words[0] == 0 {
             return Err(DeviceError::Unsupported { what: "stream that waits for a number" });
         }
+        // What can't be loaded any more while it is closed.
+        self.load_spin()?;
         self.gates.make(driver)
     }
 }

@@ -457,6 +457,9 @@ fn a_gate_holds_its_queue_alone() {
     let slabs = [(); 2].map(|()| gpu.cuda.allocate_slab(1 << 20).unwrap());
     for size_bytes in [16, 4096, 1 << 20] {
         let gates = [(); 2].map(|()| gpu.cuda.make_gate().unwrap());
+        // What would wait for all streams, and so for this thread. (What isn't loaded is of a test that runs in its own process.)
+        let refused = [gpu.control.plant_trap(Q[0]), gpu.cuda.open_queue(QueueId(50), Priority::Normal)];
+        assert!(refused.iter().all(|result| matches!(result, Err(DeviceError::Unsupported { .. }))));
         gpu.submit(Q[1], &[], &Launch::Gate(gates[0]));
         gpu.submit(Q[2], &[], &Launch::Gate(gates[1]));
         let held = gpu.submit(Q[1], &[], &fill(slabs[0], 1));

@@ -1,7 +1,10 @@
 //! What scenes are played on, and what they have in common.
 
 use crate::Backend;
-use raddle::{DType, Device, Limits, Priority, Stream, Tensor, testing::spin};
+use raddle::{
+    DType, Device, Limits, Priority, Stream, Tensor,
+    testing::{Held, hold, spin},
+};
 use std::{str::FromStr, time::Duration};
 
 /// A device by name.
@@ -72,6 +75,11 @@ impl Ground {
         if self.place == Place::Cpu && trial.is_multiple_of(3) {
             spin(Stream::current(&self.device).unwrap(), BUSY).unwrap();
         }
+    }
+
+    /// Holds a stream, except on CUDA: scenes that run beside this one load kernels there, which is refused meanwhile.
+    pub(super) fn hold(&self, stream: Stream) -> Option<Held> {
+        (!matches!(self.place, Place::Cuda(_))).then(|| hold(stream).unwrap())
     }
 
     /// How often something is done: on a device, or on each of the simulators, which are slow.

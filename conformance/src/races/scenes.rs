@@ -2,7 +2,7 @@
 
 use super::{gradients::*, ground::*, streams::*, threads::*};
 use crate::programs;
-use raddle::{Arg, DType, Device, Event, Generator, Result, Stream, Tensor, runtime, testing::hold};
+use raddle::{Arg, DType, Device, Event, Generator, Result, Stream, Tensor, runtime};
 use raddle_sync::faults::Fault;
 use std::sync::{
     Barrier, Mutex,
@@ -198,7 +198,7 @@ fn weights_are_read_by_32_threads(ground: &Ground) {
     let device = &ground.device;
     // What the threads read is written when all of them have asked for it.
     let stream = pool(device, 1)[0];
-    let held = Mutex::new(Some(hold(stream).unwrap()));
+    let held = Mutex::new(ground.hold(stream));
     let weight = {
         let _guard = stream.enter();
         &Tensor::arange(0, 1024, 1, DType::F32, device).unwrap()

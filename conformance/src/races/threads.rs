@@ -6,7 +6,7 @@ use raddle::{
     DType, Device, Error, Event, Generator, Priority, Stream, StreamId, Tensor, fused,
     grad::{Autograd, is_grad_enabled, no_grad},
     runtime,
-    testing::{Held, hold},
+    testing::Held,
 };
 use std::{
     collections::HashMap,
@@ -357,13 +357,13 @@ pub fn a_long_chain_is_read_elsewhere(ground: &Ground) {
             for step in 0..count {
                 // The last one runs when it has been read.
                 if step + 1 == count {
-                    held = Some(hold(streams[0]).unwrap());
+                    held = ground.hold(streams[0]);
                 }
                 chain = if step % 3 == 0 { chain.add(1.0) } else { chain.add_(1.0).cloned() }.unwrap();
             }
-            sender.send((chain, held.expect("there is a last one"))).unwrap();
+            sender.send((chain, held)).unwrap();
         });
-        let (chain, held): (Tensor, Held) = receiver.recv().unwrap();
+        let (chain, held): (Tensor, Option<Held>) = receiver.recv().unwrap();
         let _guard = streams[1].enter();
         let read = chain.add(1.0).unwrap();
         // Whatever isn't behind it runs now: the simulator goes on when it is asked, the CPU's workers do other things meanwhile.
@@ -377,7 +377,7 @@ pub fn a_long_chain_is_read_elsewhere(ground: &Ground) {
                 break;
             }
         }
-        held.release();
+        drop(held);
         assert!(is_all(&read, count as f32 + 1.0));
         maker.join().expect("the maker panicked");
     });

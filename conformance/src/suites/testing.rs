@@ -1,14 +1,17 @@
 //! What tests hold streams up with. Each has a device to itself: nobody else's work comes to stand behind what is held, and this
-//! thread isn't bound to a stream of the pool.
+//! thread isn't bound to a stream of the pool. On CUDA each has a process to itself, since nobody there can load a kernel while a
+//! stream is held; so what it calls it has called once before.
 
-use super::reports::{alone, is_sim, read, stream};
-use crate::Case;
+use super::reports::{self, is_sim, read, stream};
+use crate::{Case, child};
 use raddle::{
     DType, Device, Event, Stream, Tensor,
     testing::{Held, hold, spin},
 };
 use std::{
-    mem, thread,
+    env, mem,
+    process::Command,
+    thread,
     time::{Duration, Instant},
 };
 
@@ -22,6 +25,41 @@ pub fn cases() -> Vec<Case> {
         there_is_no_end_of_holds,
         a_spin_takes_its_time,
     )
+    .into_iter()
+    .map(in_own_process)
+    .collect()
+}
+
+/// Far longer than any of them takes.
+const TIME_MAX: Duration = Duration::from_secs(60);
+
+/// The case, on CUDA in a process that runs nothing else.
+fn in_own_process(case: Case) -> Case {
+    let name = format!("cuda::{}", case.name);
+    let body = case.body;
+    let run = move |device: &Device| {
+        if device.name() != "cuda:0" || env::args().any(|argument| argument == "--exact") {
+            return body(device);
+        }
+        let mut command = Command::new(env::current_exe().unwrap());
+        let ended = child::run(command.args(["--exact", &name]), TIME_MAX).unwrap();
+        let is_good = ended.status.is_some_and(|status| status.success());
+        assert!(is_good && ended.out.contains("1 passed"), "{:?}\n{}{}", ended.status, ended.out, ended.err);
+    };
+    Case { name: case.name, backends: case.backends, body: Box::new(run) }
+}
+
+/// On a device of its own, which has run the ops that are used here.
+fn alone(device: &Device, body: impl FnOnce(&Device)) {
+    reports::alone(device, |device| {
+        for size in [3, 300] {
+            let one = Tensor::ones([size], DType::F32, device).unwrap();
+            assert_eq!(read(&add_on(stream(device), &one)), vec![2.0; size]);
+            let graph = device.capture::<_, raddle::Error>(|| one.add(1)).unwrap();
+            assert_eq!(read(&graph.replay().unwrap()), vec![2.0; size]);
+        }
+        body(device);
+    });
 }
 
 fn add_on(stream: Stream, x: &Tensor) -> Tensor {

@@ -12,7 +12,9 @@
 //! **What waits for a held stream waits for whoever holds it**: reading what is computed there, `synchronize` of the stream or of
 //! the device, who submits to it when it is full (after [`Info::in_flight_count_max`](crate::hal::Info) ops or what
 //! [`Limits`](raddle_hal::Limits) say), and an allocation for which the device has no memory left, since that waits for
-//! all work before it says so. None of these notices that it waits for its own thread.
+//! all work before it says so. None of these notices that it waits for its own thread. CUDA's driver lets whoever loads a kernel or
+//! makes a stream wait for all streams of the process: while one is held, ops that have not run before and streams that have not been
+//! used are refused there. Run them once before, and run such a test in a process of its own.
 //!
 //! **What doesn't wait**: a thread that ends and a process that ends, which drop what is held, and [`Device::close`](crate::Device::close), which lets
 //! go of it. So a [`Held`] that is leaked holds its stream until one of these.
@@ -52,8 +54,7 @@ pub fn spin(stream: Stream, duration: Duration) -> Result<()> {
 /// Doesn't wait for what is on the stream; blocks while the stream is full. From any thread, which needn't be the one that lets
 /// go. What waits for a held stream, and what doesn't, is said [above](self). On CUDA the stream waits in front of the
 /// device's units, which are free for other streams; but the device has fewer queues than there may be streams
-/// (`CUDA_DEVICE_MAX_CONNECTIONS`), and a stream that shares one with it waits, too. Its driver lets whoever makes a stream or loads
-/// a kernel for the first time wait for all streams: do so before.
+/// (`CUDA_DEVICE_MAX_CONNECTIONS`), and a stream that shares one with it waits, too.
 ///
 /// Errors: those of any op on the stream; [`Error::Device`](crate::Error::Device) if the device can't hold more streams (64 on the CPU), or any, as in
 /// a forked child, where work is over when its call returns. Then nothing is held.
