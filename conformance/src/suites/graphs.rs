@@ -32,8 +32,8 @@ pub fn cases() -> Vec<Case> {
         a_failure_is_told_to_who_depends_on_the_replay,
         a_training_step_is_captured,
         the_autoencoder_is_captured,
-        outputs_are_copied_out,
-        operands_outlive_their_handles,
+        outputs_are_copied_out;
+        holding: operands_outlive_their_handles,
     )
 }
 

@@ -15,15 +15,15 @@ use std::{
 pub fn cases() -> Vec<Case> {
     crate::cases!("reports":
         c_11_a_fitting_block_in_the_pool_is_found_when_memory_is_short,
-        c_12_a_buffer_that_another_stream_still_reads_is_not_given_out,
-        c_13_events_tell_the_truth,
         c_13_elapsed_says_what_it_lacks,
         c_14_fresh_streams_strand_no_memory,
         d_15_kernels_that_nobody_knows_yet_are_made_at_once,
         d_16_buffers_may_outlive_handles_and_die_anywhere,
         e_18_integers_are_drawn_as_integers,
         e_19_views_are_filled_whole_and_their_gaps_stay,
-        e_20_a_shared_generator_repeats_nothing,
+        e_20_a_shared_generator_repeats_nothing;
+        holding: c_12_a_buffer_that_another_stream_still_reads_is_not_given_out,
+        c_13_events_tell_the_truth,
     )
 }
 
@@ -82,7 +82,11 @@ fn memory_is_short(device: &Device) {
 }
 
 fn c_12_a_buffer_that_another_stream_still_reads_is_not_given_out(device: &Device) {
-    alone(device, |device| (0..100).for_each(|trial| c_12(device, trial)));
+    alone(device, |device| {
+        let x = Tensor::full([3000], 2.0, DType::F32, device).unwrap();
+        assert_eq!(read(&x.copy().unwrap()), [2.0; 3000]); // loaded before a stream is held
+        (0..100).for_each(|trial| c_12(device, trial));
+    });
 }
 
 /// Case C-12: one of its trials.
@@ -129,6 +133,7 @@ pub fn c_13(device: &Device) {
     event.synchronize().unwrap();
     assert!(!event.query());
     let x = Tensor::ones([64], DType::F32, device).unwrap();
+    x.mul_(1.0).unwrap(); // loaded before a stream is held
     let record_held = || {
         let held = hold(work).unwrap();
         let _guard = work.enter();

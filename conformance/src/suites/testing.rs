@@ -3,21 +3,19 @@
 //! stream is held; so what it calls it has called once before.
 
 use super::reports::{self, is_sim, read, stream};
-use crate::{Case, child};
+use crate::Case;
 use raddle::{
     DType, Device, Event, Stream, Tensor,
     testing::{Held, hold, spin},
 };
 use std::{
-    env, mem,
-    process::Command,
-    thread,
+    mem, thread,
     time::{Duration, Instant},
 };
 
 /// The suite.
 pub fn cases() -> Vec<Case> {
-    crate::cases!("testing":
+    crate::cases!("testing": ; holding:
         a_held_stream_stands_still_and_others_go_on,
         a_stream_goes_on_when_all_have_let_go,
         a_graph_is_captured_beside_a_held_stream,
@@ -25,28 +23,6 @@ pub fn cases() -> Vec<Case> {
         there_is_no_end_of_holds,
         a_spin_takes_its_time,
     )
-    .into_iter()
-    .map(in_own_process)
-    .collect()
-}
-
-/// Far longer than any of them takes.
-const TIME_MAX: Duration = Duration::from_secs(60);
-
-/// The case, on CUDA in a process that runs nothing else.
-fn in_own_process(case: Case) -> Case {
-    let name = format!("cuda::{}", case.name);
-    let body = case.body;
-    let run = move |device: &Device| {
-        if device.name() != "cuda:0" || env::args().any(|argument| argument == "--exact") {
-            return body(device);
-        }
-        let mut command = Command::new(env::current_exe().unwrap());
-        let ended = child::run(command.args(["--exact", &name]), TIME_MAX).unwrap();
-        let is_good = ended.status.is_some_and(|status| status.success());
-        assert!(is_good && ended.out.contains("1 passed"), "{:?}\n{}{}", ended.status, ended.out, ended.err);
-    };
-    Case { name: case.name, backends: case.backends, body: Box::new(run) }
 }
 
 /// On a device of its own, which has run the ops that are used here.
