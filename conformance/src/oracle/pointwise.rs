@@ -89,8 +89,9 @@ fn of_bools(op: Pointwise, x: &[Scalar]) -> bool {
     use Pointwise::*;
     let x: Vec<bool> = x.iter().map(|value| value.to_bool()).collect();
     match op {
-        add | maximum | bitwise_or => x[0] || x[1],
-        mul | minimum | bitwise_and => x[0] && x[1],
+        add | maximum | clamp_min | bitwise_or => x[0] || x[1],
+        mul | minimum | clamp_max | bitwise_and => x[0] && x[1],
+        sign => x[0],
         bitwise_xor => x[0] != x[1],
         bitwise_not => !x[0],
         _ => unreachable!("{} of bools", op.name()),

@@ -17,4 +17,7 @@ pub mod text;
 pub use autoencoder::{AutoencoderOptions, TopKAutoencoder};
 pub use layers::{Dropout, Embedding, Function, LayerNorm, Linear, Module, Sequential};
 pub use limits::FIXED;
-pub use losses::{LossReduction, bce_with_logits, cross_entropy, l1_loss, mse_loss, nll_loss};
+pub use losses::{
+    ClassLoss, LossReduction, bce_with_logits, bce_with_logits_weighted, cross_entropy, l1_loss, mse_loss,
+    nll_loss,
+};

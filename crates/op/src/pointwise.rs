@@ -18,6 +18,8 @@ pub enum Types {
     All,
     /// Every dtype but bool.
     Number,
+    /// Every dtype; bools are converted to i64.
+    Counted,
     /// Integers and bool.
     Bits,
     /// Integers.
@@ -33,7 +35,7 @@ impl Types {
     pub fn take(self, dtype: DType) -> bool {
         match self {
             Types::All => true,
-            Types::Number => dtype != DType::Bool,
+            Types::Number | Types::Counted => dtype != DType::Bool,
             Types::Bits => !dtype.is_float(),
             Types::Int => dtype.is_int(),
             Types::Float => dtype.is_float(),
@@ -246,6 +248,7 @@ impl Pointwise {
     pub fn operand_dtype(self, promoted: DType) -> Option<DType> {
         let converted = match self.row().types {
             Types::Float if !promoted.is_float() => DType::F32,
+            Types::Counted if promoted == DType::Bool => DType::I64,
             _ => promoted,
         };
         self.takes(converted).then_some(converted)

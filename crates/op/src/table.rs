@@ -59,14 +59,14 @@ macro_rules! for_each_pointwise {
         /// `xʸ`. Of integers by repeated multiplication; a negative power of one is what truncation leaves: 1, -1 or 0.
         /// The derivative by `x` is 0 where `y` is 0, the one by `y` is 0 where `x` is 0 and `y` isn't negative.
         pow(x, y;) { types: Number, result: Same, ulp: 2.0, domain: 0.1..10.0, derivative: derived, body: x.binary(Pow, y) }
-        /// `x²`.
-        square(x;) { types: Number, result: Same, ulp: 0.5, domain: -100.0..100.0, derivative: derived, body: x * x }
+        /// `x²`; bools are converted to i64 first.
+        square(x;) { types: Counted, result: Same, ulp: 0.5, domain: -100.0..100.0, derivative: derived, body: x * x }
         /// `-x`.
         neg(x;) { types: Number, result: Same, ulp: 0.0, domain: -100.0..100.0, derivative: derived, body: x.unary(Neg) }
         /// `|x|`; of the least integer itself. The derivative at 0 is 0.
         abs(x;) { types: Number, result: Same, ulp: 0.0, domain: -100.0..100.0, derivative: derived, body: x.unary(Abs) }
         /// 1, -1 or 0 as `x` is above, below or neither; so 0 of NaN, as in PyTorch. The derivative is 0.
-        sign(x;) { types: Number, result: Same, ulp: 0.0, domain: -100.0..100.0, derivative: derived, body: x.gt(0.0).select(1.0, x.lt(0.0).select(-1.0, 0.0)) }
+        sign(x;) { types: All, result: Same, ulp: 0.0, domain: -100.0..100.0, derivative: derived, body: x.gt(0.0).select(1.0, x.lt(0.0).select(-1.0, 0.0)) }
         /// `1 / x`.
         reciprocal(x;) { types: Float, result: Same, ulp: 0.5, domain: 0.01..100.0, derivative: derived, body: 1.0 / x }
         /// `√x`. The derivative at 0 is infinite.
@@ -203,14 +203,14 @@ macro_rules! for_each_pointwise {
         ], body: x.maximum(min).minimum(max) }
         /// `maximum(x, min)`. Where `min` is a number `x` has the gradient where it is above, and nothing has it elsewhere. Else it is
         /// that of `maximum`: at a tie each has half, at NaN each has all. (As PyTorch 2.15.)
-        clamp_min(x, min;) { types: Number, result: Same, ulp: 0.0, domain: -100.0..100.0, derivative: [g =>
+        clamp_min(x, min;) { types: All, result: Same, ulp: 0.0, domain: -100.0..100.0, derivative: [g =>
             x.eq(min).select(0.5 * g, x.lt(min).select(0.0, g)),
             x.eq(min).select(0.5 * g, x.gt(min).select(0.0, g));
             numbers: x.gt(min).select(g, 0.0)
         ], body: x.maximum(min) }
         /// `minimum(x, max)`. Where `max` is a number `x` has the gradient where it is below, and nothing has it elsewhere. Else it is
         /// that of `minimum`: at a tie each has half, at NaN each has all. (As PyTorch 2.15.)
-        clamp_max(x, max;) { types: Number, result: Same, ulp: 0.0, domain: -100.0..100.0, derivative: [g =>
+        clamp_max(x, max;) { types: All, result: Same, ulp: 0.0, domain: -100.0..100.0, derivative: [g =>
             x.eq(max).select(0.5 * g, x.gt(max).select(0.0, g)),
             x.eq(max).select(0.5 * g, x.lt(max).select(0.0, g));
             numbers: x.lt(max).select(g, 0.0)

@@ -18,6 +18,8 @@ fn check_index(op: &'static str, tensor: &Tensor, index: &Tensor) -> Result<()> 
     check_device(op, tensor, &[index])?;
     match index.dtype() {
         DType::I64 | DType::I32 => Ok(()),
+        // Of no elements none is read.
+        _ if index.layout().is_empty() => Ok(()),
         found => Err(Error::DType { op, what: "index", expected: "i64 or i32", found }),
     }
 }
@@ -31,6 +33,10 @@ impl Tensor {
     /// Axis and shape of an index that goes beside this tensor; in axes other than `axis` it is at most as large.
     fn check_beside(&self, op: &'static str, axis: isize, index: &Tensor) -> Result<usize> {
         check_index(op, self, index)?;
+        if index.layout().is_empty() {
+            // Nothing is named: whatever its axes are.
+            return Ok(if self.rank() == 0 { 0 } else { self.layout().axis(op, axis)? });
+        }
         if self.rank().max(1) != index.rank().max(1) {
             let (expected, found) = ("as many as the tensor", index.rank());
             return Err(Error::Rank { op, what: "index", expected, found });
@@ -330,6 +336,20 @@ impl Tensor {
         let rows = self.index_select(0, &index.detach().ravel()?)?;
         let shape: Dims = index.shape().iter().chain(&self.shape()[1..]).copied().collect();
         rows.reshape(shape)
+    }
+
+    /// [`embedding`](Tensor::embedding) in which one row gets no gradient. Errors: as there; no such row.
+    pub fn embedding_with_padding(&self, index: &Tensor, padding: usize) -> Result<Tensor> {
+        let op = "embedding";
+        let rows = self.embedding(index)?;
+        if padding >= self.shape()[0] {
+            let (expected, found) = ("a row of the table", Scalar::Int(padding as i64));
+            return Err(Error::Argument { op, what: "the padding", expected, found });
+        }
+        let fixed = rows.detach();
+        let mut shape = *index.shape();
+        (index.rank()..rows.rank()).for_each(|_| shape.push(1));
+        index.eq(padding as i64)?.reshape(shape)?.where_(&fixed, &rows)
     }
 
     /// The indices (i64, [count, rank]) of the elements that aren't zero, in row-major order. Waits for the elements, since

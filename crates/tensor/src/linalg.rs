@@ -398,7 +398,21 @@ impl Tensor {
 
     /// `x weightᵀ + bias`: `self` is [.., k], `weight` [n, k], `bias` `[n]`; the result [.., n].
     pub fn linear(&self, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
-        self.linear_with(weight, bias, Activation::None)
+        match weight.rank() {
+            1 => self.linear_by_vector(weight, bias),
+            _ => self.linear_with(weight, bias, Activation::None),
+        }
+    }
+
+    /// A weight of one axis is that of one output, whose axis goes away.
+    fn linear_by_vector(&self, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
+        let last = self.rank().saturating_sub(1);
+        let made = self.linear_with(
+            &weight.unsqueeze(0)?,
+            bias.map(|bias| bias.reshape([1])).transpose()?.as_ref(),
+            Activation::None,
+        )?;
+        made.squeeze(last as isize)
     }
 
     /// [`linear`](Tensor::linear) with an activation in the same launch.
@@ -421,6 +435,12 @@ impl Tensor {
     /// [`linear`](Tensor::linear) into `out`, of any strides.
     pub fn linear_out(&self, weight: &Tensor, bias: Option<&Tensor>, out: &Tensor) -> Result<()> {
         let op = "linear";
+        if weight.rank() == 1 {
+            let made = self.linear_by_vector(weight, bias)?;
+            check_dtype(op, "the output", self.dtype(), out)?;
+            check_out(op, out, made.shape(), &self.device())?;
+            return out.copy_(&made).map(drop);
+        }
         let shape = self.check_linear(weight, bias)?;
         check_dtype(op, "the output", self.dtype(), out)?;
         check_out(op, out, &shape, &self.device())?;

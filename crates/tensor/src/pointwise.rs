@@ -284,7 +284,7 @@ impl<'a> Plan<'a> {
 
 /// Parameters of the row are numbers of the tensors' kind, made numbers of their dtype.
 fn fit_params(op: Pointwise, params: &mut [Scalar], operand: DType) -> Result<()> {
-    if let Some(value) = params.iter().find(|value| value.kind() > operand.kind()) {
+    if let Some(value) = params.iter().find(|value| operand != DType::Bool && value.kind() > operand.kind()) {
         let expected = "a number of the tensor's kind (bool < integer < float)";
         return Err(Error::Argument { op: op.name(), what: "a parameter", expected, found: *value });
     }

@@ -215,7 +215,7 @@ impl Tensor {
         self.reduce_out(Reduction::Std { correction }, axes, keepdim, out)
     }
 
-    /// The p-norm (Σ |x|ᵖ)^(1/p), of floats, for a positive `p` (infinity: the largest |x|). Of 16-bit floats in `f32`. Powers
+    /// The p-norm (Σ |x|ᵖ)^(1/p), of floats (infinity: the largest |x|, -infinity: the smallest, 0: how many aren't 0). Of 16-bit floats in `f32`. Powers
     /// neither overflow nor vanish, but for squares of `f64`. The gradient at 0 is 0. Where an element is NaN it is NaN for all
     /// that aren't 0 (of p 2 for these, too); but of p 1 each element has its own sign, and at infinity the largest have theirs, and
     /// those of NaN are 0. (As PyTorch, but for elements that are 0 beside a NaN.)
@@ -237,9 +237,17 @@ impl Tensor {
             let unit = size.detach().norm_unit(axes)?;
             let sum = size.div(&unit)?.pow(p)?.sum(axes, keepdim)?;
             sum.pow(1.0 / p)?.mul(&unit.reshape(sum.shape())?)?.to_dtype(self.dtype())
+        } else if p == f64::NEG_INFINITY {
+            self.abs()?.amin(axes, keepdim)
+        } else if p == 0.0 {
+            static COUNT: Made<Fused> = Made::new();
+            COUNT.get_or_init(|| fused(|[x]| x.ne(0.0).select(1.0, 0.0))).call(&[self])?.sum(axes, keepdim)
+        } else if p < 0.0 {
+            let size = self.to_dtype(self.dtype().compute())?.abs()?;
+            size.pow(p)?.sum(axes, keepdim)?.pow(1.0 / p)?.to_dtype(self.dtype())
         } else {
             let found = Scalar::Float(p);
-            Err(Error::Argument { op: "norm", what: "p", expected: "a positive number", found })
+            Err(Error::Argument { op: "norm", what: "p", expected: "a number", found })
         }
     }
 
@@ -443,6 +451,13 @@ impl Tensor {
         let out = Tensor::allocate("cumsum", self.layout().preserved(), input.dtype(), &self.device())?;
         record::fresh(&[self], &[&out], || Call::CumSum { axis }, || input.cumsum_launch(axis, &out))?;
         Ok(out)
+    }
+
+    /// [`cumsum`](Tensor::cumsum) in place, for floats and `i64`, which keep their dtype.
+    pub fn cumsum_(&self, axis: isize) -> Result<&Tensor> {
+        let sums = self.cumsum(axis)?;
+        check_dtype("cumsum", "the tensor", sums.dtype(), self)?;
+        self.copy_(&sums)
     }
 
     /// [`cumsum`](Tensor::cumsum) into `out`.

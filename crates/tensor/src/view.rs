@@ -181,6 +181,10 @@ impl Tensor {
 
     /// Windows of `size` elements, `step` apart, along an axis; the window becomes a new last axis.
     pub fn unfold(&self, axis: isize, size: usize, step: usize) -> Result<Tensor> {
+        if self.rank() == 0 && matches!(axis, 0 | -1) {
+            // As of one element, but that there is one window alone.
+            return self.reshape([1])?.unfold(0, size, step)?.select(0, 0);
+        }
         let layout = self.layout().unfold(axis, size, step)?;
         let axis = self.resolved("unfold", axis)?;
         self.view_of(layout, || View::Unfold { axis, size, step })

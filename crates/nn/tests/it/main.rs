@@ -10,6 +10,7 @@ mod heads;
 mod layers;
 #[cfg(feature = "text")]
 mod long;
+mod losses;
 #[cfg(feature = "text")]
 mod settings;
 #[cfg(feature = "text")]
