@@ -40,42 +40,14 @@ METHODS_ONLY = frozenset(
     """.split()
 )
 
-#: Functions whose first argument may be a number, and the operator that then does it.
-NUMBER_FIRST = {
-    "pow": "__rpow__",
-    "remainder": "__rmod__",
-    "bitwise_and": "__rand__",
-    "bitwise_or": "__ror__",
-    "bitwise_xor": "__rxor__",
-    "bitwise_left_shift": "__rlshift__",
-    "bitwise_right_shift": "__rrshift__",
-}
-
-
-def _number_first(name, method, reflected):
-    def function(input, other, *, out=None):
-        if hasattr(input, "requires_grad_"):
-            return method(input, other, out=out)
-        made = reflected(other, input)
-        return made if out is None else out.copy_(made)
-
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = method.__doc__
-    return function
-
-
 def install(tensor, functions):
-    """Puts the aliases on the class, and its methods among the functions."""
-    for alias, name in METHODS.items():
-        for suffix in ("", "_"):
-            method = vars(tensor).get(name + suffix)
-            if method is not None:
-                setattr(tensor, alias + suffix, method)
-            elif name + suffix in functions:
-                functions[alias + suffix] = functions[name + suffix]
+    """Puts the methods among the functions, and the aliases among both."""
     for name, method in list(vars(tensor).items()):
-        if name.startswith("_") or name.endswith("_") or name in METHODS_ONLY or name in functions:
-            continue
-        if name in NUMBER_FIRST:
-            method = _number_first(name, method, getattr(tensor, NUMBER_FIRST[name]))
-        functions[name] = method
+        if not (name.startswith("_") or name.endswith("_") or name in METHODS_ONLY):
+            functions.setdefault(name, method)
+    for alias, name in METHODS.items():
+        if name in functions:
+            functions[alias] = functions[name]
+        for suffix in ("", "_"):
+            if name + suffix in vars(tensor):
+                setattr(tensor, alias + suffix, vars(tensor)[name + suffix])

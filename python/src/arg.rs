@@ -94,6 +94,11 @@ pub fn integer(what: &str, value: &Bound<'_, PyAny>) -> Result<i64> {
     if value.is_instance_of::<PyInt>() {
         return Ok(value.extract()?);
     }
+    if let Ok(tensor) = value.cast::<PyTensor>()
+        && (tensor.get().0.rank() > 0 || tensor.get().0.dtype() == raddle::DType::Bool)
+    {
+        return wrong_type(format!("{what}: expected an integer, found a tensor of bools, or with axes"));
+    }
     match scalar(what, value)? {
         Scalar::Float(_) => wrong_type(format!("{what}: expected an integer, found {}", type_name(value))),
         number => Ok(number.to_i64()),

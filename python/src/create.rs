@@ -40,6 +40,36 @@ impl Target {
         }
         Ok(PyTensor(tensor))
     }
+
+    /// Into `out`, if there is one.
+    fn finish_in<'py>(
+        &self,
+        tensor: Tensor,
+        py: Python<'py>,
+        out: Option<&Bound<'py, PyTensor>>,
+    ) -> Result<Bound<'py, PyTensor>> {
+        match out {
+            None => Ok(Bound::new(py, self.finish(tensor)?)?),
+            Some(out) => {
+                fill(out, &tensor)?;
+                Ok(out.clone())
+            }
+        }
+    }
+}
+
+/// Writes what was made into an output of its shape.
+pub fn fill(out: &Bound<'_, PyTensor>, made: &Tensor) -> Result<()> {
+    let target = &out.get().0;
+    if target.shape() != made.shape() {
+        let (expected, found) = (made.shape().to_vec(), target.shape().to_vec());
+        return Err(raddle::Error::Shape { op: "out", what: "the output", expected, found }.into());
+    }
+    if !raddle::can_cast(made.dtype(), target.dtype()) {
+        return Err(raddle::Error::Cast { op: "out", from: made.dtype(), to: target.dtype() }.into());
+    }
+    target.copy_(made)?;
+    Ok(())
 }
 
 /// Numbers in nested lists, flattened.
@@ -228,18 +258,19 @@ macro_rules! filled {
     ($($name:ident $like:ident |$shape:ident, $dtype:ident, $device:ident| $make:expr, |$model:ident| $make_like:expr, $doc:literal;)*) => { $(
         #[doc = $doc]
         #[pyfunction]
-        #[pyo3(signature = (*sizes, size=None, dtype=None, device=None, requires_grad=false))]
-        pub fn $name(
-            py: Python<'_>,
-            sizes: &Bound<'_, PyTuple>,
-            size: Option<&Bound<'_, PyAny>>,
-            dtype: Option<&Bound<'_, PyAny>>,
-            device: Option<&Bound<'_, PyAny>>,
+        #[pyo3(signature = (*sizes, size=None, out=None, dtype=None, device=None, requires_grad=false))]
+        pub fn $name<'py>(
+            py: Python<'py>,
+            sizes: &Bound<'py, PyTuple>,
+            size: Option<&Bound<'py, PyAny>>,
+            out: Option<&Bound<'py, PyTensor>>,
+            dtype: Option<&Bound<'py, PyAny>>,
+            device: Option<&Bound<'py, PyAny>>,
             requires_grad: bool,
-        ) -> Result<PyTensor> {
+        ) -> Result<Bound<'py, PyTensor>> {
             let target = Target::new(py, dtype, device, requires_grad)?;
             let ($shape, $dtype, $device) = (shape_of(stringify!($name), sizes, size)?, target.float(), &target.device);
-            target.finish($make?)
+            target.finish_in($make?, py, out)
         }
 
         #[doc = concat!("`", stringify!($name), "` of the shape of another tensor, and of its dtype and device if none is given.")]
@@ -293,21 +324,22 @@ fn normal(model: Tensor) -> raddle::Result<Tensor> {
 
 /// One number everywhere.
 #[pyfunction]
-#[pyo3(signature = (size, fill_value, *, dtype=None, device=None, requires_grad=false))]
-pub fn full(
-    py: Python<'_>,
-    size: &Bound<'_, PyAny>,
-    fill_value: &Bound<'_, PyAny>,
-    dtype: Option<&Bound<'_, PyAny>>,
-    device: Option<&Bound<'_, PyAny>>,
+#[pyo3(signature = (size, fill_value, *, out=None, dtype=None, device=None, requires_grad=false))]
+pub fn full<'py>(
+    py: Python<'py>,
+    size: &Bound<'py, PyAny>,
+    fill_value: &Bound<'py, PyAny>,
+    out: Option<&Bound<'py, PyTensor>>,
+    dtype: Option<&Bound<'py, PyAny>>,
+    device: Option<&Bound<'py, PyAny>>,
     requires_grad: bool,
-) -> Result<PyTensor> {
+) -> Result<Bound<'py, PyTensor>> {
     let target = Target::new(py, dtype, device, requires_grad)?;
     let shape: Vec<usize> =
         arg::list("full", size)?.into_iter().map(|size| arg::size("full", size)).collect::<Result<_>>()?;
     let value = scalar("full", fill_value)?;
     let dtype = target.dtype.unwrap_or(DType::default_of(value.kind()));
-    target.finish(Tensor::full(shape, value, dtype, &target.device)?)
+    target.finish_in(Tensor::full(shape, value, dtype, &target.device)?, py, out)
 }
 
 /// One number everywhere, in the shape of another tensor.
@@ -328,16 +360,18 @@ pub fn full_like(
 
 /// `start`, `start + step`, … before `end`.
 #[pyfunction]
-#[pyo3(signature = (start, end=None, step=None, *, dtype=None, device=None, requires_grad=false))]
-pub fn arange(
-    py: Python<'_>,
-    start: &Bound<'_, PyAny>,
-    end: Option<&Bound<'_, PyAny>>,
-    step: Option<&Bound<'_, PyAny>>,
-    dtype: Option<&Bound<'_, PyAny>>,
-    device: Option<&Bound<'_, PyAny>>,
+#[pyo3(signature = (start, end=None, step=None, *, out=None, dtype=None, device=None, requires_grad=false))]
+#[expect(clippy::too_many_arguments, reason = "PyTorch's signature")]
+pub fn arange<'py>(
+    py: Python<'py>,
+    start: &Bound<'py, PyAny>,
+    end: Option<&Bound<'py, PyAny>>,
+    step: Option<&Bound<'py, PyAny>>,
+    out: Option<&Bound<'py, PyTensor>>,
+    dtype: Option<&Bound<'py, PyAny>>,
+    device: Option<&Bound<'py, PyAny>>,
     requires_grad: bool,
-) -> Result<PyTensor> {
+) -> Result<Bound<'py, PyTensor>> {
     let target = Target::new(py, dtype, device, requires_grad)?;
     let first = scalar("arange", start)?;
     let (start, end) = match end {
@@ -350,39 +384,50 @@ pub fn arange(
         DType::Bool => DType::I64,
         dtype => dtype,
     });
-    target.finish(Tensor::arange(start, end, step, dtype, &target.device)?)
+    target.finish_in(Tensor::arange(start, end, step, dtype, &target.device)?, py, out)
 }
 
 /// So many numbers from `start` to `end`, both among them.
 #[pyfunction]
-#[pyo3(signature = (start, end, steps, *, dtype=None, device=None, requires_grad=false))]
-pub fn linspace(
-    py: Python<'_>,
-    start: &Bound<'_, PyAny>,
-    end: &Bound<'_, PyAny>,
-    steps: usize,
-    dtype: Option<&Bound<'_, PyAny>>,
-    device: Option<&Bound<'_, PyAny>>,
+#[pyo3(signature = (start, end, steps, *, out=None, dtype=None, device=None, requires_grad=false))]
+#[expect(clippy::too_many_arguments, reason = "PyTorch's signature")]
+pub fn linspace<'py>(
+    py: Python<'py>,
+    start: &Bound<'py, PyAny>,
+    end: &Bound<'py, PyAny>,
+    steps: i64,
+    out: Option<&Bound<'py, PyTensor>>,
+    dtype: Option<&Bound<'py, PyAny>>,
+    device: Option<&Bound<'py, PyAny>>,
     requires_grad: bool,
-) -> Result<PyTensor> {
+) -> Result<Bound<'py, PyTensor>> {
     let target = Target::new(py, dtype, device, requires_grad)?;
     let (start, end) = (scalar("linspace", start)?, scalar("linspace", end)?);
-    target.finish(Tensor::linspace(start, end, steps, target.float(), &target.device)?)
+    target.finish_in(
+        Tensor::linspace(start, end, arg::size("linspace", steps)?, target.float(), &target.device)?,
+        py,
+        out,
+    )
 }
 
 /// The identity.
 #[pyfunction]
-#[pyo3(signature = (n, m=None, *, dtype=None, device=None, requires_grad=false))]
-pub fn eye(
-    py: Python<'_>,
-    n: usize,
-    m: Option<usize>,
-    dtype: Option<&Bound<'_, PyAny>>,
-    device: Option<&Bound<'_, PyAny>>,
+#[pyo3(signature = (n, m=None, *, out=None, dtype=None, device=None, requires_grad=false))]
+pub fn eye<'py>(
+    py: Python<'py>,
+    n: i64,
+    m: Option<i64>,
+    out: Option<&Bound<'py, PyTensor>>,
+    dtype: Option<&Bound<'py, PyAny>>,
+    device: Option<&Bound<'py, PyAny>>,
     requires_grad: bool,
-) -> Result<PyTensor> {
+) -> Result<Bound<'py, PyTensor>> {
     let target = Target::new(py, dtype, device, requires_grad)?;
-    target.finish(Tensor::eye(n, m.unwrap_or(n), target.float(), &target.device)?)
+    target.finish_in(
+        Tensor::eye(arg::size("eye", n)?, arg::size("eye", m.unwrap_or(n))?, target.float(), &target.device)?,
+        py,
+        out,
+    )
 }
 
 /// Random integers from `low` (0 if left out) to before `high`.
@@ -421,12 +466,12 @@ pub fn randint(
 #[pyo3(signature = (n, *, dtype=None, device=None))]
 pub fn randperm(
     py: Python<'_>,
-    n: usize,
+    n: i64,
     dtype: Option<&Bound<'_, PyAny>>,
     device: Option<&Bound<'_, PyAny>>,
 ) -> Result<PyTensor> {
     let target = Target::new(py, dtype, device, false)?;
-    let order = Tensor::randperm(n, &target.device, None)?;
+    let order = Tensor::randperm(arg::size("randperm", n)?, &target.device, None)?;
     Ok(PyTensor(order.to_dtype(target.dtype.unwrap_or(DType::I64))?))
 }
 

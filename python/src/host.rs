@@ -216,16 +216,21 @@ impl PyTensor {
         let (py, tensor) = (slf.py(), &slf.get().0);
         let mut wanted = dtype.map(dtype::parse).transpose()?;
         let mut place = device.map(|device| device::parse(py, Some(device))).transpose()?;
+        let mut flags = Vec::new();
         for arg in args {
             if let Ok(other) = arg.cast::<PyTensor>() {
                 wanted = Some(other.get().0.dtype());
                 place = Some(Device::from(other.get().0.device()));
             } else if arg.is_instance_of::<PyDevice>() || arg.is_instance_of::<PyString>() {
                 place = Some(device::parse(py, Some(&arg))?);
+            } else if let Ok(flag) = arg.extract::<bool>() {
+                // PyTorch's order: non_blocking, copy.
+                flags.push(flag);
             } else if !arg.is_none() {
                 wanted = Some(dtype::parse(&arg)?);
             }
         }
+        let copy = copy || flags.get(1) == Some(&true);
         let wanted = wanted.unwrap_or(tensor.dtype());
         let moves = place.is_some_and(|place| *place != tensor.device());
         if !moves && wanted == tensor.dtype() {

@@ -208,9 +208,21 @@ impl PyTensor {
     }
 
     /// The elements where `mask` (bool, broadcast) is true, as one axis. Waits for the mask.
-    fn masked_select(slf: &Bound<'_, PyTensor>, mask: &Bound<'_, PyTensor>) -> Result<PyTensor> {
+    #[pyo3(signature = (mask, *, out=None))]
+    fn masked_select<'py>(
+        slf: &Bound<'py, PyTensor>,
+        mask: &Bound<'py, PyTensor>,
+        out: Option<&Bound<'py, PyTensor>>,
+    ) -> Result<Bound<'py, PyTensor>> {
         let (tensor, mask) = (&slf.get().0, &mask.get().0);
-        Ok(PyTensor(slf.py().detach(|| tensor.masked_select(mask))?))
+        let made = slf.py().detach(|| tensor.masked_select(mask))?;
+        match out {
+            None => Ok(Bound::new(slf.py(), PyTensor(made))?),
+            Some(out) => {
+                create::fill(out, &made)?;
+                Ok(out.clone())
+            }
+        }
     }
 
     /// `out[.., i, ..] = x[.., index[.., i, ..], ..]`.
@@ -399,12 +411,32 @@ impl PyTensor {
     }
 }
 
-/// Rows of a table.
+/// Rows of a table. `padding_idx`: a row that gets no gradient. A gradient is never sparse.
 #[pyfunction]
-#[pyo3(signature = (input, weight))]
-pub fn embedding(input: &Bound<'_, PyTensor>, weight: &Bound<'_, PyTensor>) -> Result<PyTensor> {
+#[pyo3(signature = (input, weight, padding_idx=None, *, sparse=false))]
+pub fn embedding(
+    input: &Bound<'_, PyTensor>,
+    weight: &Bound<'_, PyTensor>,
+    padding_idx: Option<i64>,
+    sparse: bool,
+) -> Result<PyTensor> {
+    let _ = sparse;
     let (index, weight) = (&input.get().0, &weight.get().0);
-    Ok(PyTensor(run(input.py(), index.element_count(), || weight.embedding(index))?))
+    let rows = weight.shape().first().copied().unwrap_or(0) as i64;
+    let padding = match padding_idx {
+        Some(row) if !(-rows..rows).contains(&row) => {
+            return wrong_value(format!(
+                "embedding: expected a padding_idx from -{rows} to {}, found {row}",
+                rows - 1
+            ));
+        }
+        row => row.map(|row| row.rem_euclid(rows) as usize),
+    };
+    let body = || match padding {
+        None => weight.embedding(index),
+        Some(row) => weight.embedding_with_padding(index, row),
+    };
+    Ok(PyTensor(run(input.py(), index.element_count(), body)?))
 }
 
 /// An integer of a tensor of one, as Python's `range` and lists want it.

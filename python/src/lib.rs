@@ -19,6 +19,7 @@ mod dtype;
 mod error;
 mod host;
 mod index;
+mod nn;
 mod pointwise;
 mod product;
 mod random;
@@ -45,7 +46,11 @@ mod _raddle {
         dtype::PyDType,
         host::{_rebuild, can_cast, promote_types, result_type},
         index::embedding,
-        pointwise::{catalogue, choose},
+        nn::{binary_cross_entropy_with_logits, cross_entropy, l1_loss, mse_loss, nll_loss},
+        pointwise::{
+            add, bitwise_and, bitwise_left_shift, bitwise_or, bitwise_right_shift, bitwise_xor, catalogue,
+            choose, div, floor_divide, mul, pow, remainder, sub,
+        },
         product::{dropout, layer_norm, linear, scaled_dot_product_attention},
         random::PyGenerator,
         shape::{broadcast_tensors, cat, stack},

@@ -148,6 +148,13 @@ fn scaled<'a>(
     y: Arg<'a>,
     alpha: &Bound<'_, PyAny>,
 ) -> Result<(Pointwise, [Arg<'a>; 3], Scalar)> {
+    if raddle::result_type(&[x, y]) == raddle::DType::Bool {
+        return match scalar("alpha", alpha)? {
+            Scalar::Float(_) => wrong_type("alpha: expected no float, as the tensors are bools"),
+            value if value.to_bool() => Ok((op, [x, y, y], value)),
+            value => Ok((op, [x, Arg::Scalar(Scalar::Bool(false)), y], value)),
+        };
+    }
     let alpha = match (scalar("alpha", alpha)?, op) {
         (value, Pointwise::add) => value,
         (Scalar::Float(value), _) => Scalar::Float(-value),
@@ -169,7 +176,8 @@ macro_rules! sums {
             let Some(alpha) = alpha else { return binary(Pointwise::$name, slf, other, out) };
             let other = expect_operand(stringify!($name), other)?;
             let (op, args, alpha) = scaled(Pointwise::$name, Arg::Tensor(&slf.get().0), other.arg(), alpha)?;
-            call(slf.py(), op, &args, &[alpha], out)
+            let count = op.row().inputs.len();
+            call(slf.py(), op, &args[..count], &[alpha][..op.row().params.len()], out)
         }
         #[doc = concat!("`", stringify!($name), "` in place.")]
         #[pyo3(signature = (other, *, alpha=None))]
@@ -181,7 +189,7 @@ macro_rules! sums {
             let Some(alpha) = alpha else { return binary_in_place(Pointwise::$name, slf, other) };
             let other = expect_operand(stringify!($name), other)?;
             let (op, args, alpha) = scaled(Pointwise::$name, Arg::Tensor(&slf.get().0), other.arg(), alpha)?;
-            call_in_place(slf, op, &args[1..], &[alpha])
+            call_in_place(slf, op, &args[1..op.row().inputs.len()], &[alpha][..op.row().params.len()])
         }
     )* } } };
 }
@@ -467,6 +475,73 @@ pub fn choose<'py>(
 ) -> Result<Bound<'py, PyTensor>> {
     let (x, y) = (expect_operand("where", x)?, expect_operand("where", y)?);
     call(condition.py(), Pointwise::where_, &[Arg::Tensor(&condition.get().0), x.arg(), y.arg()], &[], out)
+}
+
+/// The operand that a function's first argument is.
+macro_rules! functions {
+    ($($name:ident $op:ident $other:ident;)*) => { $(
+        #[doc = concat!("`", stringify!($name), "` of two tensors, or of a tensor and a number at either side.")]
+        #[pyfunction]
+        #[pyo3(signature = (input, $other, *, out=None))]
+        pub fn $name<'py>(
+            py: Python<'py>,
+            input: &Bound<'py, PyAny>,
+            $other: &Bound<'py, PyAny>,
+            out: Option<&Bound<'py, PyTensor>>,
+        ) -> Result<Bound<'py, PyTensor>> {
+            let (x, y) = (expect_operand(stringify!($name), input)?, expect_operand(stringify!($name), $other)?);
+            call(py, Pointwise::$op, &[x.arg(), y.arg()], &[], out)
+        }
+    )* };
+}
+functions! {
+    mul mul other;
+    floor_divide floor_divide other;
+    remainder rem other;
+    pow pow exponent;
+    bitwise_and bitwise_and other;
+    bitwise_or bitwise_or other;
+    bitwise_xor bitwise_xor other;
+    bitwise_left_shift bitwise_left_shift other;
+    bitwise_right_shift bitwise_right_shift other;
+}
+
+macro_rules! scaled_functions {
+    ($($name:ident $doc:literal;)*) => { $(
+        #[doc = $doc]
+        #[pyfunction]
+        #[pyo3(signature = (input, other, *, alpha=None, out=None))]
+        pub fn $name<'py>(
+            py: Python<'py>,
+            input: &Bound<'py, PyAny>,
+            other: &Bound<'py, PyAny>,
+            alpha: Option<&Bound<'py, PyAny>>,
+            out: Option<&Bound<'py, PyTensor>>,
+        ) -> Result<Bound<'py, PyTensor>> {
+            let (x, y) = (expect_operand(stringify!($name), input)?, expect_operand(stringify!($name), other)?);
+            let Some(alpha) = alpha else { return call(py, Pointwise::$name, &[x.arg(), y.arg()], &[], out) };
+            let (op, args, alpha) = scaled(Pointwise::$name, x.arg(), y.arg(), alpha)?;
+            call(py, op, &args[..op.row().inputs.len()], &[alpha][..op.row().params.len()], out)
+        }
+    )* };
+}
+scaled_functions! {
+    add "`input + alpha · other`. Of bools: or.";
+    sub "`input - alpha · other`.";
+}
+
+/// `input / other`; integers are converted to float32 first. `rounding_mode`: `"floor"`, `"trunc"` or none.
+#[pyfunction]
+#[pyo3(signature = (input, other, *, rounding_mode=None, out=None))]
+pub fn div<'py>(
+    py: Python<'py>,
+    input: &Bound<'py, PyAny>,
+    other: &Bound<'py, PyAny>,
+    rounding_mode: Option<&str>,
+    out: Option<&Bound<'py, PyTensor>>,
+) -> Result<Bound<'py, PyTensor>> {
+    let (x, y) = (expect_operand("div", input)?, expect_operand("div", other)?);
+    call(py, quotient(rounding_mode)?.unwrap_or(Pointwise::div), &[x.arg(), y.arg()], &[], out)
 }
 
 /// A number in front of a tensor: `2 - x`. Rows take no number alone, but one beside a tensor at any place.

@@ -70,9 +70,20 @@ impl PyTensor {
     }
 
     /// Ones, each with the probability that the element is, and zeros.
-    #[pyo3(signature = (*, generator=None))]
-    fn bernoulli(slf: &Bound<'_, PyTensor>, generator: Option<&Bound<'_, PyGenerator>>) -> Result<PyTensor> {
-        let generator = generator.map(|generator| &generator.get().0);
-        crate::tensor::unary(slf, |x| x.bernoulli(generator))
+    #[pyo3(signature = (*, generator=None, out=None))]
+    fn bernoulli<'py>(
+        slf: &Bound<'py, PyTensor>,
+        generator: Option<&Bound<'py, PyGenerator>>,
+        out: Option<&Bound<'py, PyTensor>>,
+    ) -> Result<Bound<'py, PyTensor>> {
+        let (tensor, generator) = (&slf.get().0, generator.map(|generator| &generator.get().0));
+        let into = |out: &raddle::Tensor| out.copy_(&tensor.bernoulli(generator)?).map(drop);
+        crate::tensor::fresh_or_out(
+            slf.py(),
+            tensor.element_count(),
+            out,
+            || tensor.bernoulli(generator),
+            into,
+        )
     }
 }

@@ -10,10 +10,14 @@ use pyo3::{prelude::*, types::PyBool};
 use raddle::{DType, Pointwise, Scalar, Tensor};
 
 /// The tensor, converted if a dtype is asked for.
-fn converted(tensor: &Tensor, dtype: Option<&Bound<'_, PyAny>>) -> Result<Tensor> {
+fn converted(tensor: &Tensor, dtype: Option<DType>) -> Result<Tensor> {
+    Ok(converted_to(tensor.clone(), dtype)?)
+}
+
+fn converted_to(tensor: Tensor, dtype: Option<DType>) -> raddle::Result<Tensor> {
     match dtype {
-        None => Ok(tensor.clone()),
-        Some(dtype) => Ok(tensor.to_dtype(dtype::parse(dtype)?)?),
+        None => Ok(tensor),
+        Some(dtype) => tensor.to_dtype(dtype),
     }
 }
 
@@ -40,8 +44,10 @@ macro_rules! reductions {
             out: Option<&Bound<'py, PyTensor>>,
         ) -> Result<Bound<'py, PyTensor>> {
             let dim = axes(stringify!($name), dim)?;
-            let tensor = converted(&slf.get().0, dtype)?;
-            let fresh = || over!(tensor.$name(dim, keepdim));
+            let wanted = dtype.map(dtype::parse).transpose()?;
+            let tensor = converted(&slf.get().0, wanted)?;
+            // Sums of integers are i64: the dtype that is asked for is the result's, too.
+            let fresh = || converted_to(over!(tensor.$name(dim, keepdim))?, wanted);
             let into = |out: &Tensor| over!(tensor.[<$name _out>](dim, keepdim, out));
             fresh_or_out(slf.py(), tensor.element_count(), out, fresh, into)
         }
@@ -107,8 +113,10 @@ macro_rules! along {
             dtype: Option<&Bound<'py, PyAny>>,
             out: Option<&Bound<'py, PyTensor>>,
         ) -> Result<Bound<'py, PyTensor>> {
-            let tensor = converted(&slf.get().0, dtype)?;
-            fresh_or_out(slf.py(), tensor.element_count(), out, || tensor.$name(dim), |out| tensor.[<$name _out>](dim, out))
+            let wanted = dtype.map(dtype::parse).transpose()?;
+            let tensor = converted(&slf.get().0, wanted)?;
+            let fresh = || converted_to(tensor.$name(dim)?, wanted);
+            fresh_or_out(slf.py(), tensor.element_count(), out, fresh, |out| tensor.[<$name _out>](dim, out))
         }
     )* } } };
 }
@@ -225,7 +233,8 @@ impl PyTensor {
             }
             Some(p) => crate::arg::scalar("norm", p)?.to_f64(),
         };
-        let (dim, tensor) = (axes("norm", dim)?, converted(&slf.get().0, dtype)?);
+        let (dim, tensor) =
+            (axes("norm", dim)?, converted(&slf.get().0, dtype.map(dtype::parse).transpose()?)?);
         let fresh = || norm(&tensor, p, dim.as_deref(), keepdim);
         let into = |out: &Tensor| out.copy_(&norm(&tensor, p, dim.as_deref(), keepdim)?).map(drop);
         fresh_or_out(slf.py(), tensor.element_count(), out, fresh, into)
@@ -264,23 +273,38 @@ impl PyTensor {
     #[pyo3(signature = (k, dim=-1, largest=true, sorted=true, *, out=None))]
     fn topk<'py>(
         slf: &Bound<'py, PyTensor>,
-        k: usize,
+        k: i64,
         dim: isize,
         largest: bool,
         sorted: bool,
         out: Option<Pair<'py>>,
     ) -> Result<Bound<'py, PyAny>> {
         let _ = sorted; // always
+        let k = crate::arg::size("topk", k)?;
         let result = pair(slf, out, |x| x.topk(k, dim, largest), |x, out| x.topk_out(k, dim, largest, out))?;
         named(slf.py(), "topk", result)
     }
 
     /// The indices of what isn't zero: [count, rank], or with `as_tuple` a tensor an axis. Waits for the elements.
-    #[pyo3(signature = (*, as_tuple=false))]
-    fn nonzero<'py>(slf: &Bound<'py, PyTensor>, as_tuple: bool) -> Result<Bound<'py, PyAny>> {
+    #[pyo3(signature = (*, as_tuple=false, out=None))]
+    fn nonzero<'py>(
+        slf: &Bound<'py, PyTensor>,
+        as_tuple: bool,
+        out: Option<&Bound<'py, PyTensor>>,
+    ) -> Result<Bound<'py, PyAny>> {
         let (py, tensor) = (slf.py(), &slf.get().0);
-        let places = py.detach(|| tensor.nonzero())?;
+        let places = py.detach(|| {
+            if as_tuple && tensor.rank() == 0 {
+                tensor.detach().reshape([1])?.nonzero()
+            } else {
+                tensor.nonzero()
+            }
+        })?;
         if !as_tuple {
+            if let Some(out) = out {
+                crate::create::fill(out, &places)?;
+                return Ok(out.clone().into_any());
+            }
             return Ok(Bound::new(py, PyTensor(places))?.into_any());
         }
         let parts =
@@ -306,5 +330,24 @@ fn norm(tensor: &Tensor, p: f64, axes: Option<&[isize]>, keepdim: bool) -> raddl
     match axes {
         Some(axes) => tensor.norm_p(p, axes, keepdim),
         None => tensor.norm_p(p, .., keepdim),
+    }
+}
+
+#[pymethods]
+impl PyTensor {
+    /// `cumsum` in place.
+    #[pyo3(signature = (dim, *, dtype=None))]
+    fn cumsum_<'py>(
+        slf: &Bound<'py, PyTensor>,
+        dim: isize,
+        dtype: Option<&Bound<'py, PyAny>>,
+    ) -> Result<Bound<'py, PyTensor>> {
+        let (tensor, dtype) = (&slf.get().0, dtype.map(dtype::parse).transpose()?);
+        let body = || match dtype {
+            None => tensor.cumsum_(dim).map(drop),
+            Some(dtype) => tensor.copy_(&tensor.to_dtype(dtype)?.cumsum(dim)?).map(drop),
+        };
+        run(slf.py(), tensor.element_count(), body)?;
+        Ok(slf.clone())
     }
 }

@@ -226,7 +226,8 @@ impl PyTensor {
     }
 
     /// Windows of an axis, as a new last axis: a view.
-    fn unfold(slf: &Bound<'_, PyTensor>, dimension: isize, size: usize, step: usize) -> Result<PyTensor> {
+    fn unfold(slf: &Bound<'_, PyTensor>, dimension: isize, size: i64, step: i64) -> Result<PyTensor> {
+        let (size, step) = (arg::size("unfold", size)?, arg::size("unfold", step)?);
         unary(slf, |x| x.unfold(dimension, size, step))
     }
 
@@ -293,7 +294,8 @@ impl PyTensor {
 
     /// An axis in so many parts, at most: views.
     #[pyo3(signature = (chunks, dim=0))]
-    fn chunk<'py>(slf: &Bound<'py, PyTensor>, chunks: usize, dim: isize) -> Result<Bound<'py, PyTuple>> {
+    fn chunk<'py>(slf: &Bound<'py, PyTensor>, chunks: i64, dim: isize) -> Result<Bound<'py, PyTuple>> {
+        let chunks = arg::size("chunk", chunks)?;
         many(slf.py(), slf.get().0.chunk(chunks, dim)?)
     }
 

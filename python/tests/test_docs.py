@@ -4,13 +4,15 @@ import doctest
 import pathlib
 import re
 
+import sys
+
 import pytest
 import raddle
 
 ROOT = pathlib.Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("file", ["README.md", "python/README.md"])
+@pytest.mark.parametrize("file", ["README.md", "python/README.md", "docs/python.md"])
 def test_examples_run(file):
     examples = re.findall(r"^```python\n(.*?)^```", (ROOT / file).read_text(), re.M | re.S)
     assert examples
@@ -20,3 +22,14 @@ def test_examples_run(file):
 
 def test_docstrings_run():
     assert doctest.testmod(raddle).attempted > 0 and doctest.testmod(raddle).failed == 0
+
+
+def test_what_differs_is_told():
+    sys.path.insert(0, str(ROOT / "python/tests/opinfo"))
+    import lists
+
+    text = (ROOT / "docs/python.md").read_text()
+    for name, differences in lists.DIFFERS.items():
+        assert lists.absent(name) is None, name
+        for _, _, reason in differences:
+            assert f"- {reason}\n" in text, reason

@@ -1,0 +1,3 @@
+"""Layers and losses, with PyTorch's names, shapes and initial weights."""
+
+from . import functional  # noqa: F401
