@@ -3,6 +3,8 @@
 import doctest
 import pathlib
 import re
+import subprocess
+import sys
 
 import sys
 
@@ -33,3 +35,12 @@ def test_what_differs_is_told():
         assert lists.absent(name) is None, name
         for _, _, reason in differences:
             assert f"- {reason}\n" in text, reason
+
+
+def test_stubs_are_those_of_the_module_and_have_no_faults():
+    run = lambda *args: subprocess.run([sys.executable, *args], capture_output=True, text=True)  # noqa: E731
+    made = run(ROOT / "python/stubs.py", "--check")
+    assert made.returncode == 0, made.stderr
+    pytest.importorskip("mypy")
+    checked = run("-m", "mypy", "--cache-dir=/dev/null", *(ROOT / "python/raddle").glob("*.pyi"))
+    assert checked.returncode == 0, checked.stdout
