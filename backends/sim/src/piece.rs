@@ -4,7 +4,7 @@
 //! kernels that work row by row along the outermost axis when that axis isn't theirs. All else is one piece.
 
 use crate::random::Random;
-use raddle_hal::{Address, HostBytes, Kernel, Launch, Operand};
+use raddle_hal::{Address, Cut, HostBytes, Kernel, Launch, Operand};
 // std's, since loom's doesn't hold slices, and no model looks here.
 use std::{collections::VecDeque, ops::Range, sync::Arc};
 
@@ -162,23 +162,16 @@ fn kernel_pieces(
     pieces
 }
 
-/// The axis along which a kernel's operands, but for its scratch memory, can all be narrowed alike. They have one rank, above 1
-/// where there may be scratch memory, which has that of 1.
+/// The axis along which a kernel's operands, but for its scratch memory, are narrowed alike.
 fn axis_to_cut(kernel: &Kernel, operands: &[Operand]) -> Option<usize> {
-    let own_axis = match kernel {
-        Kernel::Pointwise { .. } => {
-            return operands[0].shape().iter().position(|&size| size > 1);
-        }
-        Kernel::MatMul { .. } | Kernel::Attention { .. } => 1, // axis 0 is the batch
-        Kernel::CumSum { axis }
-        | Kernel::Softmax { axis, .. }
-        | Kernel::SoftmaxBackward { axis, .. }
-        | Kernel::ArgReduce { axis, .. }
-        | Kernel::Sort { axis, .. }
-        | Kernel::TopK { axis, .. } => *axis,
-        _ => return None,
+    let shape = operands[0].shape();
+    let is_cut_first = match kernel.cut() {
+        Cut::Whole => false,
+        Cut::Anywhere => return shape.iter().position(|&size| size > 1),
+        Cut::AcrossLines(axis) => axis > 0,
+        Cut::Batch => true,
     };
-    (own_axis > 0 && operands[0].shape()[0] > 1).then_some(0)
+    (is_cut_first && shape[0] > 1).then_some(0)
 }
 
 fn narrow(operand: &Operand, axis: usize, range: &Range<usize>) -> Operand {

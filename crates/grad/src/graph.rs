@@ -7,7 +7,11 @@
 use crate::{Error, Result, rule::Rule};
 use arc_swap::ArcSwapOption;
 use raddle_sync::{Arc, Mutex, MutexGuard, Rank, locks_at_fork};
-use raddle_tensor::{DType, Device, Dims, Layout, Tensor, record::refuse};
+use raddle_tensor::{
+    Tensor,
+    gradient::{self, Meta},
+    record::refuse,
+};
 use smallvec::SmallVec;
 
 /// A tensor's place in a graph.
@@ -26,43 +30,6 @@ impl Edge {
             Edge::Leaf(leaf) => (Arc::as_ptr(leaf).addr(), usize::MAX),
             Edge::Node(node, output) => (Arc::as_ptr(node).addr(), *output),
         }
-    }
-}
-
-/// What backward has to know of an input or output, whether that is kept or not.
-#[derive(Clone, Copy)]
-pub(crate) struct Meta {
-    pub layout: Layout,
-    pub dtype: DType,
-    pub device: Device,
-}
-
-impl Meta {
-    pub fn of(tensor: &Tensor) -> Meta {
-        Meta { layout: *tensor.layout(), dtype: tensor.dtype(), device: tensor.device() }
-    }
-    pub fn shape(&self) -> &Dims {
-        self.layout.shape()
-    }
-    pub fn rank(&self) -> usize {
-        self.layout.rank()
-    }
-
-    /// A tensor with undefined content that lies as this one does, if this one is dense.
-    pub fn empty(&self) -> Result<Tensor> {
-        let layout = self.layout.preserved();
-        if layout.is_contiguous() {
-            return Ok(Tensor::empty(layout.shape(), self.dtype, &self.device)?);
-        }
-        let memory = Tensor::empty([layout.element_count()], self.dtype, &self.device)?;
-        Ok(memory.as_strided(layout.shape(), layout.strides(), 0)?.detach())
-    }
-
-    /// The same with zeros.
-    pub fn zeros(&self) -> Result<Tensor> {
-        let tensor = self.empty()?;
-        tensor.zero_()?;
-        Ok(tensor)
     }
 }
 
@@ -189,24 +156,25 @@ pub(crate) struct Context<'a> {
     kept: Kept,
 }
 
-impl Context<'_> {
-    pub fn input(&self, index: usize) -> &Tensor {
-        self.find_input(index).expect("the rule says that it needs this input")
+impl gradient::Context for Context<'_> {
+    fn input_count(&self) -> usize {
+        self.node.inputs.len()
     }
-    /// An input that may not be there or may not have been kept.
-    pub fn find_input(&self, index: usize) -> Option<&Tensor> {
-        self.kept.inputs.get(index)?.as_ref().map(|saved| &saved.tensor)
+    fn wants(&self, input: usize) -> bool {
+        self.node.edges[input].is_some()
     }
-    pub fn output(&self, index: usize) -> &Tensor {
-        &self.kept.outputs[index].as_ref().expect("the rule says that it needs this output").tensor
+    fn meta(&self, input: usize) -> &Meta {
+        &self.node.inputs[input]
     }
-    pub fn wants(&self, index: usize) -> bool {
-        self.node.edges[index].is_some()
+    fn find_input(&self, input: usize) -> Option<&Tensor> {
+        self.kept.inputs.get(input)?.as_ref().map(|saved| &saved.tensor)
     }
-    pub fn meta(&self, index: usize) -> &Meta {
-        &self.node.inputs[index]
+    fn output(&self, output: usize) -> &Tensor {
+        &self.kept.outputs[output].as_ref().expect("the op says that it needs this output").tensor
     }
+}
 
+impl Context<'_> {
     /// Is what was saved what the op has seen? Asked before the rule submits, which saves the work, and after: an op of
     /// another thread that has written by then has claimed the memory before a kernel of the rule read it, or may have. One
     /// that writes later is behind the rule.

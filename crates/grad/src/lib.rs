@@ -15,9 +15,10 @@
 //! ```
 //!
 //! Guarantees:
-//! - **Every op.** Each recorded [`Call`](raddle_tensor::Call) has a rule; pointwise ops and fused closures use the programs
-//!   that `raddle-op` derives, one kernel for all their inputs. At ties and singular points gradients are PyTorch's, except
-//!   that an overwriting `scatter` that names an element twice gives the gradient to the value that stands, and that of a NaN
+//! - **Every op.** Each recorded [`Call`](raddle_tensor::Call) has gradients, which stand beside the op
+//!   ([`gradient::Op`](raddle_tensor::gradient::Op)); pointwise ops and fused closures use the programs that `raddle-op`
+//!   derives, one kernel for all their inputs. At ties and singular points gradients are PyTorch's, except that an overwriting
+//!   `scatter` that names an element twice gives the gradient to the value that stands, and that of a NaN
 //!   `amax` and `amin` give the gradient to the NaN alone.
 //! - **No stale values.** A tensor that backward needs and that was changed in place since is an error that names the op and
 //!   both versions, never a wrong number.

@@ -2,7 +2,7 @@
 
 use raddle_op::{Inst, PARAM_COUNT_MAX, Program, ProgramRef};
 use raddle_tensor::{
-    Arg, Call, CallArg, DType, Pointwise, Result as TensorResult, Scalar,
+    Arg, CallArg, DType, Pointwise, Result as TensorResult, Scalar,
     record::{Record, refuse},
     result_type,
 };
@@ -36,16 +36,7 @@ fn passes(program: &Program) -> impl Fn(usize) -> bool {
 }
 
 impl Gradient {
-    pub fn of(record: &Record<'_>, wanted: impl Fn(usize) -> bool) -> TensorResult<Gradient> {
-        let wanted: SmallVec<[usize; 4]> = (0..record.inputs.len()).filter(|&input| wanted(input)).collect();
-        match &record.call {
-            Call::Pointwise { op, args, params } => Gradient::of_row(record, *op, args, params, &wanted),
-            Call::Fused { program, compute } => Ok(Gradient::of_closure(program, *compute, wanted)),
-            _ => unreachable!("grad: only programs come here"),
-        }
-    }
-
-    fn of_row(
+    pub fn of_row(
         record: &Record<'_>,
         op: Pointwise,
         args: &[CallArg],
@@ -87,7 +78,7 @@ impl Gradient {
         Ok(Gradient { name, program, compute, params, computed, passed, needs })
     }
 
-    fn of_closure(program: &Arc<Program>, compute: DType, wanted: SmallVec<[usize; 4]>) -> Gradient {
+    pub fn of_closure(program: &Arc<Program>, compute: DType, wanted: SmallVec<[usize; 4]>) -> Gradient {
         let outputs = program.outputs().len();
         let whole = derived(program, &wanted);
         let (passed, computed) = split(&wanted, |output| outputs == 1 && passes(&whole)(output));

@@ -19,12 +19,13 @@
 //! backward is an error ([`Error::Raced`](crate::Error)).
 
 use crate::{
-    graph::{Edge, Kept, Leaf, Meta, Node, Saved},
+    graph::{Edge, Kept, Leaf, Node, Saved},
     rule::{self, Rule},
 };
 use raddle_sync::{Arc, fault};
 use raddle_tensor::{
     Call, Overlap, Pointwise, Result, Tensor, View,
+    gradient::Meta,
     record::{Mode, Record, Recorder, Recording, Versions, is_same, refuse},
 };
 use smallvec::SmallVec;
@@ -91,13 +92,10 @@ pub(crate) fn edge_of(tensor: &Tensor) -> Option<Edge> {
 }
 
 fn view_of_base(edge: Edge, base: &Tensor, view: &Tensor) -> Edge {
-    let call = Call::View(View::AsStrided {
-        shape: *view.shape(),
-        strides: *view.strides(),
-        offset: view.storage_offset(),
-    });
+    let as_strided =
+        View::AsStrided { shape: *view.shape(), strides: *view.strides(), offset: view.storage_offset() };
     let node = Node::new(
-        Rule::Call(call),
+        Rule::Op(std::sync::Arc::new(as_strided)),
         SmallVec::from_iter([Some(edge)]),
         SmallVec::from_iter([Meta::of(base)]),
         SmallVec::from_iter([Meta::of(view)]),
@@ -119,7 +117,7 @@ fn is_in_place(record: &Record<'_>) -> bool {
 
 /// Refuses what has no gradient.
 fn check(record: &Record<'_>) -> Result<()> {
-    let op = rule::call_name(&record.call);
+    let op = record.call.name();
     match record.mode {
         Mode::Fresh => return Ok(()),
         _ if is_in_place(record) => (),
@@ -396,7 +394,7 @@ fn assigned(of_base: Option<Edge>, edge: Option<Edge>, base: &Tensor, view: &Ten
 /// The place of an output of which it isn't known what it was made from.
 fn raced(record: &Record<'_>, output: usize, edges: SmallVec<[Option<Edge>; 4]>) -> Edge {
     let node = Node::new(
-        Rule::Raced(rule::call_name(&record.call)),
+        Rule::Raced(record.call.name()),
         edges,
         record.inputs.iter().map(|input| Meta::of(input)).collect(),
         record.outputs.iter().map(|output| Meta::of(output)).collect(),

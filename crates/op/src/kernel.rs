@@ -363,49 +363,88 @@ impl std::fmt::Display for KernelError {
     }
 }
 
+/// Along which axis a launch may be cut into several, of which each is the launch of a part, so that no bit changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cut {
+    /// Not at all.
+    Whole,
+    /// Any: each element is by itself.
+    Anywhere,
+    /// Any but this one, whose lines belong together. All operands have the axes of the first, but for scratch memory, which has
+    /// one, and is for all parts.
+    AcrossLines(usize),
+    /// The first, which all operands have.
+    Batch,
+}
+
+/// What is known of a kernel apart from what it computes.
+#[derive(Clone, Copy)]
+struct Row {
+    name: &'static str,
+    cut: Cut,
+    reads_outputs: bool,
+    is_fallible: bool,
+}
+
+impl Row {
+    const fn new(name: &'static str, cut: Cut) -> Row {
+        Row { name, cut, reads_outputs: false, is_fallible: false }
+    }
+    const fn reads_outputs(self) -> Row {
+        Row { reads_outputs: true, ..self }
+    }
+    const fn fallible(self) -> Row {
+        Row { is_fallible: true, ..self }
+    }
+}
+
 impl Kernel {
+    #[rustfmt::skip]
+    #[inline]
+    fn row(&self) -> Row {
+        use Cut::*;
+        match *self {
+            Kernel::Pointwise { .. } => Row::new("pointwise", Anywhere),
+            Kernel::Iota { .. } => Row::new("iota", Whole),
+            Kernel::Random { .. } => Row::new("random", Whole),
+            Kernel::Triangle { .. } => Row::new("triangle", Whole),
+            Kernel::Reduce { .. } => Row::new("reduce", Whole),
+            Kernel::ArgReduce { axis, .. } => Row::new("argreduce", AcrossLines(axis)),
+            Kernel::CumSum { axis } => Row::new("cumsum", AcrossLines(axis)),
+            Kernel::MatMul { .. } => Row::new("matmul", Batch),
+            Kernel::Softmax { axis, .. } => Row::new("softmax", AcrossLines(axis)),
+            Kernel::SoftmaxBackward { axis, .. } => Row::new("softmax_backward", AcrossLines(axis)),
+            Kernel::Attention { .. } => Row::new("attention", Batch),
+            Kernel::LayerNorm { .. } => Row::new("layer_norm", Whole),
+            Kernel::LayerNormBackward { .. } => Row::new("layer_norm_backward", Whole),
+            Kernel::Sort { axis, .. } => Row::new("sort", AcrossLines(axis)),
+            Kernel::TopK { axis, .. } => Row::new("topk", AcrossLines(axis)),
+            Kernel::Gather { .. } => Row::new("gather", Whole).fallible(),
+            Kernel::Scatter { .. } => Row::new("scatter", Whole).fallible().reads_outputs(),
+            Kernel::NonZero => Row::new("nonzero", Whole),
+            Kernel::SparseMatMul { .. } => Row::new("sparse_matmul", Whole).fallible(),
+            Kernel::SparseMatMulByValues => Row::new("sparse_matmul_by_values", Whole).fallible(),
+            Kernel::SparseMatMulByWeight => Row::new("sparse_matmul_by_weight", Whole).fallible().reads_outputs(),
+        }
+    }
+
     /// The name under which it appears in errors and traces.
     pub fn name(&self) -> &'static str {
-        match self {
-            Kernel::Pointwise { .. } => "pointwise",
-            Kernel::Iota { .. } => "iota",
-            Kernel::Random { .. } => "random",
-            Kernel::Triangle { .. } => "triangle",
-            Kernel::Reduce { .. } => "reduce",
-            Kernel::ArgReduce { .. } => "argreduce",
-            Kernel::CumSum { .. } => "cumsum",
-            Kernel::MatMul { .. } => "matmul",
-            Kernel::Softmax { .. } => "softmax",
-            Kernel::SoftmaxBackward { .. } => "softmax_backward",
-            Kernel::Attention { .. } => "attention",
-            Kernel::LayerNorm { .. } => "layer_norm",
-            Kernel::LayerNormBackward { .. } => "layer_norm_backward",
-            Kernel::Sort { .. } => "sort",
-            Kernel::TopK { .. } => "topk",
-            Kernel::Gather { .. } => "gather",
-            Kernel::Scatter { .. } => "scatter",
-            Kernel::NonZero => "nonzero",
-            Kernel::SparseMatMul { .. } => "sparse_matmul",
-            Kernel::SparseMatMulByValues => "sparse_matmul_by_values",
-            Kernel::SparseMatMulByWeight => "sparse_matmul_by_weight",
-        }
+        self.row().name
+    }
+
+    /// How a launch of it may be cut.
+    pub fn cut(&self) -> Cut {
+        self.row().cut
     }
 
     /// Does it read what it writes, apart from inputs that are the same view?
     pub fn reads_outputs(&self) -> bool {
-        matches!(self, Kernel::Scatter { .. } | Kernel::SparseMatMulByWeight)
+        self.row().reads_outputs
     }
 
     /// Can it fail on the device with a [`KernelError`]?
     pub fn is_fallible(&self) -> bool {
-        use Kernel::*;
-        matches!(
-            self,
-            Gather { .. }
-                | Scatter { .. }
-                | SparseMatMul { .. }
-                | SparseMatMulByValues
-                | SparseMatMulByWeight
-        )
+        self.row().is_fallible
     }
 }

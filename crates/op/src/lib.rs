@@ -24,7 +24,7 @@ mod tests;
 
 pub use expr::{Expr, Mask};
 pub use kernel::{
-    Activation, Distribution, Kernel, KernelError, PARAM_COUNT_MAX, ProgramRef, ReduceOp, ScatterMode,
+    Activation, Cut, Distribution, Kernel, KernelError, PARAM_COUNT_MAX, ProgramRef, ReduceOp, ScatterMode,
     last_below, least_positive, takes_more_bits,
 };
 pub use pointwise::Pointwise;

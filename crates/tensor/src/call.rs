@@ -3,8 +3,9 @@
 //! A [`Call`] comes with the tensors that it read and those that it made or wrote (see [`crate::record`]). It describes the
 //! call as the user made it, not the launches that carried it out.
 
+use crate::gradient::Op;
 use raddle_base::{DType, Dims, Scalar};
-use raddle_op::{Activation, PARAM_COUNT_MAX, Pointwise, Program, ScatterMode};
+use raddle_op::{PARAM_COUNT_MAX, Pointwise, Program};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -59,126 +60,32 @@ pub enum Call {
         /// The dtype it computes in.
         compute: DType,
     },
-    /// A cast to another dtype, or a copy to another device.
-    To,
     /// A view of the input.
     View(View),
-    /// A reduction of the input over axes.
-    Reduce {
-        /// Which.
-        op: Reduction,
-        /// The reduced axes, as bits.
-        axes: u8,
-        /// Do they stay, with size 1?
-        keepdim: bool,
-    },
-    /// Outputs: values and indices of the largest or smallest along an axis.
-    MaxMin {
-        /// The largest?
-        largest: bool,
-        /// The axis.
-        axis: usize,
-        /// Does it stay, with size 1?
-        keepdim: bool,
-    },
-    /// Running sum.
-    CumSum {
-        /// The axis.
-        axis: usize,
-    },
-    /// Inputs a, b; any ranks that `matmul` takes.
-    MatMul,
-    /// Inputs c, a, b: `beta · c + alpha · a b`.
-    AddMm {
-        /// Factor of c.
-        beta: f64,
-        /// Factor of the product.
-        alpha: f64,
-    },
-    /// Inputs x [.., k], weight [n, k] and, if `bias`, bias `[n]`: `act(x weightᵀ + bias)`.
-    Linear {
-        /// Is there a bias?
-        bias: bool,
-        /// Applied last.
-        activation: Activation,
-    },
-    /// Inputs values [b, k], index [b, k], weight [n, h] and, if `bias`, bias `[n]`.
-    SparseLinear {
-        /// Is there a bias?
-        bias: bool,
-    },
-    /// Softmax, or its logarithm.
-    Softmax {
-        /// The axis.
-        axis: usize,
-        /// The logarithm?
-        log: bool,
-    },
-    /// Inputs query, key, value and, if `mask`, mask; see `scaled_dot_product_attention`.
-    Attention {
-        /// Is there a mask?
-        mask: bool,
-        /// Does a query see only keys up to its own index?
-        is_causal: bool,
-        /// Factor of the products of query and key.
-        scale: f64,
-    },
-    /// Inputs x, then weight, bias and what is added to x, if there are such; outputs y, mean, rstd.
-    LayerNorm {
-        /// How many axes, from the last.
-        axes: usize,
-        /// Is there a weight?
-        weight: bool,
-        /// Is there a bias?
-        bias: bool,
-        /// Is something added to x?
-        addend: bool,
-    },
-    /// Outputs: values and indices of `sort` or `topk`.
-    Sort {
-        /// The axis.
-        axis: usize,
-    },
-    /// Inputs source, index.
-    Gather {
-        /// The axis.
-        axis: usize,
-    },
-    /// Inputs target, index, values.
-    Scatter {
-        /// The axis.
-        axis: usize,
-        /// Overwrite or add.
-        mode: ScatterMode,
-    },
-    /// Inputs source, index (rank 0 or 1).
-    IndexSelect {
-        /// The axis.
-        axis: usize,
-    },
-    /// Inputs target, index (rank 1), source: `target[.., index[i], ..] += alpha · source[.., i, ..]`.
-    IndexAdd {
-        /// The axis.
-        axis: usize,
-        /// Factor of the source.
-        alpha: f64,
-    },
-    /// The inputs one after the other.
-    Cat {
-        /// The axis.
-        axis: usize,
-    },
-    /// What lies on one side of a diagonal.
-    Triangle {
-        /// The upper side?
-        upper: bool,
-        /// Which diagonal.
-        diagonal: i64,
-    },
+    /// Any other op with a gradient.
+    Op(Arc<dyn Op>),
     /// The output was overwritten with values that depend on no input (random numbers, a fill, an upload).
     Overwrite,
     /// A result without gradient: indices, counts, random numbers made like the input.
     Constant,
+}
+
+impl Call {
+    pub(crate) fn op(op: impl Op) -> Call {
+        Call::Op(Arc::new(op))
+    }
+
+    /// The name for messages.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Call::Pointwise { op, .. } => op.name(),
+            Call::Fused { .. } => "fused",
+            Call::View(view) => view.name(),
+            Call::Op(op) => op.name(),
+            Call::Overwrite => "fill",
+            Call::Constant => "a constant",
+        }
+    }
 }
 
 /// A view of a tensor, so that it can be made again of another tensor of the same shape (a gradient).

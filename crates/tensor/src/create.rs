@@ -2,6 +2,7 @@
 
 use crate::{
     Call, DType, Device, Dims, Error, Layout, Result, Tensor,
+    gradient::{Context, Gradients, Op, only},
     number::fit,
     pointwise::{check_out, check_overlap},
     record::{self, Mode},
@@ -225,7 +226,7 @@ impl Tensor {
         check_matrix(op, self)?;
         let out = Tensor::allocate(op, self.layout().preserved(), self.dtype(), &self.device())?;
         let run = || self.triangle_launch(upper, diagonal, &out);
-        record::fresh(&[self], &[&out], || Call::Triangle { upper, diagonal }, run)?;
+        record::fresh(&[self], &[&out], || Call::op(Triangle { upper, diagonal }), run)?;
         Ok(out)
     }
 
@@ -241,7 +242,7 @@ impl Tensor {
         check_out(op, out, self.shape(), &self.device())?;
         check_overlap(op, out, &[self])?;
         check_dtype(op, "the output", self.dtype(), out)?;
-        let call = || Call::Triangle { upper, diagonal };
+        let call = || Call::op(Triangle { upper, diagonal });
         record::op(mode, &[self], &[out], call, || self.triangle_launch(upper, diagonal, out))
     }
 
@@ -291,3 +292,20 @@ pub(crate) fn check_dtype(op: &'static str, what: &'static str, dtype: DType, te
 }
 
 const _: () = assert!(MAX_RANK <= 8, "axes are kept as the bits of a byte");
+
+/// What lies on one side of a diagonal.
+#[derive(Debug)]
+pub(crate) struct Triangle {
+    pub upper: bool,
+    pub diagonal: i64,
+}
+
+impl Op for Triangle {
+    fn name(&self) -> &'static str {
+        if self.upper { "triu" } else { "tril" }
+    }
+
+    fn gradients(&self, _: &dyn Context, g: &Tensor) -> Result<Gradients> {
+        only(if self.upper { g.triu(self.diagonal)? } else { g.tril(self.diagonal)? })
+    }
+}

@@ -7,6 +7,7 @@ use crate::{
     Call, DType, Dims, Error, INFER, Layout, Result, Tensor,
     create::check_dtype,
     error::shape_error,
+    gradient::{Context, Gradients, Needs, Op},
     number::fit_factor,
     pointwise::{check_device, check_disjoint, check_out, check_overlap},
     record::{self, Mode, Silence},
@@ -58,7 +59,7 @@ impl Tensor {
         let axis = self.check_beside(op, axis, index)?;
         let out = Tensor::allocate(op, Layout::contiguous(*index.shape()), self.dtype(), &self.device())?;
         let run = || self.gather_launch(op, axis, index, 1, &out);
-        record::fresh(&[self, index], &[&out], || Call::Gather { axis }, run)?;
+        record::fresh(&[self, index], &[&out], || Call::op(Gather { axis }), run)?;
         Ok(out)
     }
 
@@ -70,7 +71,7 @@ impl Tensor {
         check_out(op, out, index.shape(), &self.device())?;
         check_disjoint(op, out, &[self, index])?;
         let run = || self.gather_launch(op, axis, index, 1, out);
-        record::op(Mode::Out, &[self, index], &[out], || Call::Gather { axis }, run)
+        record::op(Mode::Out, &[self, index], &[out], || Call::op(Gather { axis }), run)
     }
 
     fn gather_launch(
@@ -142,7 +143,7 @@ impl Tensor {
             self.detach().copy_into_fresh(&out)?;
             out.scatter_launch(op, axis, (index, 1), values, mode)
         };
-        record::fresh(&[self, index, values], &[&out], || Call::Scatter { axis, mode }, run)?;
+        record::fresh(&[self, index, values], &[&out], || Call::op(Scatter { axis, mode }), run)?;
         Ok(out)
     }
 
@@ -158,7 +159,7 @@ impl Tensor {
         check_out(op, self, self.shape(), &self.device())?;
         check_disjoint(op, self, &[index, values])?;
         let run = || self.scatter_launch(op, axis, (index, 1), values, mode);
-        let call = || Call::Scatter { axis, mode };
+        let call = || Call::op(Scatter { axis, mode });
         record::op(Mode::InPlace, &[self, index, values], &[self], call, run)?;
         Ok(self)
     }
@@ -202,7 +203,7 @@ impl Tensor {
         let (axis, shape) = self.check_slices(op, axis, index)?;
         let out = Tensor::allocate(op, Layout::contiguous(shape), self.dtype(), &self.device())?;
         let run = || self.index_select_launch(op, axis, index, &out);
-        record::fresh(&[self, index], &[&out], || Call::IndexSelect { axis }, run)?;
+        record::fresh(&[self, index], &[&out], || Call::op(IndexSelect { axis }), run)?;
         Ok(out)
     }
 
@@ -214,7 +215,7 @@ impl Tensor {
         check_out(op, out, &shape, &self.device())?;
         check_disjoint(op, out, &[self, index])?;
         let run = || self.index_select_launch(op, axis, index, out);
-        record::op(Mode::Out, &[self, index], &[out], || Call::IndexSelect { axis }, run)
+        record::op(Mode::Out, &[self, index], &[out], || Call::op(IndexSelect { axis }), run)
     }
 
     /// Axis, and the shape with as many slices as the index names.
@@ -258,7 +259,7 @@ impl Tensor {
             self.detach().copy_into_fresh(&out)?;
             out.index_add_launch(axis, index, source, alpha)
         };
-        record::fresh(&[self, index, source], &[&out], || Call::IndexAdd { axis, alpha }, run)?;
+        record::fresh(&[self, index, source], &[&out], || Call::op(IndexAdd { axis, alpha }), run)?;
         Ok(out)
     }
 
@@ -268,7 +269,7 @@ impl Tensor {
         let axis = self.check_index_add(axis, index, source, alpha)?;
         check_out(op, self, self.shape(), &self.device())?;
         check_disjoint(op, self, &[index, source])?;
-        let call = || Call::IndexAdd { axis, alpha };
+        let call = || Call::op(IndexAdd { axis, alpha });
         let run = || self.index_add_launch(axis, index, source, alpha);
         record::op(Mode::InPlace, &[self, index, source], &[self], call, run)?;
         Ok(self)
@@ -378,5 +379,135 @@ impl Tensor {
             mask.expand(shape)?.ravel()?.nonzero()?.reshape([INFER])?
         };
         self.expand(shape)?.ravel()?.index_select(0, &places)
+    }
+}
+
+/// Inputs source, index.
+#[derive(Debug)]
+pub(crate) struct Gather {
+    pub axis: usize,
+}
+
+impl Op for Gather {
+    fn name(&self) -> &'static str {
+        "gather"
+    }
+
+    fn needs(&self) -> Needs {
+        Needs::inputs(0b10)
+    }
+
+    fn gradients(&self, context: &dyn Context, g: &Tensor) -> Result<Gradients> {
+        let gradient = context.meta(0).zeros()?;
+        gradient.scatter_add_(self.axis as isize, context.input(1), g)?;
+        Ok(smallvec::smallvec![Some(gradient), None])
+    }
+}
+
+/// Inputs target, index, values.
+#[derive(Debug)]
+pub(crate) struct Scatter {
+    pub axis: usize,
+    pub mode: ScatterMode,
+}
+
+impl Op for Scatter {
+    fn name(&self) -> &'static str {
+        "scatter"
+    }
+
+    fn needs(&self) -> Needs {
+        Needs::inputs(0b10)
+    }
+
+    fn gradients(&self, context: &dyn Context, g: &Tensor) -> Result<Gradients> {
+        let (index, axis) = (context.input(1), self.axis as isize);
+        let mut results: Gradients = smallvec::smallvec![None, None, None];
+        if context.wants(0) {
+            results[0] = Some(match self.mode {
+                ScatterMode::Add => g.clone(),
+                ScatterMode::Overwrite => {
+                    let nothing =
+                        Tensor::zeros([0usize; 0], g.dtype(), &g.device())?.expand(index.shape())?;
+                    g.scatter(axis, index, &nothing)?
+                }
+            });
+        }
+        if context.wants(2) {
+            let meta = context.meta(2);
+            let mut gathered = g.gather(axis, index)?;
+            if self.mode == ScatterMode::Overwrite && !index.layout().is_empty() {
+                // Of values for one place only the last one stands: number them, and see whose number is there.
+                let count = index.element_count() as i64;
+                let numbers = Tensor::arange(0, count, 1, DType::I64, &g.device())?.reshape(index.shape())?;
+                let places = Tensor::zeros(g.shape(), DType::I64, &g.device())?;
+                let stands = places.scatter_(axis, index, &numbers)?.gather(axis, index)?.eq(&numbers)?;
+                gathered = stands.where_(&gathered, 0)?;
+            }
+            results[2] = Some(if index.shape() == meta.shape() {
+                gathered
+            } else {
+                // Values beyond the index weren't used.
+                let gradient = meta.zeros()?;
+                let mut used = gradient.clone();
+                for (axis, &size) in index.shape().iter().enumerate() {
+                    used = used.narrow(axis as isize, 0, size)?;
+                }
+                used.copy_(&gathered)?;
+                gradient
+            });
+        }
+        Ok(results)
+    }
+}
+
+/// Inputs source, index (rank 0 or 1).
+#[derive(Debug)]
+pub(crate) struct IndexSelect {
+    pub axis: usize,
+}
+
+impl Op for IndexSelect {
+    fn name(&self) -> &'static str {
+        "index_select"
+    }
+
+    fn needs(&self) -> Needs {
+        Needs::inputs(0b10)
+    }
+
+    fn gradients(&self, context: &dyn Context, g: &Tensor) -> Result<Gradients> {
+        let gradient = context.meta(0).zeros()?;
+        gradient.index_add_(self.axis as isize, context.input(1), g, 1.0)?;
+        Ok(smallvec::smallvec![Some(gradient), None])
+    }
+}
+
+/// Inputs target, index (rank 1), source: `target[.., index[i], ..] += alpha · source[.., i, ..]`.
+#[derive(Debug)]
+pub(crate) struct IndexAdd {
+    pub axis: usize,
+    pub alpha: f64,
+}
+
+impl Op for IndexAdd {
+    fn name(&self) -> &'static str {
+        "index_add"
+    }
+
+    fn needs(&self) -> Needs {
+        Needs::inputs(0b10)
+    }
+
+    fn gradients(&self, context: &dyn Context, g: &Tensor) -> Result<Gradients> {
+        let mut results: Gradients = smallvec::smallvec![None, None, None];
+        if context.wants(0) {
+            results[0] = Some(g.clone());
+        }
+        if context.wants(2) {
+            let selected = g.index_select(self.axis as isize, context.input(1))?;
+            results[2] = Some(if self.alpha == 1.0 { selected } else { selected.mul(self.alpha)? });
+        }
+        Ok(results)
     }
 }

@@ -4,6 +4,7 @@ use crate::{
     Arg, Call, Dims, Error, Layout, Result, Tensor,
     create::check_dtype,
     error::shape_error,
+    gradient::{Context, Gradients, Op},
     pointwise::{check_device, check_disjoint, check_out, check_rank},
     record::{self, Mode, refs},
     result_type,
@@ -34,7 +35,7 @@ impl Tensor {
         let args: Vec<Arg<'_>> = tensors.iter().map(|tensor| Arg::Tensor(tensor)).collect();
         let device = tensors[0].device();
         let out = Tensor::allocate(op, Layout::contiguous(shape), result_type(&args), &device)?;
-        record::fresh(tensors, &[&out], || Call::Cat { axis }, || cat_launch(tensors, axis, &out))?;
+        record::fresh(tensors, &[&out], || Call::op(Cat { axis }), || cat_launch(tensors, axis, &out))?;
         Ok(out)
     }
 
@@ -47,7 +48,7 @@ impl Tensor {
         check_dtype(op, "the output", result_type(&args), out)?;
         check_out(op, out, &shape, &tensors[0].device())?;
         check_disjoint(op, out, tensors)?;
-        record::op(Mode::Out, tensors, &[out], || Call::Cat { axis }, || cat_launch(tensors, axis, out))
+        record::op(Mode::Out, tensors, &[out], || Call::op(Cat { axis }), || cat_launch(tensors, axis, out))
     }
 
     /// The tensors, which have one shape, along a new axis. The list as in [`cat`](Tensor::cat).
@@ -134,4 +135,33 @@ fn cat_launch(tensors: &[&Tensor], axis: usize, out: &Tensor) -> Result<()> {
         groups: parts.len(),
     };
     Ok(out.device().submit_named("cat", &kernel, &operands)?)
+}
+
+/// The inputs one after the other.
+#[derive(Debug)]
+pub(crate) struct Cat {
+    pub axis: usize,
+}
+
+impl Op for Cat {
+    fn name(&self) -> &'static str {
+        "cat"
+    }
+
+    fn gradients(&self, context: &dyn Context, g: &Tensor) -> Result<Gradients> {
+        let mut start = 0;
+        let mut results = Gradients::new();
+        for input in 0..context.input_count() {
+            let meta = context.meta(input);
+            // A tensor of shape [0] goes with any others, and is nowhere among them.
+            let length = meta.shape().get(self.axis).copied().unwrap_or(0);
+            let part = || match **meta.shape() {
+                [0] => meta.zeros(),
+                _ => g.narrow(self.axis as isize, start, length),
+            };
+            results.push(context.wants(input).then(part).transpose()?);
+            start += length;
+        }
+        Ok(results)
+    }
 }

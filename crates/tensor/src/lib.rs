@@ -11,8 +11,8 @@
 //!   [`Tensor::nonzero`] wait for results.
 //! - **PyTorch's rules** for promotion, broadcasting, the layout of results, NaN order and ties.
 //!
-//! What it doesn't know: gradients. Each op passes through one funnel ([`record`]) that asks a tensor's *slot*, which
-//! `grad` fills, whether somebody wants to know of it.
+//! What it doesn't know: who wants gradients. Each op passes through one funnel ([`record`]) that asks a tensor's *slot*, which
+//! `grad` fills, whether somebody wants to know of it. What the gradients of an op are stands beside the op ([`gradient`]).
 #![forbid(unsafe_code)]
 
 mod arg;
@@ -23,6 +23,7 @@ mod create;
 mod error;
 mod fused;
 mod generator;
+pub mod gradient;
 mod graph;
 mod groups;
 mod host;
@@ -40,6 +41,7 @@ mod random;
 pub mod record;
 mod reduce;
 mod sort;
+mod sparse;
 mod tensor;
 mod view;
 

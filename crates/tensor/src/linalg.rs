@@ -4,17 +4,18 @@
 //! that form by views, which costs a copy only where batch axes can't be merged.
 
 use crate::{
-    Activation, Call, DType, Dims, Error, INFER, Layout, Result, Tensor,
+    Activation, Call, DType, Dims, Error, Fused, INFER, Layout, Program, Result, Tensor,
     create::check_dtype,
     error::shape_error,
+    gradient::{Context, Gradients, Meta, Needs, Op, once, sum_to},
     number::fit_factor,
-    pointwise::{check_device, check_disjoint, check_float, check_out},
+    pointwise::{check_device, check_disjoint, check_out},
     record::{self, Mode, Silence, TensorRefs},
 };
 use raddle_base::Scalar;
 use raddle_op::Kernel;
 use raddle_runtime::Operand;
-use raddle_sync::fault;
+use raddle_sync::{Made, fault};
 use smallvec::SmallVec;
 
 /// What a product does besides multiplying: `act(alpha · a b + bias) + beta · c`.
@@ -37,7 +38,7 @@ impl Default for MatMulOptions<'_> {
 }
 
 /// Integers and floats; what is wanted of the dtype of one is wanted of both.
-fn check_operands(op: &'static str, lhs: &Tensor, rhs: &Tensor) -> Result<()> {
+pub(crate) fn check_operands(op: &'static str, lhs: &Tensor, rhs: &Tensor) -> Result<()> {
     check_device(op, lhs, &[rhs])?;
     if lhs.dtype() == DType::Bool {
         return Err(Error::DType { op, what: "lhs", expected: "a number", found: DType::Bool });
@@ -48,7 +49,7 @@ fn check_operands(op: &'static str, lhs: &Tensor, rhs: &Tensor) -> Result<()> {
     Ok(())
 }
 
-fn check_rank(op: &'static str, what: &'static str, tensor: &Tensor, rank: usize) -> Result<()> {
+pub(crate) fn check_rank(op: &'static str, what: &'static str, tensor: &Tensor, rank: usize) -> Result<()> {
     let expected = ["0", "1", "2", "3"][rank];
     if tensor.rank() == rank { Ok(()) } else { Err(Error::Rank { op, what, expected, found: tensor.rank() }) }
 }
@@ -271,7 +272,7 @@ impl Tensor {
         let layout = Layout::contiguous(folded.shape);
         let out = Tensor::allocate("matmul", layout, self.dtype(), &self.device())?;
         let run = || folded.launch(&out, Layout::contiguous(folded.kernel()));
-        record::fresh(&[self, rhs], &[&out], || Call::MatMul, run)?;
+        record::fresh(&[self, rhs], &[&out], || Call::op(MatMul), run)?;
         Ok(out)
     }
 
@@ -293,7 +294,7 @@ impl Tensor {
                 made.copy_into_fresh(out)
             }
         };
-        record::op(Mode::Out, &[self, rhs], &[out], || Call::MatMul, run)
+        record::op(Mode::Out, &[self, rhs], &[out], || Call::op(MatMul), run)
     }
 
     /// The product of stacks of matrices, `[b, m, k] × [b, k, n] → [b, m, n]`, without broadcasting.
@@ -343,7 +344,7 @@ impl Tensor {
         let shape = self.check_addmm(a, b)?;
         let out = Tensor::allocate(op, Layout::contiguous(shape), self.dtype(), &self.device())?;
         let run = || self.addmm_launch(a, b, beta, alpha, &out);
-        record::fresh(&[self, a, b], &[&out], || Call::AddMm { beta, alpha }, run)?;
+        record::fresh(&[self, a, b], &[&out], || Call::op(AddMm { beta, alpha }), run)?;
         Ok(out)
     }
 
@@ -373,7 +374,7 @@ impl Tensor {
         check_out(op, out, &shape, &self.device())?;
         check_disjoint(op, out, &[a, b])?;
         crate::pointwise::check_overlap(op, out, &[self])?;
-        let call = || Call::AddMm { beta, alpha };
+        let call = || Call::op(AddMm { beta, alpha });
         record::op(mode, &[self, a, b], &[out], call, || self.addmm_launch(a, b, beta, alpha, out))
     }
 
@@ -427,7 +428,7 @@ impl Tensor {
         let out = Tensor::allocate(op, Layout::contiguous(shape), self.dtype(), &self.device())?;
         let mut inputs = TensorRefs::from_slice(&[self, weight]);
         inputs.extend(bias);
-        let call = || Call::Linear { bias: bias.is_some(), activation };
+        let call = || Call::op(Linear { bias: bias.is_some(), activation });
         record::fresh(&inputs, &[&out], call, || self.linear_launch(weight, bias, activation, &out))?;
         Ok(out)
     }
@@ -448,7 +449,7 @@ impl Tensor {
         inputs.extend(bias);
         check_disjoint(op, out, &inputs)?;
         let activation = Activation::None;
-        let call = || Call::Linear { bias: bias.is_some(), activation };
+        let call = || Call::op(Linear { bias: bias.is_some(), activation });
         record::op(Mode::Out, &inputs, &[out], call, || self.linear_launch(weight, bias, activation, out))
     }
 
@@ -493,116 +494,6 @@ impl Tensor {
         launch(op, (&lhs, lhs_layout), weight, (out, layout), &options)
     }
 
-    /// [`linear`](Tensor::linear) of rows that are mostly zero, given by their few entries: `self` [b, k] holds values and
-    /// `index` [b, k] (i64) their columns, `weight` is [n, h], `bias` `[n]`; the result [b, n] is
-    /// `Σ_j values[b, j] · weight[:, index[b, j]] + bias`.
-    ///
-    /// Errors at the result's first use: an index that isn't a column of `weight`.
-    pub fn sparse_linear(&self, index: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
-        let op = "sparse_linear";
-        check_float(op, "values", self)?;
-        check_operands(op, self, weight)?;
-        check_device(op, self, &[index])?;
-        check_rank(op, "values", self, 2)?;
-        check_rank(op, "weight", weight, 2)?;
-        check_dtype(op, "index", DType::I64, index)?;
-        if index.shape() != self.shape() {
-            return Err(shape_error(op, "index", self.shape(), index.shape()));
-        }
-        let n = weight.shape()[0];
-        check_bias(op, self, bias, n)?;
-        let shape: Dims = [self.shape()[0], n].into_iter().collect();
-        let out = Tensor::allocate(op, Layout::contiguous(shape), self.dtype(), &self.device())?;
-        let run = || {
-            if out.layout().is_empty() {
-                return Ok(());
-            }
-            if self.layout().is_empty() {
-                let _silence = Silence::new();
-                return match bias {
-                    Some(bias) => out.copy_(bias).map(drop),
-                    None => out.fill_raw(Scalar::Int(0)),
-                };
-            }
-            let bias = bias
-                .map(|bias| Ok::<_, Error>((bias, bias.layout().broadcast_to(op, &shape)?)))
-                .transpose()?;
-            let mut operands: SmallVec<[Operand<'_>; 5]> = SmallVec::new();
-            operands.push(out.write(out.layout()));
-            operands.extend([self, index, weight].map(|tensor| tensor.read(tensor.layout())));
-            operands.extend(bias.iter().map(|(bias, layout)| bias.read(layout)));
-            let kernel = Kernel::SparseMatMul { bias: bias.is_some() };
-            Ok(self.device().submit_named(op, &kernel, &operands)?)
-        };
-        let mut inputs = TensorRefs::from_slice(&[self, index, weight]);
-        inputs.extend(bias);
-        record::fresh(&inputs, &[&out], || Call::SparseLinear { bias: bias.is_some() }, run)?;
-        Ok(out)
-    }
-
-    /// The gradient of [`sparse_linear`](Tensor::sparse_linear) by its values [b, k] for the gradient `self` [b, n] of its result:
-    /// `dvalues[b, j] = self[b, :] · weight[:, index[b, j]]`. Not recorded.
-    pub fn sparse_linear_by_values(&self, index: &Tensor, weight: &Tensor) -> Result<Tensor> {
-        let op = "sparse_linear_by_values";
-        check_float(op, "the gradient", self)?;
-        check_operands(op, self, weight)?;
-        self.check_sparse(op, index, weight)?;
-        let _silence = Silence::new();
-        if index.layout().is_empty() || weight.layout().is_empty() {
-            return Tensor::zeros(index.shape(), self.dtype(), &self.device());
-        }
-        let dvalues = Tensor::empty(index.shape(), self.dtype(), &self.device())?;
-        let [dy, index, weight] = [self, index, weight].map(|tensor| tensor.read(tensor.layout()));
-        let operands = [dvalues.write(dvalues.layout()), dy, index, weight];
-        self.device().submit_named(op, &Kernel::SparseMatMulByValues, &operands)?;
-        Ok(dvalues)
-    }
-
-    /// The gradient of [`sparse_linear`](Tensor::sparse_linear) by its weight [n, h] for the gradient `self` [b, n] of its
-    /// result: of column `c` the sum of `values[b, j] · self[b, :]` where `index[b, j]` is `c`. It is dense, with the shape and
-    /// the layout of `weight`, of whose elements none is read. The gradient by the bias is the sum of `self` over its rows.
-    /// Not recorded.
-    pub fn sparse_linear_by_weight(
-        &self,
-        values: &Tensor,
-        index: &Tensor,
-        weight: &Tensor,
-    ) -> Result<Tensor> {
-        let op = "sparse_linear_by_weight";
-        check_float(op, "the gradient", self)?;
-        check_operands(op, self, weight)?;
-        check_device(op, self, &[values])?;
-        check_dtype(op, "values", self.dtype(), values)?;
-        check_rank(op, "values", values, 2)?;
-        if index.shape() != values.shape() {
-            return Err(shape_error(op, "index", values.shape(), index.shape()));
-        }
-        self.check_sparse(op, index, weight)?;
-        let _silence = Silence::new();
-        let dweight = weight.zeros_like()?;
-        if !values.layout().is_empty() && !weight.layout().is_empty() {
-            let [dy, values, index] = [self, values, index].map(|tensor| tensor.read(tensor.layout()));
-            let operands = [dweight.write(dweight.layout()), dy, values, index];
-            self.device().submit_named(op, &Kernel::SparseMatMulByWeight, &operands)?;
-        }
-        Ok(dweight)
-    }
-
-    /// Is it the gradient of a sparse product of these?
-    fn check_sparse(&self, op: &'static str, index: &Tensor, weight: &Tensor) -> Result<()> {
-        check_device(op, self, &[index])?;
-        check_dtype(op, "index", DType::I64, index)?;
-        for (what, tensor) in [("the gradient", self), ("index", index), ("weight", weight)] {
-            check_rank(op, what, tensor, 2)?;
-        }
-        let expected: Dims = [index.shape()[0], weight.shape()[0]].into_iter().collect();
-        if *self.shape() == expected {
-            Ok(())
-        } else {
-            Err(shape_error(op, "the gradient", &expected, self.shape()))
-        }
-    }
-
     /// The inner product of two vectors.
     pub fn dot(&self, other: &Tensor) -> Result<Tensor> {
         check_rank("dot", "lhs", self, 1)?;
@@ -616,10 +507,176 @@ impl Tensor {
     }
 }
 
-fn check_bias(op: &'static str, input: &Tensor, bias: Option<&Tensor>, n: usize) -> Result<()> {
+pub(crate) fn check_bias(op: &'static str, input: &Tensor, bias: Option<&Tensor>, n: usize) -> Result<()> {
     let Some(bias) = bias else { return Ok(()) };
     check_device(op, input, &[bias])?;
     check_dtype(op, "bias", input.dtype(), bias)?;
     let expected: Dims = [n].into_iter().collect();
     if *bias.shape() == expected { Ok(()) } else { Err(shape_error(op, "bias", &expected, bias.shape())) }
+}
+
+/// `a b`, summed over broadcast axes to the shape of `meta`; laid out as it is where that needs no sum.
+fn product_to(a: &Tensor, b: &Tensor, meta: &Meta, shape: &[usize]) -> Result<Tensor> {
+    if meta.shape()[..] == *shape {
+        return meta.filled(|out| a.matmul_out(b, out));
+    }
+    sum_to(a.matmul(b)?, meta.shape())
+}
+
+fn transposed(tensor: &Tensor) -> Result<Tensor> {
+    tensor.transpose(-2, -1)
+}
+
+/// All but the last axis as one.
+fn rows(tensor: &Tensor, columns: usize) -> Result<Tensor> {
+    let count: usize = tensor.shape()[..tensor.rank() - 1].iter().product();
+    tensor.reshape([count, columns])
+}
+
+/// Inputs a, b; any ranks that `matmul` takes.
+#[derive(Debug)]
+pub(crate) struct MatMul;
+
+impl Op for MatMul {
+    fn name(&self) -> &'static str {
+        "matmul"
+    }
+
+    fn needs(&self) -> Needs {
+        Needs::inputs(0b11)
+    }
+
+    fn gradients(&self, context: &dyn Context, g: &Tensor) -> Result<Gradients> {
+        let (a, b) = (context.input(0), context.input(1));
+        // Vectors are matrices with an axis of size 1, which the result doesn't have.
+        let (a_is_row, b_is_column) = (a.rank() == 1, b.rank() == 1);
+        let a = if a_is_row { a.unsqueeze(0)? } else { a.clone() };
+        let b = if b_is_column { b.unsqueeze(1)? } else { b.clone() };
+        let g = if b_is_column { g.unsqueeze(-1)? } else { g.clone() };
+        let g = if a_is_row { g.unsqueeze(-2)? } else { g };
+        let mut results: Gradients = smallvec::smallvec![None, None];
+        if context.wants(0) {
+            let mut meta = *context.meta(0);
+            meta.layout = *a.layout();
+            let shape: Dims =
+                g.shape()[..g.rank() - 1].iter().copied().chain([a.shape()[a.rank() - 1]]).collect();
+            let gradient = product_to(&g, &transposed(&b)?, &meta, &shape)?;
+            results[0] = Some(gradient.reshape(context.meta(0).shape())?);
+        }
+        if context.wants(1) {
+            let mut meta = *context.meta(1);
+            meta.layout = *b.layout();
+            let (k, n) = (b.shape()[b.rank() - 2], b.shape()[b.rank() - 1]);
+            let gradient = if b.rank() == 2 && a.rank() > 2 {
+                // The batch is just more rows.
+                let (a, g) = (rows(&a, k)?, rows(&g, n)?);
+                product_to(&transposed(&a)?, &g, &meta, &[k, n])?
+            } else {
+                let shape: Dims = g.shape()[..g.rank() - 2].iter().copied().chain([k, n]).collect();
+                product_to(&transposed(&a)?, &g, &meta, &shape)?
+            };
+            results[1] = Some(gradient.reshape(context.meta(1).shape())?);
+        }
+        Ok(results)
+    }
+}
+
+/// Inputs c, a, b: `beta · c + alpha · a b`.
+#[derive(Debug)]
+pub(crate) struct AddMm {
+    pub beta: f64,
+    pub alpha: f64,
+}
+
+impl Op for AddMm {
+    fn name(&self) -> &'static str {
+        "addmm"
+    }
+
+    fn needs(&self) -> Needs {
+        Needs::inputs(0b110)
+    }
+
+    fn gradients(&self, context: &dyn Context, g: &Tensor) -> Result<Gradients> {
+        let AddMm { beta, alpha } = *self;
+        let (a, b) = (context.input(1), context.input(2));
+        let mut results: Gradients = smallvec::smallvec![None, None, None];
+        if context.wants(0) {
+            results[0] = Some(match beta {
+                // It doesn't count, whatever the gradient is.
+                0.0 => context.meta(0).zeros()?,
+                1.0 => sum_to(g.clone(), context.meta(0).shape())?,
+                _ => sum_to(g.mul(beta)?, context.meta(0).shape())?,
+            });
+        }
+        // beta 0: what the fresh memory holds doesn't count. Nor do the factors with alpha 0.
+        let scaled =
+            |a: &Tensor, b: &Tensor, meta: &Meta| meta.filled(|out| out.addmm_(a, b, 0.0, alpha).map(|_| ()));
+        if context.wants(1) {
+            results[1] = Some(scaled(g, &transposed(b)?, context.meta(1))?);
+        }
+        if context.wants(2) {
+            results[2] = Some(scaled(&transposed(a)?, g, context.meta(2))?);
+        }
+        Ok(results)
+    }
+}
+
+/// Inputs x [.., k], weight [n, k] and, if `bias`, bias `[n]`: `act(x weightᵀ + bias)`.
+#[derive(Debug)]
+pub(crate) struct Linear {
+    pub bias: bool,
+    pub activation: Activation,
+}
+
+impl Op for Linear {
+    fn name(&self) -> &'static str {
+        "linear"
+    }
+
+    fn needs(&self) -> Needs {
+        match self.activation {
+            Activation::None => Needs::inputs(0b11),
+            Activation::Relu => Needs { inputs: 0b11, outputs: 0b1 },
+            Activation::Gelu => Needs::inputs(0b111),
+        }
+    }
+
+    fn gradients(&self, context: &dyn Context, g: &Tensor) -> Result<Gradients> {
+        static GELU: Made<Fused> = Made::new();
+        let (x, weight) = (context.input(0), context.input(1));
+        let (n, k) = (weight.shape()[0], weight.shape()[1]);
+        let g = match self.activation {
+            Activation::None => g.clone(),
+            Activation::Relu => once!(|[g, y]| y.le(0.0).select(0.0, g)).call(&[g, context.output(0)])?,
+            Activation::Gelu => {
+                // In the op these sums aren't rounded to 16 bits. Here they are, so that they are a product of that dtype: the
+                // slope is gelu's half a unit of the last place beside, at most, as where gelu is an op of its own. What has
+                // become infinite by it has the slope of what it was.
+                let inner = x.linear(weight, context.find_input(2))?;
+                let gelu = GELU.get_or_init(|| {
+                    let gelu = Program::record(|[x]| x.abs().ge(64.0).select(x.relu(), x.gelu()));
+                    Fused::new(gelu.gradient(&[0]))
+                });
+                gelu.call(&[g, &inner])?
+            }
+        };
+        let g = rows(&g, n)?;
+        let mut results: Gradients = smallvec::smallvec![None; context.input_count()];
+        if context.wants(0) {
+            let meta = context.meta(0);
+            results[0] = Some(match meta.rank() {
+                2 => meta.filled(|out| g.matmul_out(weight, out))?,
+                _ => g.matmul(weight)?.reshape(meta.shape())?,
+            });
+        }
+        if context.wants(1) {
+            let x = rows(x, k)?;
+            results[1] = Some(context.meta(1).filled(|out| g.t()?.matmul_out(&x, out))?);
+        }
+        if self.bias && context.wants(2) {
+            results[2] = Some(g.sum(0, false)?);
+        }
+        Ok(results)
+    }
 }

@@ -4,12 +4,14 @@ use crate::{
     Call, Dims, Error, Layout, Result, Tensor,
     create::check_dtype,
     error::shape_error,
+    gradient::{Context, Gradients, Needs, Op, only},
     pointwise::{check_device, check_disjoint, check_float, check_out, check_overlap},
     record::{self, Mode, TensorRefs},
 };
 use raddle_base::Scalar;
 use raddle_op::Kernel;
 use raddle_runtime::Operand;
+use raddle_sync::fault;
 use smallvec::SmallVec;
 
 /// The gradients of [`Tensor::layer_norm`].
@@ -72,7 +74,7 @@ impl Tensor {
         let axis = self.softmax_axis(op, axis)?;
         let out = Tensor::allocate(op, self.layout().preserved(), self.dtype(), &self.device())?;
         let run = || self.softmax_launch(op, axis, log, &out);
-        record::fresh(&[self], &[&out], || Call::Softmax { axis, log }, run)?;
+        record::fresh(&[self], &[&out], || Call::op(Softmax { axis, log }), run)?;
         Ok(out)
     }
 
@@ -81,7 +83,7 @@ impl Tensor {
         check_dtype(op, "the output", self.dtype(), out)?;
         check_out(op, out, self.shape(), &self.device())?;
         check_disjoint(op, out, &[self])?;
-        let call = || Call::Softmax { axis, log };
+        let call = || Call::op(Softmax { axis, log });
         record::op(Mode::Out, &[self], &[out], call, || self.softmax_launch(op, axis, log, out))
     }
 
@@ -168,7 +170,7 @@ impl Tensor {
             let kernel = Kernel::LayerNorm { axes, eps, weight, bias, addend };
             Ok(device.submit_named(op, &kernel, &operands)?)
         };
-        let call = || Call::LayerNorm { axes, weight, bias, addend };
+        let call = || Call::op(LayerNorm { axes, weight, bias, addend });
         record::fresh(&inputs, &[&out, &mean, &rstd], call, run)?;
         Ok((out, mean, rstd))
     }
@@ -277,4 +279,71 @@ fn with_axis(layout: &Layout) -> Layout {
     }
     let one: Dims = [1].into_iter().collect();
     Layout::new(one, one, layout.offset())
+}
+
+/// Softmax, or its logarithm.
+#[derive(Debug)]
+pub(crate) struct Softmax {
+    pub axis: usize,
+    pub log: bool,
+}
+
+impl Op for Softmax {
+    fn name(&self) -> &'static str {
+        if self.log { "log_softmax" } else { "softmax" }
+    }
+
+    fn needs(&self) -> Needs {
+        Needs::outputs(0b1)
+    }
+
+    fn gradients(&self, context: &dyn Context, g: &Tensor) -> Result<Gradients> {
+        only(context.output(0).softmax_backward(g, self.axis as isize, self.log)?)
+    }
+}
+
+/// Over the last `axes` axes. Inputs x, then weight, bias and what is added to x, if there are such; outputs y, mean, rstd.
+#[derive(Debug)]
+pub(crate) struct LayerNorm {
+    pub axes: usize,
+    pub weight: bool,
+    pub bias: bool,
+    pub addend: bool,
+}
+
+impl Op for LayerNorm {
+    fn name(&self) -> &'static str {
+        if self.addend { "layer_norm_add" } else { "layer_norm" }
+    }
+
+    fn needs(&self) -> Needs {
+        let at = 1 + usize::from(self.weight) + usize::from(self.bias);
+        let weight = if self.weight { 0b11 } else { 0b1 };
+        Needs { inputs: weight | if self.addend { 1 << at } else { 0 }, outputs: 0b110 }
+    }
+
+    fn gradients(&self, context: &dyn Context, g: &Tensor) -> Result<Gradients> {
+        let LayerNorm { axes, weight, bias, addend } = *self;
+        let meta = context.meta(0);
+        let stats = (context.output(1), context.output(2));
+        let mut weight_value = weight.then(|| context.input(1).clone());
+        let (mut x, mut g) = (context.input(0).clone(), g.clone());
+        if addend {
+            // Of 16-bit floats the op doesn't round the sum. Beside the mean of what isn't rounded a rounded sum would have
+            // deviations that may be larger than its own.
+            let compute = meta.dtype.compute();
+            x = x.to(compute)?.add(context.input(context.input_count() - 1))?;
+            if fault!(sum_is_rounded_again) {
+                x = x.to(meta.dtype)?.to(compute)?;
+            }
+            g = g.to(compute)?;
+            weight_value = weight_value.map(|weight| weight.to(compute)).transpose()?;
+        }
+        let gradients = g.layer_norm_backward(&x, stats, axes, weight_value.as_ref(), bias)?;
+        let by_input = gradients.input.to(meta.dtype)?;
+        let by_addend = addend.then(|| by_input.clone());
+        let mut results = Gradients::from_iter([Some(by_input)]);
+        results.extend([gradients.weight, gradients.bias, by_addend].into_iter().flatten().map(Some));
+        Ok(results)
+    }
 }

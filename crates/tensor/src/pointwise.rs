@@ -518,7 +518,12 @@ impl Tensor {
     pub(crate) fn copy_into_fresh(&self, out: &Tensor) -> Result<()> {
         let mut plan = Plan::new();
         let device = plan.make(Pointwise::copy, &[Arg::Tensor(self)], &[])?;
-        record::fresh(&[self], &[out], || Call::To, || plan.launch(Pointwise::copy, &device, out))
+        record::fresh(
+            &[self],
+            &[out],
+            || Call::op(crate::host::Moved),
+            || plan.launch(Pointwise::copy, &device, out),
+        )
     }
 }
 

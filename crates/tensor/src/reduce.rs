@@ -11,6 +11,8 @@ use crate::{
     Call, DType, Dims, Error, Fused, Layout, Reduction, Result, Tensor,
     create::check_dtype,
     fused,
+    gradient::{Context, Gradients, Meta, Needs, Op, once, only},
+    host,
     pointwise::{check_device, check_disjoint, check_float, check_out},
     record::{self, Mode},
 };
@@ -116,6 +118,13 @@ impl Reduction {
             Reduction::Var { .. } => "var",
             Reduction::Std { .. } => "std",
             Reduction::Norm2 => "norm",
+        }
+    }
+
+    fn call(self, axes: u8) -> Call {
+        match self {
+            Reduction::All | Reduction::Any => Call::Constant,
+            op => Call::op(Reduce { op, axes }),
         }
     }
 
@@ -267,7 +276,7 @@ impl Tensor {
         let dtype = op.dtype(self)?;
         let shape = reduced_shape(self.shape(), axes, keepdim);
         let out = Tensor::allocate(op.name(), Layout::contiguous(shape), dtype, &self.device())?;
-        let call = || Call::Reduce { op, axes, keepdim };
+        let call = || op.call(axes);
         record::fresh(&[self], &[&out], call, || self.reduce_launch(op, axes, &out))?;
         Ok(out)
     }
@@ -277,7 +286,7 @@ impl Tensor {
         check_dtype(op.name(), "the output", op.dtype(self)?, out)?;
         check_out(op.name(), out, &reduced_shape(self.shape(), axes, keepdim), &self.device())?;
         check_disjoint(op.name(), out, &[self])?;
-        let call = || Call::Reduce { op, axes, keepdim };
+        let call = || op.call(axes);
         record::op(Mode::Out, &[self], &[out], call, || self.reduce_launch(op, axes, out))
     }
 
@@ -390,8 +399,8 @@ impl Tensor {
         let values = Tensor::allocate(op, layout, self.dtype(), &self.device())?;
         let indices = Tensor::allocate(op, layout, DType::I64, &self.device())?;
         let call = || match axes {
-            0 => Call::To, // Without an axis the value is the tensor itself.
-            axes => Call::MaxMin { largest, axis: axes.trailing_zeros() as usize, keepdim },
+            0 => Call::op(host::Moved), // Without an axis the value is the tensor itself.
+            axes => Call::op(MaxMin { largest, axis: axes.trailing_zeros() as usize, keepdim }),
         };
         let run = || self.max_min_launch(op, largest, axes, (&values, &indices));
         record::fresh(&[self], &[&values, &indices], call, run)?;
@@ -415,7 +424,7 @@ impl Tensor {
             check_disjoint(op, out, &[self])?;
         }
         check_disjoint(op, values, &[indices])?;
-        let call = || Call::MaxMin { largest, axis: axes.trailing_zeros() as usize, keepdim };
+        let call = || Call::op(MaxMin { largest, axis: axes.trailing_zeros() as usize, keepdim });
         let run = || self.max_min_launch(op, largest, axes, (values, indices));
         record::op(Mode::Out, &[self], &[values, indices], call, run)
     }
@@ -449,7 +458,7 @@ impl Tensor {
     pub fn cumsum(&self, axis: isize) -> Result<Tensor> {
         let (axis, input) = self.cumsum_input(axis)?;
         let out = Tensor::allocate("cumsum", self.layout().preserved(), input.dtype(), &self.device())?;
-        record::fresh(&[self], &[&out], || Call::CumSum { axis }, || input.cumsum_launch(axis, &out))?;
+        record::fresh(&[self], &[&out], || Call::op(CumSum { axis }), || input.cumsum_launch(axis, &out))?;
         Ok(out)
     }
 
@@ -467,7 +476,7 @@ impl Tensor {
         check_dtype(op, "the output", input.dtype(), out)?;
         check_out(op, out, self.shape(), &check_device(op, self, &[])?)?;
         check_disjoint(op, out, &[self])?;
-        let call = || Call::CumSum { axis };
+        let call = || Call::op(CumSum { axis });
         record::op(Mode::Out, &[self], &[out], call, || input.cumsum_launch(axis, out))
     }
 
@@ -492,4 +501,164 @@ impl Tensor {
         let operands = [out.write(out.layout()), self.read(self.layout())];
         Ok(self.device().submit(&Kernel::CumSum { axis }, &operands)?)
     }
+}
+
+/// A reduction over axes, as bits. Whether they stay doesn't matter.
+#[derive(Debug)]
+pub(crate) struct Reduce {
+    pub op: Reduction,
+    pub axes: u8,
+}
+
+impl Op for Reduce {
+    fn name(&self) -> &'static str {
+        self.op.name()
+    }
+
+    fn needs(&self) -> Needs {
+        match self.op {
+            Reduction::Prod | Reduction::Var { .. } | Reduction::Std { .. } | Reduction::Norm2 => {
+                Needs::inputs(0b1)
+            }
+            Reduction::AMax | Reduction::AMin => Needs { inputs: 0b1, outputs: 0b1 },
+            Reduction::Sum | Reduction::Mean | Reduction::All | Reduction::Any => Needs::default(),
+        }
+    }
+
+    fn gradients(&self, context: &dyn Context, g: &Tensor) -> Result<Gradients> {
+        let Reduce { op, axes } = *self;
+        let meta = context.meta(0);
+        let is_reduced = |axis: &usize| axes >> axis & 1 == 1;
+        let listed: Vec<isize> = (0..meta.rank()).filter(is_reduced).map(|axis| axis as isize).collect();
+        let count: usize = (0..meta.rank()).filter(is_reduced).map(|axis| meta.shape()[axis]).product();
+        let kept: Dims =
+            (0..meta.rank()).map(|axis| if is_reduced(&axis) { 1 } else { meta.shape()[axis] }).collect();
+        // Results with the reduced axes put back broadcast against the input.
+        let spread = |tensor: &Tensor| -> Result<Tensor> { tensor.reshape(kept) };
+        // The list is empty only if there are no axes. It means all then, as it does to the op: of one number the same comes out.
+        let listed = &listed[..];
+        let g = spread(g)?;
+        // Means and norms are taken again in f64, as the ops themselves do: around a rounded mean there is no deviation left, and
+        // what has over- or underflowed has no direction.
+        let wide = |tensor: &Tensor| -> Result<Tensor> { tensor.to(DType::F64) };
+        let x = || wide(context.input(0));
+        only(match op {
+            Reduction::Sum => g.expand(meta.shape())?,
+            Reduction::Mean => g.div(count as f64)?.expand(meta.shape())?,
+            Reduction::Prod => {
+                // In f64, where a product has room that its factors have in f32. Without division by zero or infinity: the
+                // product of the elements other than these, with an infinity's sign, and how many of both there are.
+                let (x, g) = (x()?, wide(&g)?);
+                let zeros = once!(|[x]| x.eq(0.0).number()).call(&[&x])?.sum(listed, true)?;
+                let infinities =
+                    once!(|[x]| x.abs().eq(f64::INFINITY).number()).call(&[&x])?.sum(listed, true)?;
+                let factors =
+                    once!(|[x]| { x.eq(0.0).select(1.0, x.abs().eq(f64::INFINITY).select(x.sign(), x)) })
+                        .call(&[&x])?;
+                let product = factors.prod(listed, true)?;
+                once!(|[g, x, product, zeros, infinities]| {
+                    let (is_zero, is_infinite) = (x.eq(0.0), x.abs().eq(f64::INFINITY));
+                    let own = is_zero.select(1.0, is_infinite.select(x.sign(), x));
+                    let finite = g * (product / own);
+                    // Those among the others.
+                    let has_zero = zeros.gt(is_zero.number());
+                    let has_infinity = infinities.gt(is_infinite.number());
+                    let infinite = finite * f64::INFINITY;
+                    has_zero.select(
+                        has_infinity.select(0.0 * infinite, 0.0),
+                        has_infinity.select(infinite, finite),
+                    )
+                })
+                .call(&[&g, &x, &product, &zeros, &infinities])?
+            }
+            Reduction::AMax | Reduction::AMin => {
+                let (x, extreme) = (context.input(0), spread(context.output(0))?);
+                // NaN is the extreme if there is one.
+                let ties = once!(|[x, extreme]| {
+                    let one = x.literal(1.0);
+                    (x.eq(extreme) | (x.isnan() & extreme.isnan())).select(one, 0.0)
+                })
+                .call(&[x, &extreme])?;
+                // Counted in f32: f16 ends at 65,504.
+                let count = ties.to(meta.dtype.compute())?.sum(listed, true)?;
+                once!(|[g, ties, count]| ties.eq(0.0).select(0.0, g / count)).call(&[&g, &ties, &count])?
+            }
+            Reduction::Var { correction } => {
+                let x = x()?;
+                let mean = x.mean(listed, true)?;
+                let factor = 2.0 / (count as f64 - correction).max(0.0);
+                let scaled = wide(&g)?.mul(factor)?;
+                once!(|[g, x, mean]| g * (x - mean)).call(&[&scaled, &x, &mean])?
+            }
+            Reduction::Std { correction } => {
+                let x = x()?;
+                let (mean, deviation) = (x.mean(listed, true)?, x.std(listed, correction, true)?);
+                let scaled = wide(&g)?.div((count as f64 - correction).max(0.0))?;
+                once!(|[g, x, mean, deviation]| {
+                    deviation.eq(0.0).select(0.0, g * ((x - mean) / deviation))
+                })
+                .call(&[&scaled, &x, &mean, &deviation])?
+            }
+            Reduction::Norm2 => {
+                let (x, g) = (x()?, wide(&g)?);
+                let norm = x.norm(listed, true)?;
+                once!(|[g, x, norm]| norm.eq(0.0).select(0.0, g * (x / norm))).call(&[&g, &x, &norm])?
+            }
+            // Recorded as constants.
+            Reduction::All | Reduction::Any => return Ok(smallvec::smallvec![None]),
+        })
+    }
+}
+
+/// Outputs: values and indices of the largest or smallest along an axis.
+#[derive(Debug)]
+pub(crate) struct MaxMin {
+    pub largest: bool,
+    pub axis: usize,
+    pub keepdim: bool,
+}
+
+impl Op for MaxMin {
+    fn name(&self) -> &'static str {
+        if self.largest { "max" } else { "min" }
+    }
+
+    fn needs(&self) -> Needs {
+        Needs::outputs(0b10)
+    }
+
+    fn gradients(&self, context: &dyn Context, g: &Tensor) -> Result<Gradients> {
+        let unsqueezed = |tensor: &Tensor| {
+            if self.keepdim { Ok(tensor.clone()) } else { tensor.unsqueeze(self.axis as isize) }
+        };
+        only(spread(context.meta(0), self.axis, &unsqueezed(context.output(1))?, &unsqueezed(g)?)?)
+    }
+}
+
+/// A running sum. Its gradient: sums from each element to the end.
+#[derive(Debug)]
+pub(crate) struct CumSum {
+    pub axis: usize,
+}
+
+impl Op for CumSum {
+    fn name(&self) -> &'static str {
+        "cumsum"
+    }
+
+    fn gradients(&self, context: &dyn Context, g: &Tensor) -> Result<Gradients> {
+        let meta = context.meta(0);
+        if meta.rank() == 0 || meta.layout.is_empty() {
+            return only(g.clone());
+        }
+        let backwards = Tensor::arange(meta.shape()[self.axis] as i64 - 1, -1, -1, DType::I64, &meta.device)?;
+        let axis = self.axis as isize;
+        let summed = g.index_select(axis, &backwards)?.cumsum(axis)?;
+        only(meta.filled(|gradient| summed.index_select_out(axis, &backwards, gradient))?)
+    }
+}
+
+/// Zeros but where `index` points along an axis: there `g`.
+pub(crate) fn spread(meta: &Meta, axis: usize, index: &Tensor, g: &Tensor) -> Result<Tensor> {
+    meta.zeros()?.scatter_add_(axis as isize, index, g).cloned()
 }

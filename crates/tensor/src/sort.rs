@@ -3,8 +3,11 @@
 use crate::{
     Call, DType, Dims, Error, Layout, Result, Tensor,
     create::check_dtype,
+    gradient::{Context, Gradients, Needs, Op, only},
+    host,
     pointwise::{check_disjoint, check_out},
     record::{self, Mode},
+    reduce::spread,
 };
 use raddle_base::Scalar;
 use raddle_op::Kernel;
@@ -96,8 +99,8 @@ impl Tensor {
         let values = Tensor::allocate(op, layout, self.dtype(), &self.device())?;
         let indices = Tensor::allocate(op, layout, DType::I64, &self.device())?;
         let call = || match self.rank() {
-            0 => Call::To, // Without axes there is nothing to gather from.
-            _ => Call::Sort { axis },
+            0 => Call::op(host::Moved), // Without axes there is nothing to gather from.
+            _ => Call::op(Sort { axis }),
         };
         let run = || self.sort_launch(op, kernel, (&values, &indices));
         record::fresh(&[self], &[&values, &indices], call, run)?;
@@ -120,7 +123,7 @@ impl Tensor {
         }
         check_disjoint(op, values, &[indices])?;
         let run = || self.sort_launch(op, kernel, (values, indices));
-        record::op(Mode::Out, &[self], &[values, indices], || Call::Sort { axis }, run)
+        record::op(Mode::Out, &[self], &[values, indices], || Call::op(Sort { axis }), run)
     }
 
     fn sort_launch(
@@ -139,5 +142,25 @@ impl Tensor {
         let operands =
             [values.write(values.layout()), indices.write(indices.layout()), self.read(self.layout())];
         Ok(self.device().submit_named(op, kernel, &operands)?)
+    }
+}
+
+/// Outputs: values and indices of `sort` or `topk`.
+#[derive(Debug)]
+pub(crate) struct Sort {
+    pub axis: usize,
+}
+
+impl Op for Sort {
+    fn name(&self) -> &'static str {
+        "sort"
+    }
+
+    fn needs(&self) -> Needs {
+        Needs::outputs(0b10)
+    }
+
+    fn gradients(&self, context: &dyn Context, g: &Tensor) -> Result<Gradients> {
+        only(spread(context.meta(0), self.axis, context.output(1), g)?)
     }
 }

@@ -1,8 +1,9 @@
 //! Views: other shapes and strides over the same memory. No element moves; only [`Tensor::reshape`] copies where it must.
 
 use crate::{
-    Call, Dims, Error, Layout, Result, Tensor, View,
+    Call, DType, Dims, Error, Layout, Result, Tensor, View,
     create::dims,
+    gradient::{Context, Gradients, Meta, Op, only, sum_to},
     record::{self},
 };
 use raddle_base::{Scalar, ViewError};
@@ -296,4 +297,80 @@ impl View {
             View::Alias => Ok(tensor.clone()),
         }
     }
+}
+
+impl Op for View {
+    fn name(&self) -> &'static str {
+        "view"
+    }
+
+    fn gradients(&self, context: &dyn Context, g: &Tensor) -> Result<Gradients> {
+        let meta = context.meta(0);
+        only(match self {
+            View::Transpose { a, b } => g.transpose(*a as isize, *b as isize)?,
+            View::Permute { axes } => {
+                let mut inverse = [0isize; 8];
+                axes.iter().enumerate().for_each(|(to, &from)| inverse[from] = to as isize);
+                g.permute(&inverse[..axes.len()])?
+            }
+            View::Reshape { .. } => g.reshape(meta.shape())?,
+            View::Expand { .. } => sum_to(g.clone(), meta.shape())?,
+            View::Alias => g.clone(),
+            // Made again of zeros, and written through: exactly the elements that the view has, whatever its step.
+            View::Slice { .. } | View::Select { .. } | View::Diagonal { .. } => {
+                let gradient = meta.zeros()?;
+                self.apply(&gradient)?.copy_(g)?;
+                gradient
+            }
+            View::Unfold { axis, size, step } => unfold(meta, *axis, *size, *step, g)?,
+            View::AsStrided { shape, strides, offset } => {
+                as_strided(meta, &Layout::new(*shape, *strides, *offset), g)?
+            }
+        })
+    }
+}
+
+/// Windows may overlap: one element of all windows at a time. Sums of 16-bit floats are rounded once, by the caller.
+fn unfold(meta: &Meta, axis: usize, size: usize, step: usize, g: &Tensor) -> Result<Tensor> {
+    let gradient = Meta { dtype: meta.dtype.compute(), ..*meta }.zeros()?;
+    if meta.rank() == 0 {
+        gradient.copy_(&g.reshape(meta.shape())?)?;
+        return Ok(gradient);
+    }
+    let windows = g.shape()[axis];
+    for place in 0..if windows == 0 { 0 } else { size } {
+        let end = place + (windows - 1) * step + 1;
+        gradient
+            .slice(axis as isize, place as isize, end as isize, step)?
+            .add_(&g.select(-1, place as isize)?)?;
+    }
+    Ok(gradient)
+}
+
+/// Through the memory: what the view's elements add to each place of it, seen through the input's layout. Where several
+/// elements of the input are one place they share its gradient evenly, as in PyTorch.
+fn as_strided(meta: &Meta, view: &Layout, g: &Tensor) -> Result<Tensor> {
+    if meta.layout.is_empty() || view.is_empty() {
+        return meta.zeros();
+    }
+    let first = meta.layout.offset().min(view.offset());
+    let place_count = meta.layout.end().max(view.end()) - first;
+    let memory = Tensor::zeros([place_count], g.dtype(), &meta.device)?;
+    let of = |memory: &Tensor, layout: &Layout| {
+        memory.as_strided(layout.shape(), layout.strides(), layout.offset() - first)
+    };
+    let places = Tensor::arange(0, place_count as i64, 1, DType::I64, &meta.device)?;
+    if view.self_overlap() {
+        memory.index_add_(0, &of(&places, view)?.ravel()?, &g.ravel()?, 1.0)?;
+    } else {
+        of(&memory, view)?.copy_(g)?;
+    }
+    if meta.layout.self_overlap() {
+        let counts = memory.zeros_like()?;
+        let ones = Tensor::ones([meta.layout.element_count()], g.dtype(), &meta.device)?;
+        counts.index_add_(0, &of(&places, &meta.layout)?.ravel()?, &ones, 1.0)?;
+        // Places that the input doesn't have aren't looked at.
+        memory.div_(&counts)?;
+    }
+    meta.filled(|gradient| gradient.copy_(&of(&memory, &meta.layout)?).map(|_| ()))
 }

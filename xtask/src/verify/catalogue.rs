@@ -720,7 +720,7 @@ rows! {
      test("raddle_op::tests::at_ties_no_part_of_a_gradient_is_lost_or_counted_twice")]
     [equal_bounds_are_nobodys]
 "T8.8" "A rule that computes an input of 16 bits again has what the op had, which isn't rounded."
-    "raddle_grad::rules::apply_call"
+    "raddle_tensor::normalize::LayerNorm"
     [conformance("raddle_conformance::cpu::cpu::gradients::sums_that_are_normalised"),
      conformance("raddle_conformance::cpu::cpu::gradients::reductions_of_narrow_floats"),
      conformance("raddle_conformance::cpu::cpu::gradients::attention_of_16_bits"),

@@ -1,12 +1,15 @@
 //! Pointwise ops and fused closures: one launch of the derived program for all inputs, then sums over broadcast axes.
 
-use super::gradients::{Gradients, sum_to};
 use crate::{
     Result,
     graph::{Context, Gradient},
     program,
 };
-use raddle_tensor::{DType, Tensor, pointwise_groups};
+use raddle_tensor::{
+    DType, Tensor,
+    gradient::{Context as _, Gradients, sum_to},
+    pointwise_groups,
+};
 use smallvec::SmallVec;
 
 pub(super) fn apply(
@@ -42,7 +45,7 @@ pub(super) fn apply(
     let make = |&input: &usize| {
         let meta = &node.inputs[input];
         if *meta.shape() == shape {
-            return meta.empty();
+            return Ok(meta.empty()?);
         }
         // Rounded to the input's dtype only after the sum.
         Ok(Tensor::empty(shape, gs[0].dtype().compute(), &meta.device)?)

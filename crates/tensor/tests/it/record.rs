@@ -78,7 +78,7 @@ fn a_filled_slot_is_told_of_every_op() {
             ),
             format!("Fresh (1, 1) {:?} []", View::Transpose { a: 0, b: 1 }),
             format!("InPlace (2, 1) sub {:?} [Some(2)]", [CallArg::Tensor, CallArg::Tensor]),
-            "Fresh (1, 2) MaxMin { largest: true, axis: 1, keepdim: false } [Some(1)]".to_string(),
+            "Fresh (1, 2) Op(MaxMin { largest: true, axis: 1, keepdim: false }) [Some(1)]".to_string(),
         ]
     );
 }
