@@ -12,6 +12,26 @@ AnyDType = dtype | type
 AnyDevice = device | builtins.str
 DType = dtype
 
+class Adam:
+    """Adam; the decay of weights is part of the gradient."""
+    def __new__(cls, *args: Any, **kwargs: Any) -> Adam: ...
+    @property
+    def lr(self) -> Tensor:
+        """The learning rate."""
+    def step(self) -> Tensor:
+        """Changes each parameter that has a gradient, all of them in one launch."""
+    def zero_grad(self, set_to_none: Any = True) -> Tensor:
+        """Drops the gradients."""
+class AdamW:
+    """Adam; weights decay by themselves."""
+    def __new__(cls, *args: Any, **kwargs: Any) -> AdamW: ...
+    @property
+    def lr(self) -> Tensor:
+        """The learning rate."""
+    def step(self) -> Tensor:
+        """Changes each parameter that has a gradient, all of them in one launch."""
+    def zero_grad(self, set_to_none: Any = True) -> Tensor:
+        """Drops the gradients."""
 class ArgumentError(Error, builtins.ValueError): ...
 class BoundsError(Error, builtins.IndexError): ...
 class DTypeError(Error, builtins.TypeError): ...
@@ -26,6 +46,16 @@ class Generator:
     def get_state(self) -> Any:
         """Key and counter, from which it can be made again."""
 class OutOfMemoryError(Error, builtins.MemoryError): ...
+class SGD:
+    """Gradient descent, with momentum."""
+    def __new__(cls, *args: Any, **kwargs: Any) -> SGD: ...
+    @property
+    def lr(self) -> Tensor:
+        """The learning rate."""
+    def step(self) -> Tensor:
+        """Changes each parameter that has a gradient, all of them in one launch."""
+    def zero_grad(self, set_to_none: Any = True) -> Tensor:
+        """Drops the gradients."""
 class ShapeError(Error, builtins.ValueError): ...
 class Tensor:
     """Elements of one dtype on one device, in any strides. Any thread may use it, with no lock: work is ordered by Raddle."""

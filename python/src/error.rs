@@ -127,7 +127,15 @@ fn kind(error: &raddle::Error) -> Option<Kind> {
         Runtime(runtime::Error::Kernel { .. }) => Kind::Bounds,
         Layer(inner) => match inner.downcast_ref::<raddle::nn::checkpoint::CheckpointError>() {
             Some(_) => Kind::File,
-            None => return None,
+            None if inner.downcast_ref::<raddle::optim::Error>().is_some() => Kind::Argument,
+            None => match inner.downcast_ref::<raddle::grad::Error>() {
+                Some(raddle::grad::Error::Argument { .. } | raddle::grad::Error::Gradient { .. }) => {
+                    Kind::Argument
+                }
+                Some(raddle::grad::Error::DType { .. }) => Kind::DType,
+                Some(raddle::grad::Error::NotScalar { .. }) => Kind::Shape,
+                _ => return None,
+            },
         },
         _ => return None,
     })

@@ -20,6 +20,7 @@ mod error;
 mod host;
 mod index;
 mod nn;
+mod optim;
 mod pointwise;
 mod product;
 mod random;
@@ -47,6 +48,7 @@ mod _raddle {
         host::{_rebuild, can_cast, promote_types, result_type},
         index::embedding,
         nn::{binary_cross_entropy_with_logits, cross_entropy, l1_loss, mse_loss, nll_loss},
+        optim::{PyAdam, PyAdamW, PySgd},
         pointwise::{
             add, bitwise_and, bitwise_left_shift, bitwise_or, bitwise_right_shift, bitwise_xor, catalogue,
             choose, div, floor_divide, mul, pow, remainder, sub,

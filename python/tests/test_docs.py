@@ -6,8 +6,6 @@ import re
 import subprocess
 import sys
 
-import sys
-
 import pytest
 import raddle
 
