@@ -133,7 +133,7 @@ pub fn c_13(device: &Device) {
     event.synchronize().unwrap();
     assert!(!event.query());
     let x = Tensor::ones([64], DType::F32, device).unwrap();
-    x.mul_(1.0).unwrap(); // loaded before a stream is held
+    x.mul_(1.0).unwrap().add_(0.0).unwrap(); // loaded before a stream is held
     let record_held = || {
         let held = hold(work).unwrap();
         let _guard = work.enter();
