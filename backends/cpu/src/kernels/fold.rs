@@ -51,6 +51,8 @@ pub struct Sum;
 pub struct Product;
 /// The largest, NaN if there is one.
 pub struct Largest;
+/// As [`Largest`], but of zeros whichever it meets last: for whom it's the same, and who is in a hurry.
+pub struct Peak;
 /// The smallest, NaN if there is one.
 pub struct Smallest;
 /// √ Σ x²
@@ -118,6 +120,11 @@ macro_rules! float_folds {
             const IDENTITY: $t = $t::NEG_INFINITY;
             #[inline(always)]
             fn combine(a: $t, b: $t) -> $t { math::$t::larger(a, b) }
+        }
+        impl Fold<$t> for Peak {
+            const IDENTITY: $t = $t::NEG_INFINITY;
+            #[inline(always)]
+            fn combine(a: $t, b: $t) -> $t { if b > a || b.is_nan() { b } else { a } }
         }
         impl Fold<$t> for Smallest {
             const IDENTITY: $t = $t::INFINITY;

@@ -9,7 +9,7 @@
 
 use super::axis::{Grid, Line, Piece, fits, for_each_line, for_each_piece, others};
 use super::element::{Real, by_real};
-use super::fold::{Cascade, Fold, Largest, Sum, fold_slice};
+use super::fold::{Cascade, Fold, Peak, Sum, fold_slice};
 use super::level::multiversion;
 use super::{math, view};
 use crate::threads::{Threads, for_each_range};
@@ -161,7 +161,7 @@ fn pull_back_with_digits<A: Transcendental>(dx: &mut [A], y: &[A], dy: &[A], sum
 unsafe fn softmax<A: Transcendental>(axis: usize, log: bool, operands: &[Operand], threads: Threads)
 where
     Sum: Fold<A>,
-    Largest: Fold<A>,
+    Peak: Fold<A>,
 {
     let (output, input) = (operands[0].view(), operands[1].view());
     let layouts = [input, output].map(view::layout);
@@ -175,7 +175,7 @@ where
             return unsafe { softmax_of_pieces(&grid, positions, [&from, &to], log) };
         }
         let body = |_: &[usize; 2], [x]: [&[A]; 1], [y]: [&mut [A]; 1]| {
-            let shift = fold_slice::<A, Largest>(x, A::ZERO);
+            let shift = fold_slice::<A, Peak>(x, A::ZERO);
             exp_shifted(y, x, shift);
             if !log {
                 let sum = fold_slice::<A, Sum>(y, A::ZERO);
@@ -201,7 +201,7 @@ unsafe fn softmax_of_pieces<A: Transcendental>(
     log: bool,
 ) where
     Sum: Fold<A>,
-    Largest: Fold<A>,
+    Peak: Fold<A>,
 {
     struct State<A> {
         largest: Cascade<A>,
@@ -212,7 +212,7 @@ unsafe fn softmax_of_pieces<A: Transcendental>(
         sum: A,
     }
     let start = || State {
-        largest: Cascade::new::<Largest>(),
+        largest: Cascade::new::<Peak>(),
         shift: A::ZERO,
         is_without_largest: false,
         sums: Cascade::new::<Sum>(),
@@ -220,8 +220,8 @@ unsafe fn softmax_of_pieces<A: Transcendental>(
     };
     let body = |state: &mut State<A>, piece: Piece<2>, [x]: [&[A]; 1], [y]: [&mut [A]; 1]| match piece.pass {
         0 => {
-            state.largest.push::<Largest>(fold_slice::<A, Largest>(x, A::ZERO));
-            state.shift = state.largest.finish::<Largest>();
+            state.largest.push::<Peak>(fold_slice::<A, Peak>(x, A::ZERO));
+            state.shift = state.largest.finish::<Peak>();
         }
         1 => {
             exp_shifted(y, x, state.shift);
