@@ -2,7 +2,7 @@
 //!
 //! A [`Driver`] is the proof that the context is current on this thread, so its methods may be called; most are safe, since
 //! streams, events and modules are made here and streams and events, but for those that keep times, are never destroyed: a
-//! device lives as long as its process, and nothing of the driver is touched while that ends (trap 16). A stream of other
+//! device lives as long as its process, and nothing of the driver is touched while that ends, since it may be gone by then. A stream of other
 //! code is named here only while it lives ([`Driver::stream_of`]).
 //!
 //! **Loss.** Some errors (an illegal address, a trap, …) leave the context unusable for ever. The first call that meets one
@@ -583,7 +583,7 @@ impl Driver<'_> {
     }
 
     /// Loads a cubin or PTX (ended by a zero) and one kernel of it, now: left to the first launch, loading would wait for
-    /// kernels that run (trap 16). May wait for the device.
+    /// kernels that run. May wait for the device.
     pub fn module_load(self, image: &[u8], entry: &CStr) -> Result<(Module, Function), DeviceError> {
         let mut module = ptr::null_mut();
         // SAFETY: the image is what a compiler made, checked for damage when it came from a file.

@@ -20,7 +20,7 @@
 //! **Fork.** The driver belongs to the process that has initialised it (`process`): a forked child is refused at once.
 //!
 //! A device lives as long as the process: dropping one gives nothing back but slabs that were released before, and there
-//! is no call of the driver from any destructor (trap 16).
+//! is no call of the driver from any destructor, which may run when the driver is gone.
 
 mod caches;
 mod compile;

@@ -1,6 +1,6 @@
 //! A queue: a stream, what is complete of it, and what has to be done when it is.
 //!
-//! **Progress** (trap 5). Every [`MARK_EVERY_COUNT`] launches, and sooner if somebody has asked, the submitter has the stream
+//! **Progress.** Every [`MARK_EVERY_COUNT`] launches, and sooner if somebody has asked, the submitter has the stream
 //! write its number into a word of pinned memory; `completed` is then a load. Only submitters write it, whose calls don't
 //! overlap, so the word never falls. Behind the last mark somebody who asks has an event recorded: `flush` does, and so does
 //! every [`ASK_EVERY_COUNT`]-th question that brought nothing, if the submitter has come to rest. While the device is far

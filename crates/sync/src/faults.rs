@@ -20,7 +20,7 @@ macro_rules! faults {
             pub fn name(self) -> &'static str {
                 match self { $(Fault::$name => stringify!($name)),* }
             }
-            /// The invariant of DESIGN.md that it breaks.
+            /// The invariant that it breaks, as `docs/verification.md` lists them.
             pub fn breaks(self) -> &'static str {
                 match self { $(Fault::$name => $property),* }
             }
