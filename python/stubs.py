@@ -9,8 +9,10 @@ import inspect
 import pathlib
 import sys
 
-import raddle
-from raddle import _raddle
+sys.path.pop(0)  # what is installed, not the folder beside this file, which may have no module
+
+import raddle  # noqa: E402
+from raddle import _raddle  # noqa: E402
 
 FOLDER = pathlib.Path(__file__).parent / "raddle"
 

@@ -24,19 +24,17 @@ tanh = Tensor.tanh
 
 def _activation(name, parameter=None, default=None):
     made, changed = getattr(Tensor, name), getattr(Tensor, name + "_")
-    if parameter is None:
 
-        def function(input, inplace=False):
-            return changed(input) if inplace else made(input)
+    def plain(input, inplace=False):
+        return changed(input) if inplace else made(input)
 
-    else:
+    def parametric(input, value=default, inplace=False, **given):
+        value = given.pop(parameter, value)
+        if given:
+            raise TypeError(f"{name}: expected {parameter} and inplace, found {', '.join(given)}")
+        return changed(input, value) if inplace else made(input, value)
 
-        def function(input, value=default, inplace=False, **given):
-            value = given.pop(parameter, value)
-            if given:
-                raise TypeError(f"{name}: expected {parameter} and inplace, found {', '.join(given)}")
-            return changed(input, value) if inplace else made(input, value)
-
+    function = parametric if parameter else plain
     function.__name__ = function.__qualname__ = name
     function.__doc__ = made.__doc__
     return function
