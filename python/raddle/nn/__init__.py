@@ -1,3 +1,31 @@
-"""Layers and losses, with PyTorch's names, shapes and initial weights."""
+"""Modules and losses, with PyTorch's names, shapes and initial weights."""
 
 from . import functional  # noqa: F401
+from .modules import (  # noqa: F401
+    ELU,
+    GELU,
+    BCEWithLogitsLoss,
+    CrossEntropyLoss,
+    Dropout,
+    Embedding,
+    Flatten,
+    Identity,
+    L1Loss,
+    LayerNorm,
+    LeakyReLU,
+    Linear,
+    LogSoftmax,
+    Module,
+    ModuleDict,
+    ModuleList,
+    MSELoss,
+    NLLLoss,
+    Parameter,
+    ReLU,
+    Sequential,
+    Sigmoid,
+    SiLU,
+    Softmax,
+    Softplus,
+    Tanh,
+)
