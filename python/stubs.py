@@ -57,13 +57,13 @@ PARAMETERS = {
 }
 #: What something returns, if that isn't a tensor.
 RETURNS = {
-    **dict.fromkeys("__bool__ __contains__ equal is_contiguous is_floating_point is_set_to is_leaf requires_grad is_grad_enabled _set_grad_enabled can_cast __eq__device is_complex".split(), "builtins.bool"),
-    **dict.fromkeys("__len__ __int__ __index__ __hash__ dim ndim numel element_size itemsize nbytes storage_offset _version".split(), "builtins.int"),
-    **dict.fromkeys("__repr__ __str__ __format__ type".split(), "builtins.str"),
-    **dict.fromkeys("backward clip_grad_value_ manual_seed save_file __setitem__ __delitem__ synchronize".split(), "None"),
+    **dict.fromkeys("__bool__ __contains__ equal is_contiguous is_floating_point is_set_to is_leaf requires_grad is_grad_enabled _set_grad_enabled can_cast __eq__device is_complex query".split(), "builtins.bool"),
+    **dict.fromkeys("__len__ __int__ __index__ __hash__ dim ndim numel element_size itemsize nbytes storage_offset _version stream_id kernel_count publish id width max_seq_length result_count".split(), "builtins.int"),
+    **dict.fromkeys("__repr__ __str__ __format__ type prompt".split(), "builtins.str"),
+    **dict.fromkeys("backward clip_grad_value_ manual_seed save_file __setitem__ __delitem__ synchronize __exit__ record wait wait_event wait_stream set_stream _write_random_model".split(), "None"),
     **dict.fromkeys("unbind split split_with_sizes chunk broadcast_tensors".split(), "tuple[Tensor, ...]"),
     **dict.fromkeys("sort topk".split(), "tuple[Tensor, Tensor]"),
-    **dict.fromkeys("max min size stride item tolist numpy __array__ nonzero catalogue __reduce__ get_state".split(), "Any"),
+    **dict.fromkeys("max min size stride item tolist numpy __array__ nonzero catalogue __reduce__ get_state replay encode __call__".split(), "Any"),
     "shape": "tuple[builtins.int, ...]",
     "__iter__": "Iterator[Tensor]",
     "__float__": "builtins.float",
@@ -77,6 +77,13 @@ RETURNS = {
     "dtype": "DType",
     "grad": "Tensor | None",
     "from_state": "Generator",
+    "capture": "Graph",
+    "load": "Published",
+    "tensors": "tuple[Tensor, ...]",
+    "current_stream": "Stream",
+    "__enter__": "Stream",
+    "record_event": "Event",
+    "elapsed_time": "builtins.float",
 }
 
 
@@ -182,7 +189,7 @@ def stub():
 
 def package():
     """The package: what the native module has, its methods as functions, and what stands in __init__.py."""
-    lines = [HEAD.splitlines()[0], "from typing import Any", "from . import nn as nn", "from ._raddle import *", "from ._raddle import __version__ as __version__"]  # fmt: skip
+    lines = [HEAD.splitlines()[0], "from typing import Any", "from . import nn as nn", "from ._fused import fused as fused", "from ._raddle import *", "from ._raddle import __version__ as __version__"]  # fmt: skip
     for name, value in sorted(vars(raddle).items()):
         if name.startswith("_") or name in vars(_raddle) or inspect.ismodule(value):
             continue

@@ -98,10 +98,20 @@ def from_numpy(array):
     return tensor(array)
 
 
+def stream(stream):
+    """``with raddle.stream(s):`` makes a stream the current one of this thread."""
+    return stream
+
+
 def __getattr__(name):
     # What few need is imported when it is asked for.
     if name in ("nn", "optim"):
         import importlib
 
         return importlib.import_module("." + name, __name__)
+    if name == "fused":
+        from ._fused import fused
+
+        globals()["fused"] = fused
+        return fused
     raise AttributeError(f"module 'raddle' has no attribute '{name}'")

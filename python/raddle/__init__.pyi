@@ -1,6 +1,7 @@
 """Made by python/stubs.py: do not edit."""
 from typing import Any
 from . import nn as nn
+from ._fused import fused as fused
 from ._raddle import *
 from ._raddle import __version__ as __version__
 abs = Tensor.abs
@@ -169,6 +170,8 @@ sqrt = Tensor.sqrt
 square = Tensor.square
 squeeze = Tensor.squeeze
 std = Tensor.std
+def stream(stream: Any) -> Any:
+    """``with raddle.stream(s):`` makes a stream the current one of this thread."""
 subtract = sub
 sum = Tensor.sum
 swapaxes = Tensor.transpose

@@ -36,6 +36,19 @@ class ArgumentError(Error, builtins.ValueError): ...
 class BoundsError(Error, builtins.IndexError): ...
 class DTypeError(Error, builtins.TypeError): ...
 class Error(builtins.RuntimeError): ...
+class Event:
+    """A point in the work of a stream. Any thread may use it."""
+    def __new__(cls, *args: Any, **kwargs: Any) -> Event: ...
+    def elapsed_time(self, end_event: Any) -> builtins.float:
+        """Milliseconds from this event to `end_event`. Both note times, and are complete."""
+    def query(self) -> builtins.bool:
+        """Is what was recorded complete? Doesn't wait; false before the first record."""
+    def record(self, stream: Any = None) -> None:
+        """Records what is on a stream now: on the current one of the CPU if none is given."""
+    def synchronize(self) -> None:
+        """Waits until what was recorded is complete."""
+    def wait(self, stream: Any = None) -> None:
+        """Puts what comes to a stream from now on behind what was recorded."""
 class FileError(Error, builtins.OSError): ...
 class Generator:
     """A source of random numbers of its own; without one a thread's is used."""
@@ -45,7 +58,29 @@ class Generator:
         """staticmethod(function) -> method"""
     def get_state(self) -> Any:
         """Key and counter, from which it can be made again."""
+class Graph:
+    """Ops that were captured by `raddle.capture`. Any thread may replay it."""
+    @property
+    def kernel_count(self) -> builtins.int:
+        """How many kernels a replay runs."""
+    def replay(self, replacements: Any = None) -> Any:
+        """Does it all again, as one op; what the function returned, of this replay. Doesn't wait for results. `replacements`:"""
 class OutOfMemoryError(Error, builtins.MemoryError): ...
+class Published:
+    """A version that was published: its number and copies of the tensors."""
+    @property
+    def id(self) -> builtins.int:
+        """The number of the version; later ones are higher."""
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """The copies, in the order in which they were published."""
+class Publisher:
+    """Where versions of tensors are published: readers get all tensors of one version, and nobody waits."""
+    def __new__(cls, *args: Any, **kwargs: Any) -> Publisher: ...
+    def load(self) -> Published:
+        """The newest version. Never waits."""
+    def publish(self, tensors: Sequence[Tensor]) -> builtins.int:
+        """Copies the tensors and makes the copies the newest version; its number. Doesn't wait for the copy, nor for readers."""
 class SGD:
     """Gradient descent, with momentum."""
     def __new__(cls, *args: Any, **kwargs: Any) -> SGD: ...
@@ -56,7 +91,46 @@ class SGD:
         """Changes each parameter that has a gradient, all of them in one launch."""
     def zero_grad(self, set_to_none: Any = True) -> Tensor:
         """Drops the gradients."""
+class SentenceEncoder:
+    """A sentence encoder of the BERT kind. Any thread may use it."""
+    def __new__(cls, *args: Any, **kwargs: Any) -> SentenceEncoder: ...
+    @property
+    def device(self) -> Any:
+        """Where it is."""
+    def encode(self, sentences: Any, *, convert_to_numpy: Any = False) -> Any:
+        """The vectors of texts, [texts, width] in float32; of one text that isn't in a list, [width]. Texts that are too long are"""
+    @property
+    def max_seq_length(self) -> builtins.int:
+        """Tokens of a text, at most."""
+    def prompt(self, name: Any) -> builtins.str:
+        """What the model wants before texts of this kind, to be put there by the caller."""
+    @property
+    def width(self) -> builtins.int:
+        """Elements of a vector."""
 class ShapeError(Error, builtins.ValueError): ...
+class Stream:
+    """A queue of work of a device. `with stream:` makes it the current one of this thread."""
+    def __enter__(self) -> Stream: ...
+    def __exit__(self, *_error: Any) -> None: ...
+    def __new__(cls, *args: Any, **kwargs: Any) -> Stream: ...
+    def __repr__(self) -> builtins.str:
+        """Return repr(self)."""
+    @property
+    def device(self) -> Any:
+        """The device that it belongs to."""
+    def query(self) -> builtins.bool:
+        """Is all work on it complete? Doesn't wait."""
+    def record_event(self, event: Any = None) -> Event:
+        """An event that has recorded what is on it now: `event`, or a new one."""
+    @property
+    def stream_id(self) -> builtins.int:
+        """Its number; no other stream of the process has it."""
+    def synchronize(self) -> None:
+        """Waits for all work on it."""
+    def wait_event(self, event: Any) -> None:
+        """Puts what comes from now on behind what an event has recorded."""
+    def wait_stream(self, stream: Any) -> None:
+        """Puts what comes from now on behind what is on another stream."""
 class Tensor:
     """Elements of one dtype on one device, in any strides. Any thread may use it, with no lock: work is ordered by Raddle."""
     @property
@@ -809,11 +883,21 @@ class Tensor:
     def __gt__(self, other: Operand) -> Tensor: ...  # type: ignore[override]
     def __ge__(self, other: Operand) -> Tensor: ...  # type: ignore[override]
     def __hash__(self) -> builtins.int: ...
+class _Kernel:
+    """A traced function as one kernel."""
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call self as a function."""
+    def __new__(cls, *args: Any, **kwargs: Any) -> _Kernel: ...
+    @property
+    def result_count(self) -> builtins.int:
+        """How many results it has."""
 __version__: builtins.str
 def _rebuild(data: Any, shape: Any, dtype: AnyDType | None, device: AnyDevice | None, requires_grad: builtins.bool) -> Tensor:
     """What a tensor is made of when it is unpickled."""
 def _set_grad_enabled(mode: builtins.bool) -> builtins.bool:
     """Turns recording on or off for this thread; says what it was."""
+def _write_random_model(folder: Any, words: Any, seed: builtins.int) -> None:
+    """Writes a small model of random weights into a folder, for tests."""
 def add(input: Tensor, other: Operand, *, alpha: Any = None, out: Tensor | None = None) -> Tensor:
     """`input + alpha · other`. Of bools: or."""
 def arange(start: Any, end: Operand | None = None, step: Any = None, *, out: Tensor | None = None, dtype: AnyDType | None = None, device: AnyDevice | None = None, requires_grad: builtins.bool = False) -> Tensor:
@@ -838,6 +922,8 @@ def broadcast_tensors(*tensors: Any) -> tuple[Tensor, ...]:
     """Tensors as views of one shape."""
 def can_cast(from_: builtins.float, to: builtins.float) -> builtins.bool:
     """May a result of the one dtype be stored in an output of the other?"""
+def capture(function: Any, device: AnyDevice | None = None) -> Graph:
+    """Runs `function()` once on this thread and records what it does on a device instead of doing it. What the function uses"""
 def cat(tensors: Sequence[Tensor], dim: builtins.int = 0, *, out: Tensor | None = None) -> Tensor:
     """Tensors one after the other along an axis."""
 def catalogue() -> Any:
@@ -848,6 +934,8 @@ def clip_grad_value_(parameters: Any, clip_value: builtins.float) -> None:
     """Clamps each element of the gradients of parameters to [-clip_value, clip_value]."""
 def cross_entropy(input: Tensor, target: Tensor, weight: Any = None, *, ignore_index: builtins.int = ..., reduction: builtins.str = 'mean', label_smoothing: builtins.float = 0.0) -> Tensor:
     """`-Σ target · weight · ln softmax(input)` of logits `[n, classes, ..]`; targets are classes, or probabilities."""
+def current_stream(device: AnyDevice | None = None) -> Stream:
+    """The stream that this thread's work on a device goes to."""
 class device:
     """`raddle.device("cpu")`, `"cuda:0"`, `"sim:7"`: where tensors live. One of a name in the process."""
     def __new__(cls, *args: Any, **kwargs: Any) -> device: ...
@@ -958,10 +1046,14 @@ def save_file(tensors: Sequence[Tensor], filename: builtins.str | os.PathLike[bu
     """Writes a dict of tensors as safetensors: the whole file or nothing."""
 def scaled_dot_product_attention(query: Tensor, key: Any, value: Any, attn_mask: Tensor | None = None, dropout_p: builtins.float = 0.0, is_causal: builtins.bool = False, *, scale: Any = None, enable_gqa: builtins.bool = False, out: Tensor | None = None) -> Tensor:
     """`softmax(query keyᵀ · scale + mask) value`. A mask of bools is true where a key is seen."""
+def set_stream(stream: Any) -> None:
+    """Makes a stream the current one of this thread, on its device."""
 def stack(tensors: Sequence[Tensor], dim: builtins.int = 0, *, out: Tensor | None = None) -> Tensor:
     """Tensors of one shape along a new axis."""
 def sub(input: Tensor, other: Operand, *, alpha: Any = None, out: Tensor | None = None) -> Tensor:
     """`input - alpha · other`."""
+def synchronize(device: AnyDevice | None = None) -> None:
+    """Waits for all work of a device, of all threads."""
 def tensor(data: Any, *, dtype: AnyDType | None = None, device: AnyDevice | None = None, requires_grad: builtins.bool = False) -> Tensor:
     """A tensor of numbers: of one, of nested lists, of an array. A copy."""
 uint8: dtype

@@ -12,11 +12,13 @@
 
 mod arg;
 mod autograd;
+mod capture;
 mod checkpoint;
 mod create;
 mod device;
 mod dtype;
 mod error;
+mod fused;
 mod host;
 mod index;
 mod nn;
@@ -26,7 +28,9 @@ mod product;
 mod random;
 mod reduce;
 mod shape;
+mod stream;
 mod tensor;
+mod text;
 
 /// Raddle's native part; see the package `raddle`.
 #[pyo3::pymodule(gil_used = false)]
@@ -38,6 +42,7 @@ mod _raddle {
         autograd::{
             _set_grad_enabled, backward, clip_grad_norm_, clip_grad_value_, gradients, is_grad_enabled,
         },
+        capture::{PyGraph, PyPublished, PyPublisher, capture},
         checkpoint::{load_file, save_file},
         create::{
             arange, empty, empty_like, eye, full, full_like, linspace, manual_seed, ones, ones_like, rand,
@@ -45,6 +50,7 @@ mod _raddle {
         },
         device::PyDevice,
         dtype::PyDType,
+        fused::PyKernel,
         host::{_rebuild, can_cast, promote_types, result_type},
         index::embedding,
         nn::{binary_cross_entropy_with_logits, cross_entropy, l1_loss, mse_loss, nll_loss},
@@ -56,7 +62,9 @@ mod _raddle {
         product::{dropout, layer_norm, linear, scaled_dot_product_attention},
         random::PyGenerator,
         shape::{broadcast_tensors, cat, stack},
+        stream::{PyEvent, PyStream, current_stream, set_stream, synchronize},
         tensor::PyTensor,
+        text::{_write_random_model, PySentenceEncoder},
     };
 
     #[pymodule_init]

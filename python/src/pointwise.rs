@@ -661,6 +661,7 @@ pub fn catalogue<'py>(py: Python<'py>) -> PyResult<Vec<Bound<'py, PyDict>>> {
         entry.set_item("name", op.name)?;
         entry.set_item("signature", op.signature)?;
         entry.set_item("dtypes", op.dtypes.into_iter().map(crate::dtype::name).collect::<Vec<_>>())?;
+        entry.set_item("pointwise", Pointwise::from_name(op.name).is_some())?;
         entry.set_item("gradient", op.gradient)?;
         entry.set_item("in_place", op.in_place)?;
         entry.set_item("out", op.out)?;
