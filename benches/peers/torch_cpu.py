@@ -46,7 +46,7 @@ def add_loop(a: torch.Tensor, b: torch.Tensor, count: int) -> torch.Tensor:
 def alloc_free_loop(count: int) -> int:
     total = 0
     for i in range(count):
-        size = 4096 - (i & 1)  # sizes that don't change would be folded and the tensors optimised away
+        size = 4096 - (i & 1)  # sizes that don't change would be folded and the tensors optimized away
         total += torch.empty([size], dtype=torch.uint8).size(0)
     return total
 

@@ -71,7 +71,7 @@ def add_loop(a: torch.Tensor, b: torch.Tensor, count: int) -> torch.Tensor:
 def alloc_free_loop(count: int, device: torch.device) -> int:
     total = 0
     for i in range(count):
-        size = 4096 - (i & 1)  # sizes that don't change would be folded and the tensors optimised away
+        size = 4096 - (i & 1)  # sizes that don't change would be folded and the tensors optimized away
         total += torch.empty([size], dtype=torch.uint8, device=device).size(0)
     return total
 

@@ -54,7 +54,7 @@ fn vectors_are_those_of_sentence_transformers(
     let mut worst = 1.0f64;
     for (index, (ours, theirs)) in vectors.chunks(model.width()).zip(golden.chunks(model.width())).enumerate()
     {
-        assert!((dot(ours, ours) - 1.0).abs() < 1e-6, "sentence {index} isn't normalised");
+        assert!((dot(ours, ours) - 1.0).abs() < 1e-6, "sentence {index} isn't normalized");
         let cosine = cosine(ours, theirs);
         assert!(cosine >= least, "sentence {index}, {:?}: cosine {cosine}", sentences[index]);
         worst = worst.min(cosine);

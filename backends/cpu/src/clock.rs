@@ -2,13 +2,13 @@
 
 use raddle_hal::Stamp;
 use raddle_sync::{
-    Made,
+    RaceOnce,
     global::{AtomicU64, Ordering::Relaxed},
 };
 use std::time::Instant;
 
 fn origin() -> &'static Instant {
-    static ORIGIN: Made<Instant> = Made::new();
+    static ORIGIN: RaceOnce<Instant> = RaceOnce::new();
     ORIGIN.get_or_init(Instant::now)
 }
 

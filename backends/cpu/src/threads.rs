@@ -18,7 +18,7 @@
 //! no atomics that outlive a model.
 
 use raddle_sync::{
-    Arc, Condvar, Made, Mutex, Padded, Rank,
+    Arc, Condvar, Mutex, Padded, RaceOnce, Rank,
     atomic::{AcqRel, Acquire, AtomicUsize, Relaxed},
     global, locks_at_fork,
 };
@@ -94,7 +94,7 @@ static WANTED: global::AtomicUsize = global::AtomicUsize::new(1);
 
 /// The cores that this process may use.
 pub fn core_count() -> usize {
-    static COUNT: Made<usize> = Made::new();
+    static COUNT: RaceOnce<usize> = RaceOnce::new();
     *COUNT.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from))
 }
 

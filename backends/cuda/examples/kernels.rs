@@ -55,7 +55,7 @@ fn main() -> std::process::ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let option =
         |name: &str| words.iter().position(|word| word == name).and_then(|at| words.get(at + 1)).cloned();
-    // SAFETY: loading the library runs its initialisers, which are fit for that.
+    // SAFETY: loading the library runs its initializers, which are fit for that.
     if !unsafe { sys::is_culib_present() } {
         eprintln!("kernels: NVRTC was not found: pip install 'nvidia-cuda-nvrtc>=13.0,<13.1'");
         return 1.into();

@@ -36,7 +36,7 @@ pub struct Compiler {
 
 /// Is the library there?
 pub fn is_present() -> bool {
-    // SAFETY: loading the library runs its initialisers, which are fit for that.
+    // SAFETY: loading the library runs its initializers, which are fit for that.
     unsafe { sys::is_culib_present() }
 }
 

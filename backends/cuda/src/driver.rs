@@ -220,19 +220,19 @@ pub mod open {
 
     /// Is the library of the driver installed? Everything else here panics without it.
     pub fn is_present() -> bool {
-        // SAFETY: loading the driver's library runs its initialisers, which are fit for that.
+        // SAFETY: loading the driver's library runs its initializers, which are fit for that.
         unsafe { sys::is_culib_present() }
     }
 
     /// The newest version of CUDA that the driver supports, as 13000 for 13.0; 0 if it is no driver but a stub.
     pub fn version() -> i32 {
         let mut version = 0;
-        // SAFETY: it writes one number, and needs no initialisation.
+        // SAFETY: it writes one number, and needs no initialization.
         let code = unsafe { sys::cuDriverGetVersion(&mut version) };
         if code == CUresult::CUDA_SUCCESS { version } else { 0 }
     }
 
-    /// Initialises the driver and counts its devices. Idempotent.
+    /// Initializes the driver and counts its devices. Idempotent.
     pub fn device_count() -> Result<usize, DeviceError> {
         process::claim();
         // SAFETY: no preconditions.
@@ -241,7 +241,7 @@ pub mod open {
             code => plain("cuInit", code)?,
         }
         let mut count = 0;
-        // SAFETY: the driver is initialised; it writes one number.
+        // SAFETY: the driver is initialized; it writes one number.
         plain("cuDeviceGetCount", unsafe { sys::cuDeviceGetCount(&mut count) })?;
         Ok(count as usize)
     }
@@ -287,7 +287,7 @@ pub mod open {
 
     fn device(ordinal: usize) -> Result<sys::CUdevice, DeviceError> {
         let mut device = 0;
-        // SAFETY: the driver is initialised; it writes one handle.
+        // SAFETY: the driver is initialized; it writes one handle.
         plain("cuDeviceGet", unsafe { sys::cuDeviceGet(&mut device, ordinal as c_int) })?;
         Ok(device)
     }

@@ -17,7 +17,7 @@
 //! **Loss.** When a call of the driver says that the context is beyond repair, everything counts as complete, everybody is
 //! told why and which launches may have done it, and the driver isn't called any more.
 //!
-//! **Fork.** The driver belongs to the process that has initialised it (`process`): a forked child is refused at once.
+//! **Fork.** The driver belongs to the process that has initialized it (`process`): a forked child is refused at once.
 //!
 //! A device lives as long as the process: dropping one gives nothing back but slabs that were released before, and there
 //! is no call of the driver from any destructor, which may run when the driver is gone.

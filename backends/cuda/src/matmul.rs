@@ -25,7 +25,7 @@ const ALIGNMENT_BYTES_MAX: u64 = 256;
 
 /// Is the library there?
 pub fn is_present() -> bool {
-    // SAFETY: loading the library runs its initialisers, which are fit for that.
+    // SAFETY: loading the library runs its initializers, which are fit for that.
     unsafe { sys::is_culib_present() }
 }
 

@@ -17,7 +17,7 @@ const RANGE_PUSH: usize = 9;
 const RANGE_POP: usize = 11;
 const FUNCTION_COUNT: usize = 16;
 
-/// What the profiler has put there: addresses of functions; 0 for none. Stored by it alone, while it is initialised.
+/// What the profiler has put there: addresses of functions; 0 for none. Stored by it alone, while it is initialized.
 static SLOTS: [AtomicUsize; FUNCTION_COUNT] = [const { AtomicUsize::new(0) }; FUNCTION_COUNT];
 /// What is in the slot of `RANGE_PUSH`, once the pop is there, too. Stored by Release: whoever sees it and then loads it by
 /// Acquire sees the pop.

@@ -1,4 +1,4 @@
-//! Whose the driver is: that of the process that has initialised it.
+//! Whose the driver is: that of the process that has initialized it.
 //!
 //! A forked child has a copy of the driver's memory, without its threads and connections: calls there fail or wait for ever, as
 //! may locks of ours that other threads held. So a child is refused by a look at numbers, before any of them. One whose parent
@@ -15,7 +15,7 @@ const NOBODY: u32 = 0;
 
 static OWNER: AtomicU32 = AtomicU32::new(NOBODY);
 
-/// An error if a process that this one was forked from has initialised the driver.
+/// An error if a process that this one was forked from has initialized the driver.
 #[inline]
 pub fn check() -> Result<(), DeviceError> {
     match OWNER.load(Relaxed) {
@@ -25,7 +25,7 @@ pub fn check() -> Result<(), DeviceError> {
     }
 }
 
-/// This process is about to initialise the driver.
+/// This process is about to initialize the driver.
 pub fn claim() {
     // The numbers are of processes, not of threads: nobody else writes another one.
     _ = OWNER.compare_exchange(NOBODY, std::process::id(), Relaxed, Relaxed);

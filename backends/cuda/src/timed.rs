@@ -10,7 +10,7 @@ use crate::{
 };
 use raddle_hal::{
     DeviceError, Launch, Wait,
-    trace::{self, Moment, Work},
+    trace::{self, Timestamp, Work},
 };
 use raddle_sync::{Arc, atomic::Ordering::*, global};
 use std::cell::Cell;
@@ -24,7 +24,7 @@ thread_local! {
 
 /// A launch that is being timed.
 pub struct Started {
-    submitted: Moment,
+    submitted: Timestamp,
     fix: Arc<Fix<Event>>,
 }
 
@@ -46,7 +46,7 @@ impl Shared {
         if takes_none {
             return None;
         }
-        let submitted = Moment::now();
+        let submitted = Timestamp::now();
         let mut purse = PURSE.get();
         let may = purse.may(submitted);
         PURSE.set(purse);
@@ -63,7 +63,7 @@ impl Shared {
         queue: &Queue,
         sequence: u64,
         waits: &[Wait],
-        submitted: Moment,
+        submitted: Timestamp,
     ) -> Option<Started> {
         let fix = self.timing.newest(submitted)?;
         let mut notes = queue.notes.lock();
@@ -85,7 +85,7 @@ impl Shared {
         launch: &Launch<'_>,
         started: Started,
     ) {
-        let start = Moment::now();
+        let start = Timestamp::now();
         let Started { submitted, fix } = started;
         let timed = Timed { sequence, name: launch.name(), submitted };
         if note(driver, queue, &mut queue.notes.lock(), sequence, Some(timed), &fix).is_err() {
@@ -135,9 +135,9 @@ impl Shared {
 }
 
 /// Takes what the thread has done since out of its purse.
-fn spend(start: Moment) {
+fn spend(start: Timestamp) {
     let mut purse = PURSE.get();
-    purse.spend(start, Moment::now());
+    purse.spend(start, Timestamp::now());
     PURSE.set(purse);
 }
 

@@ -17,7 +17,7 @@
 //! Notes of a queue are bounded, too: who finds no room doesn't time. Events are used again.
 
 use crate::driver::{Driver, Event, Stream};
-use raddle_hal::{DeviceError, trace::Moment};
+use raddle_hal::{DeviceError, trace::Timestamp};
 use raddle_sync::{
     Arc, Mutex, Rank,
     atomic::{AtomicBool, Ordering::*},
@@ -49,7 +49,7 @@ const LOOK_MAX: Duration = Duration::from_millis(1);
 #[derive(Clone, Copy)]
 pub struct Purse {
     saved: i64,
-    since: Option<Moment>,
+    since: Option<Timestamp>,
     in_row: bool,
 }
 
@@ -59,14 +59,14 @@ impl Purse {
     }
 
     /// May the thread time a launch now?
-    pub fn may(&mut self, now: Moment) -> bool {
+    pub fn may(&mut self, now: Timestamp) -> bool {
         let passed = self.since.replace(now).map_or(0, |since| now.counted_since(since));
         self.saved = self.saved.saturating_add_unsigned(passed / SHARE).min(SAVED_MAX);
         self.in_row = if self.in_row { self.saved > 0 } else { self.saved >= ROW_MIN };
         self.in_row
     }
 
-    pub fn spend(&mut self, start: Moment, end: Moment) {
+    pub fn spend(&mut self, start: Timestamp, end: Timestamp) {
         self.saved = self.saved.saturating_sub_unsigned(end.counted_since(start));
     }
 }
@@ -75,7 +75,7 @@ impl Purse {
 #[derive(Debug)]
 pub struct Fix<E> {
     pub event: E,
-    pub moment: Moment,
+    pub moment: Timestamp,
 }
 
 /// A launch behind which there is a note.
@@ -84,7 +84,7 @@ pub struct Timed {
     pub sequence: u64,
     pub name: &'static str,
     /// When it was about to be submitted.
-    pub submitted: Moment,
+    pub submitted: Timestamp,
 }
 
 #[derive(Debug)]
@@ -105,7 +105,7 @@ pub struct Notes<E> {
     /// The launch that the last note is behind.
     pub last: Option<u64>,
     /// When the device was at the last note that was told.
-    told: Option<Moment>,
+    told: Option<Timestamp>,
 }
 
 impl<E: Copy> Notes<E> {
@@ -147,8 +147,8 @@ impl<E: Copy> Notes<E> {
         &mut self,
         count_max: usize,
         mut is_past: impl FnMut(u64, E) -> bool,
-        mut moment: impl FnMut(&Fix<E>, E) -> Option<Moment>,
-        mut tell: impl FnMut(u64, &'static str, Moment, Moment),
+        mut moment: impl FnMut(&Fix<E>, E) -> Option<Timestamp>,
+        mut tell: impl FnMut(u64, &'static str, Timestamp, Timestamp),
     ) {
         for _ in 0..count_max {
             let Some(note) = self.list.pop_front_if(|note| is_past(note.covers, note.event)) else { return };
@@ -263,7 +263,7 @@ impl Timing {
     }
 
     /// The newest fix, if it will do.
-    pub fn newest(&self, now: Moment) -> Option<Arc<Fix<Event>>> {
+    pub fn newest(&self, now: Timestamp) -> Option<Arc<Fix<Event>>> {
         let fix = self.clock.lock().fix.clone();
         let age = fix.as_ref().map_or(u64::MAX, |fix| now.counted_since(fix.moment));
         if age > FIX_AGES[0] {
@@ -274,15 +274,19 @@ impl Timing {
 }
 
 /// The middle of when the device may have been at an event, and how far apart that is; none if it doesn't get there.
-fn look_once(driver: Driver<'_>, stream: Stream, event: Event) -> Result<Option<(u64, Moment)>, DeviceError> {
-    let (start, before) = (Instant::now(), Moment::now());
+fn look_once(
+    driver: Driver<'_>,
+    stream: Stream,
+    event: Event,
+) -> Result<Option<(u64, Timestamp)>, DeviceError> {
+    let (start, before) = (Instant::now(), Timestamp::now());
     driver.event_record(event, stream)?;
     while !driver.event_query(event)? {
         if start.elapsed() > LOOK_MAX {
             return Ok(None);
         }
     }
-    let after = Moment::now();
+    let after = Timestamp::now();
     Ok(Some((after.counted_since(before), before.middle(after))))
 }
 
@@ -301,9 +305,9 @@ mod tests {
             (Purse::new(), 0, 0, 0, 0, false);
         for _ in 0..count {
             now += gap;
-            let may = purse.may(Moment::at(now));
+            let may = purse.may(Timestamp::at(now));
             if may {
-                purse.spend(Moment::at(now), Moment::at(now + COST));
+                purse.spend(Timestamp::at(now), Timestamp::at(now + COST));
                 (now, spent, timed) = (now + COST, spent + COST, timed + 1);
                 rows += u64::from(!in_row);
             }
@@ -332,13 +336,14 @@ mod tests {
 
     impl Device {
         fn new() -> Device {
-            let fix = Arc::new(Fix { event: 0, moment: Moment::at(1000) });
+            let fix = Arc::new(Fix { event: 0, moment: Timestamp::at(1000) });
             Device { notes: Notes::new(), fix, told: Vec::new() }
         }
 
         /// An event that the device meets at a moment, made for that.
         fn note(&mut self, covers: u64, behind: Option<u64>, met: u64) {
-            let timed = |submitted| Timed { sequence: covers, name: "add", submitted: Moment::at(submitted) };
+            let timed =
+                |submitted| Timed { sequence: covers, name: "add", submitted: Timestamp::at(submitted) };
             let Ok(()) =
                 self.notes.add(covers, behind.map(timed), &self.fix, || Ok::<u64, Infallible>(0), |_| Ok(()));
             self.notes.list.back_mut().unwrap().event = met;
@@ -349,9 +354,9 @@ mod tests {
             let told = &mut self.told;
             let start = told.len();
             let moment = |fix: &Fix<u64>, met| {
-                (met > 0).then(|| Moment::at(fix.moment.counted_since(Moment::at(0)) + met))
+                (met > 0).then(|| Timestamp::at(fix.moment.counted_since(Timestamp::at(0)) + met))
             };
-            let since = |moment: Moment| moment.counted_since(Moment::at(1000));
+            let since = |moment: Timestamp| moment.counted_since(Timestamp::at(1000));
             self.notes.tell(
                 100,
                 |covers, _| covers <= executed,

@@ -1,6 +1,6 @@
 //! Scenes of automatic differentiation: threads that share tensors of one graph.
 
-use super::ground::{Ground, filled, trials};
+use super::fixture::{Fixture, filled, trials};
 use raddle::{
     Device, Tensor,
     grad::{Autograd, Error, no_grad},
@@ -35,14 +35,14 @@ fn both(one: impl FnOnce() + Send, other: impl FnOnce() + Send) {
 }
 
 /// One thread changes a tensor in place, another meanwhile asks a view for its place in the graph, reads it, or makes others.
-pub(super) fn a_view_is_looked_at_while_its_base_changes(ground: &Ground) {
-    trials(ground.count(1500, 150), |trial| {
-        let a = leaf(&ground.device, 64, 1.0);
+pub(super) fn a_view_is_looked_at_while_its_base_changes(fixture: &Fixture) {
+    trials(fixture.count(1500, 150), |trial| {
+        let a = leaf(&fixture.device, 64, 1.0);
         let y = a.mul(1.0).unwrap();
         let view = y.narrow(0, 16, 32).unwrap();
         both(
             || {
-                ground.be_late(trial);
+                fixture.be_late(trial);
                 y.mul_(2.0).unwrap();
             },
             || match trial % 3 {
@@ -62,17 +62,17 @@ pub(super) fn a_view_is_looked_at_while_its_base_changes(ground: &Ground) {
 }
 
 /// Threads that each fill a row of a tensor, which thereby gets into the graph; some by products, for which the old value is copied.
-pub(super) fn rows_are_filled_by_4_threads(ground: &Ground) {
-    trials(ground.count(600, 60), |trial| {
-        let y = Tensor::ones([4, 16], raddle::DType::F32, &ground.device).unwrap();
-        let leaves: Vec<Tensor> = (0..4).map(|_| leaf(&ground.device, 16, 3.0)).collect();
+pub(super) fn rows_are_filled_by_4_threads(fixture: &Fixture) {
+    trials(fixture.count(600, 60), |trial| {
+        let y = Tensor::ones([4, 16], raddle::DType::F32, &fixture.device).unwrap();
+        let leaves: Vec<Tensor> = (0..4).map(|_| leaf(&fixture.device, 16, 3.0)).collect();
         let barrier = Barrier::new(4);
         std::thread::scope(|scope| {
             for (thread, leaf) in leaves.iter().enumerate() {
                 let (y, barrier) = (&y, &barrier);
                 scope.spawn(move || {
                     barrier.wait();
-                    ground.be_late(trial + thread);
+                    fixture.be_late(trial + thread);
                     let row = y.select(0, thread as isize).unwrap();
                     row.mul_(2.0).unwrap();
                     match trial % 2 {
@@ -89,10 +89,10 @@ pub(super) fn rows_are_filled_by_4_threads(ground: &Ground) {
 
 /// One thread overwrites a tensor by a leaf, which puts it into a graph, another a part of it by a constant. Where the constant
 /// stands, the leaf has no gradient, and elsewhere it has one. By the tensor itself, and not by a view, it may be an error.
-pub(super) fn a_tensor_joins_while_a_part_is_filled(ground: &Ground) {
-    trials(ground.count(4000, 400), |trial| {
-        let a = leaf(&ground.device, 64, 1.0);
-        let y = filled(&ground.device, 64, 0.0);
+pub(super) fn a_tensor_joins_while_a_part_is_filled(fixture: &Fixture) {
+    trials(fixture.count(4000, 400), |trial| {
+        let a = leaf(&fixture.device, 64, 1.0);
+        let y = filled(&fixture.device, 64, 0.0);
         let (by_view, whole) = (trial % 4 != 3, y.clone());
         let part = if by_view { y.narrow(0, 16, 32).unwrap() } else { whole };
         both(
@@ -117,10 +117,10 @@ pub(super) fn a_tensor_joins_while_a_part_is_filled(ground: &Ground) {
 }
 
 /// Backward beside writers of what the forward pass has saved: an error, or the gradient of what the forward saw.
-pub(super) fn a_saved_tensor_is_overwritten(ground: &Ground) {
-    ground.alone(|device| {
+pub(super) fn a_saved_tensor_is_overwritten(fixture: &Fixture) {
+    fixture.alone(|device| {
         by_a_resource(device);
-        by_a_thread(device, ground.count(2000, 100));
+        by_a_thread(device, fixture.count(2000, 100));
     });
 }
 

@@ -7,15 +7,15 @@
 //!   of its own, which must fail: `sim::allocator_race::fault_free_without_fence`. A suite that has never been seen to fail on a
 //!   device proves nothing about it.
 
+mod fixture;
 mod gradients;
-mod ground;
 mod scenes;
 mod streams;
 mod threads;
 
 use crate::child::{self, Ended};
-use ground::Ground;
-pub use ground::Place;
+use fixture::Fixture;
+pub use fixture::Place;
 use libtest_mimic::{Arguments, Failed, Trial};
 use raddle::{
     Device,
@@ -86,10 +86,10 @@ impl Scene {
     fn play(&self, place: Place) {
         let open = |name: &str| Device::new(name).expect("the device works");
         match place {
-            Place::Cpu => (self.body)(&Ground { device: open("cpu"), place }),
+            Place::Cpu => (self.body)(&Fixture { device: open("cpu"), place }),
             Place::Sim(first) => (first..first + SIM_SEED_COUNT).for_each(|seed| {
                 let device = open(&format!("sim:{seed}"));
-                (self.body)(&Ground { device, place });
+                (self.body)(&Fixture { device, place });
                 let closed = device.close().expect("the device works");
                 assert!(closed, "sim:{seed}: memory is still held after everything was dropped");
             }),
@@ -97,7 +97,7 @@ impl Scene {
                 let spin = Spin { probability: 0.2, ns_max: 100_000, seed: ordinal as u64 };
                 let options = CudaOptions { spin: Some(spin), ..CudaOptions::default() };
                 let device = Device::cuda(ordinal, options).expect("the GPU works");
-                (self.body)(&Ground { device, place });
+                (self.body)(&Fixture { device, place });
             }
         }
     }

@@ -1,6 +1,6 @@
 //! The scenes. Results are exact: whatever a race would spoil is compared to the bit.
 
-use super::{gradients::*, ground::*, streams::*, threads::*};
+use super::{fixture::*, gradients::*, streams::*, threads::*};
 use crate::programs;
 use raddle::{Arg, DType, Device, Event, Generator, Result, Stream, Tensor, runtime};
 use raddle_sync::faults::Fault;
@@ -14,7 +14,7 @@ use std::sync::{
 pub struct Scene {
     pub name: &'static str,
     /// Panics if something is wrong.
-    pub body: fn(&Ground),
+    pub body: fn(&Fixture),
     /// Where it is played.
     pub places: &'static [&'static str],
     /// Planted faults that must show on the CPU.
@@ -100,30 +100,30 @@ pub const TABLE: &[Scene] = scenes! {
 // ------------------------------------------------------------ programs
 
 /// Enough for each kind of op to meet each other in each order of streams (guess).
-fn random_programs(ground: &Ground, count: usize, thread_count_max: usize) {
+fn random_programs(fixture: &Fixture, count: usize, thread_count_max: usize) {
     let seeds = 0..count as u64;
     let wrong: Vec<String> = seeds
-        .filter_map(|seed| programs::on_device(&ground.device, seed, thread_count_max).err())
+        .filter_map(|seed| programs::on_device(&fixture.device, seed, thread_count_max).err())
         .map(|wrong| wrong.to_string())
         .collect();
     assert!(wrong.is_empty(), "{} of {count} seeds fail\n{}", wrong.len(), wrong.join("\n"));
 }
 
-fn programs_in_turns(ground: &Ground) {
-    random_programs(ground, ground.count(200, 20), 1);
+fn programs_in_turns(fixture: &Fixture) {
+    random_programs(fixture, fixture.count(200, 20), 1);
 }
 
-fn programs_of_8_threads(ground: &Ground) {
-    random_programs(ground, ground.count(50, 5), 8);
+fn programs_of_8_threads(fixture: &Fixture) {
+    random_programs(fixture, fixture.count(50, 5), 8);
 }
 
-fn programs_of_64_threads(ground: &Ground) {
-    random_programs(ground, ground.count(20, 1), 64);
+fn programs_of_64_threads(fixture: &Fixture) {
+    random_programs(fixture, fixture.count(20, 1), 64);
 }
 
 // ------------------------------------------------------------ threads
 
-/// A small model: two layers, a normalisation between them.
+/// A small model: two layers, a normalization between them.
 pub struct Model {
     first: Tensor,
     scale: Tensor,
@@ -156,17 +156,17 @@ impl Model {
 }
 
 /// Each thread runs the model on inputs of its own; all must be what one thread computes.
-fn forward(ground: &Ground, threads: usize, iterations: usize) {
+fn forward(fixture: &Fixture, threads: usize, iterations: usize) {
     /// Distinct inputs.
     const INPUT_COUNT: usize = 16;
-    let device = &ground.device;
+    let device = &fixture.device;
     let model = &Model::new(device).unwrap();
     let expected: Vec<_> = (0..INPUT_COUNT).map(|number| model.forward(number, device).unwrap()).collect();
     let wrong = AtomicUsize::new(0);
     on_threads(threads, |thread| {
         for iteration in 0..iterations {
             let number = (thread * 7 + iteration) % INPUT_COUNT;
-            ground.be_late(thread + iteration);
+            fixture.be_late(thread + iteration);
             let right = model.forward(number, device).unwrap() == expected[number];
             wrong.fetch_add(usize::from(!right), Relaxed);
         }
@@ -175,30 +175,30 @@ fn forward(ground: &Ground, threads: usize, iterations: usize) {
     assert!(wrong == 0, "{wrong} of {count} trials are wrong");
 }
 
-fn forward_of_8_threads_50_times(ground: &Ground) {
-    forward(ground, 8, ground.count(50, 6));
+fn forward_of_8_threads_50_times(fixture: &Fixture) {
+    forward(fixture, 8, fixture.count(50, 6));
 }
 
 /// As few as share nothing, as many as there are streams, and around both.
-fn forward_of_few_threads_and_many(ground: &Ground) {
+fn forward_of_few_threads_and_many(fixture: &Fixture) {
     for thread_count in [1, 2, 3, 4, 5, 6, 7, 8, 31, 32, 33, 64, 65] {
-        forward(ground, thread_count, ground.count(10, 1));
+        forward(fixture, thread_count, fixture.count(10, 1));
     }
 }
 
-fn forward_of_31_threads_100_times(ground: &Ground) {
-    forward(ground, 31, ground.count(100, 2));
+fn forward_of_31_threads_100_times(fixture: &Fixture) {
+    forward(fixture, 31, fixture.count(100, 2));
 }
 
-fn forward_of_64_threads_200_times(ground: &Ground) {
-    forward(ground, 64, ground.count(200, 1));
+fn forward_of_64_threads_200_times(fixture: &Fixture) {
+    forward(fixture, 64, fixture.count(200, 1));
 }
 
-fn weights_are_read_by_32_threads(ground: &Ground) {
-    let device = &ground.device;
+fn weights_are_read_by_32_threads(fixture: &Fixture) {
+    let device = &fixture.device;
     // What the threads read is written when all of them have asked for it.
     let stream = pool(device, 1)[0];
-    let held = Mutex::new(ground.hold(stream));
+    let held = Mutex::new(fixture.hold(stream));
     let weight = {
         let _guard = stream.enter();
         &Tensor::arange(0, 1024, 1, DType::F32, device).unwrap()
@@ -251,26 +251,26 @@ fn record_once(device: &Device, backlog: &Backlog, others: &[Stream], trial: usi
     reads.iter().all(|read| is_all(read, 2.0 * value + 1.0)) & is_all(&b, -5.0)
 }
 
-fn record_basic(ground: &Ground) {
-    let (streams, backlog) = (pool(&ground.device, 1), Backlog::new(&ground.device));
-    trials(ground.count(100, 20), |trial| record_once(&ground.device, &backlog, &streams, trial));
+fn record_basic(fixture: &Fixture) {
+    let (streams, backlog) = (pool(&fixture.device, 1), Backlog::new(&fixture.device));
+    trials(fixture.count(100, 20), |trial| record_once(&fixture.device, &backlog, &streams, trial));
 }
 
-fn record_on_several_streams(ground: &Ground) {
-    let (streams, backlog) = (pool(&ground.device, 3), Backlog::new(&ground.device));
-    trials(ground.count(100, 20), |trial| record_once(&ground.device, &backlog, &streams, trial));
+fn record_on_several_streams(fixture: &Fixture) {
+    let (streams, backlog) = (pool(&fixture.device, 3), Backlog::new(&fixture.device));
+    trials(fixture.count(100, 20), |trial| record_once(&fixture.device, &backlog, &streams, trial));
 }
 
 /// Made here; used, marked and dropped there.
-fn record_passed_between_threads(ground: &Ground) {
-    let (device, count) = (&ground.device, ground.count(200, 20));
+fn record_passed_between_threads(fixture: &Fixture) {
+    let (device, count) = (&fixture.device, fixture.count(200, 20));
     let (sender, receiver) = mpsc::channel::<Tensor>();
     let stream = pool(device, 1)[0];
     let use_there = move || {
         trials(count, |trial| {
             let tensor = receiver.recv().unwrap();
             let _guard = stream.enter();
-            ground.be_late(trial);
+            fixture.be_late(trial);
             let sum = tensor.add(1.0).unwrap();
             mark(device, &tensor, stream, trial % 2 == 1);
             drop(tensor);
@@ -285,43 +285,43 @@ fn record_passed_between_threads(ground: &Ground) {
 }
 
 /// A buffer with nothing in it, and addresses where there is none: safe no-ops.
-fn record_nothing(ground: &Ground) {
-    let stream = pool(&ground.device, 1)[0];
-    let empty = Tensor::zeros([0], DType::F32, &ground.device).unwrap();
-    ground.device.record_stream(empty.buffer(), stream).unwrap();
+fn record_nothing(fixture: &Fixture) {
+    let stream = pool(&fixture.device, 1)[0];
+    let empty = Tensor::zeros([0], DType::F32, &fixture.device).unwrap();
+    fixture.device.record_stream(empty.buffer(), stream).unwrap();
     for foreign in [0, 1, u64::MAX, &raw const stream as u64] {
-        assert!(!ground.device.record_stream_raw(foreign, stream), "{foreign:#x}");
+        assert!(!fixture.device.record_stream_raw(foreign, stream), "{foreign:#x}");
     }
     assert!(empty.to_vec::<f32>().unwrap().is_empty());
 }
 
 /// A tensor that is gone, of which only the handle of the memory is left; then the address alone. In a private pool, so that
 /// no other scene gets the memory at that moment.
-fn record_freed(ground: &Ground) {
-    let stream = pool(&ground.device, 1)[0];
-    let private = ground.device.memory_pool();
+fn record_freed(fixture: &Fixture) {
+    let stream = pool(&fixture.device, 1)[0];
+    let private = fixture.device.memory_pool();
     let buffer = {
         let _inside = private.enter();
-        filled(&ground.device, 10, 1.0).buffer().clone()
+        filled(&fixture.device, 10, 1.0).buffer().clone()
     };
-    ground.device.record_stream(&buffer, stream).unwrap();
+    fixture.device.record_stream(&buffer, stream).unwrap();
     let address = buffer.address();
     drop(buffer);
-    assert!(!ground.device.record_stream_raw(address, stream));
-    assert!(is_all(&filled(&ground.device, 10, 2.0), 2.0));
+    assert!(!fixture.device.record_stream_raw(address, stream));
+    assert!(is_all(&filled(&fixture.device, 10, 2.0), 2.0));
 }
 
-fn record_of_8_threads_20_times(ground: &Ground) {
-    let device = &ground.device;
+fn record_of_8_threads_20_times(fixture: &Fixture) {
+    let device = &fixture.device;
     let streams = &pool(device, 3);
     on_threads(8, |thread| {
-        let (backlog, count) = (Backlog::new(device), ground.count(20, 4));
+        let (backlog, count) = (Backlog::new(device), fixture.count(20, 4));
         trials(count, |trial| record_once(device, &backlog, streams, thread * count + trial));
     });
 }
 
-fn a_stream_of_another_device_is_refused(ground: &Ground) {
-    let (device, other) = (&ground.device, Device::new("sim:1001").unwrap());
+fn a_stream_of_another_device_is_refused(fixture: &Fixture) {
+    let (device, other) = (&fixture.device, Device::new("sim:1001").unwrap());
     let tensor = filled(device, 4, 1.0);
     let stream = Stream::default(&other).unwrap();
     let error = device.record_stream(tensor.buffer(), stream).unwrap_err();
@@ -334,11 +334,11 @@ fn a_stream_of_another_device_is_refused(ground: &Ground) {
 
 /// The mark comes first, then work that doesn't name the memory, as a foreign library's wouldn't. Who gets the memory next
 /// is behind all of it.
-fn record_covers_what_comes_later(ground: &Ground) {
-    let device = &ground.device;
+fn record_covers_what_comes_later(fixture: &Fixture) {
+    let device = &fixture.device;
     let (stream, backlog) = (pool(device, 1)[0], Backlog::new(device));
     let mut reused = 0;
-    let count = ground.count(200, 20);
+    let count = fixture.count(200, 20);
     trials(count, |_| {
         let a = filled(device, 4096, 1.0);
         let memory = a.buffer().id();
@@ -400,13 +400,13 @@ fn transfer_and_train(device: &Device, count: usize) {
     });
 }
 
-fn allocator_race(ground: &Ground) {
-    transfer_and_train(&ground.device, ground.count(200, 50));
+fn allocator_race(fixture: &Fixture) {
+    transfer_and_train(&fixture.device, fixture.count(200, 50));
 }
 
 /// The same with room for one batch and its result, so that memory must be given out again while it is in use.
-fn allocator_race_without_room(ground: &Ground) {
-    ground.alone(|device| transfer_without_room(device, ground.count(200, 50)));
+fn allocator_race_without_room(fixture: &Fixture) {
+    fixture.alone(|device| transfer_without_room(device, fixture.count(200, 50)));
 }
 
 fn transfer_without_room(device: &Device, count: usize) {
@@ -425,10 +425,10 @@ fn transfer_without_room(device: &Device, count: usize) {
     device.set_memory_limit(usize::MAX);
 }
 
-fn memory_is_not_reused_while_another_stream_reads(ground: &Ground) {
-    let device = &ground.device;
+fn memory_is_not_reused_while_another_stream_reads(fixture: &Fixture) {
+    let device = &fixture.device;
     let (streams, backlog) = (pool(device, 3), Backlog::new(device));
-    trials(ground.count(200, 30), |trial| {
+    trials(fixture.count(200, 30), |trial| {
         let value = trial as f32;
         let shared = filled(device, 4096, value);
         let read = |stream: &Stream| {
@@ -445,10 +445,10 @@ fn memory_is_not_reused_while_another_stream_reads(ground: &Ground) {
 
 /// Allocated on the stream that is still reading the memory's former life, which needs no wait there; first used on another,
 /// which does. In every second trial it is that other one that frees it.
-fn fresh_memory_is_first_used_on_another_stream(ground: &Ground) {
-    let device = &ground.device;
+fn fresh_memory_is_first_used_on_another_stream(fixture: &Fixture) {
+    let device = &fixture.device;
     let (streams, backlog) = (pool(device, 2), Backlog::new(device));
-    trials(ground.count(200, 100), |trial| {
+    trials(fixture.count(200, 100), |trial| {
         let value = trial as f32;
         let guard = streams[0].enter();
         let old = filled(device, 4096, value);
@@ -468,10 +468,10 @@ fn fresh_memory_is_first_used_on_another_stream(ground: &Ground) {
     });
 }
 
-fn two_readers_then_a_writer(ground: &Ground) {
-    let device = &ground.device;
+fn two_readers_then_a_writer(fixture: &Fixture) {
+    let device = &fixture.device;
     let (streams, backlog) = (pool(device, 3), Backlog::new(device));
-    trials(ground.count(200, 30), |trial| {
+    trials(fixture.count(200, 30), |trial| {
         let value = trial as f32;
         // New each time: what a buffer has been through decides how its marks are kept.
         let shared = filled(device, 777, value);
@@ -493,8 +493,8 @@ fn two_readers_then_a_writer(ground: &Ground) {
     });
 }
 
-fn an_owner_drops_while_another_thread_reads(ground: &Ground) {
-    let (device, barrier, count) = (&ground.device, &Barrier::new(2), ground.count(200, 20));
+fn an_owner_drops_while_another_thread_reads(fixture: &Fixture) {
+    let (device, barrier, count) = (&fixture.device, &Barrier::new(2), fixture.count(200, 20));
     let (sender, receiver) = mpsc::channel::<Tensor>();
     let owner = move || {
         for trial in 0..count {
@@ -520,12 +520,12 @@ fn an_owner_drops_while_another_thread_reads(ground: &Ground) {
     });
 }
 
-fn a_chain_is_handed_over(ground: &Ground) {
-    let (device, count) = (&ground.device, ground.count(200, 50));
+fn a_chain_is_handed_over(fixture: &Fixture) {
+    let (device, count) = (&fixture.device, fixture.count(200, 50));
     let (sender, receiver) = mpsc::sync_channel::<Tensor>(4);
     let make = move || {
         for trial in 0..count {
-            ground.be_late(trial);
+            fixture.be_late(trial);
             let mut chain = filled(device, 512, trial as f32);
             for _ in 0..40 {
                 chain = chain.add(1.0).unwrap();
@@ -540,13 +540,13 @@ fn a_chain_is_handed_over(ground: &Ground) {
 
 // ------------------------------------------------------------ events and errors
 
-fn events_are_shared(ground: &Ground) {
-    let (device, event) = (&ground.device, &Event::new());
+fn events_are_shared(fixture: &Fixture) {
+    let (device, event) = (&fixture.device, &Event::new());
     assert!(!event.query(), "an event that has recorded nothing isn't complete");
     on_threads(8, |_| {
-        let (x, count) = (filled(device, 64, 1.0), ground.count(100, 10));
+        let (x, count) = (filled(device, 64, 1.0), fixture.count(100, 10));
         for _ in 0..count {
-            ground.be_late(0);
+            fixture.be_late(0);
             x.add_(Arg::from(1.0)).unwrap();
             event.record(Stream::current(device).unwrap());
             Stream::current(device).unwrap().wait_event(event).unwrap();
@@ -558,10 +558,10 @@ fn events_are_shared(ground: &Ground) {
 }
 
 /// On a GPU, what the driver is asked to wait for is mostly the newest op, so that an event that covers less doesn't show.
-fn an_event_covers_all_before_it(ground: &Ground) {
-    let device = &ground.device;
+fn an_event_covers_all_before_it(fixture: &Fixture) {
+    let device = &fixture.device;
     let (streams, backlog) = (pool(device, 2), Backlog::new(device));
-    trials(ground.count(200, 30), |_| {
+    trials(fixture.count(200, 30), |_| {
         let guard = streams[0].enter();
         backlog.put();
         let event = streams[0].record();
@@ -573,13 +573,13 @@ fn an_event_covers_all_before_it(ground: &Ground) {
 }
 
 /// An index out of range is told to who reads what depends on it, and to nobody else, whatever else is in flight.
-fn errors_of_kernels_reach_who_depends_on_them(ground: &Ground) {
-    let device = &ground.device;
+fn errors_of_kernels_reach_who_depends_on_them(fixture: &Fixture) {
+    let device = &fixture.device;
     on_threads(8, |thread| {
         let source = filled(device, 10, 1.0);
-        for round in 0..ground.count(100, 10) {
+        for round in 0..fixture.count(100, 10) {
             let bad = (thread + round) % 3 == 0;
-            ground.be_late(round);
+            fixture.be_late(round);
             let index = vec![0, 9, if bad { 10 + round as i64 } else { 3 }];
             let index = Tensor::from_vec(index, [3], device).unwrap();
             let dependent = source.gather(0, &index).and_then(|gathered| gathered.add(1.0));

@@ -1,6 +1,6 @@
 //! Scenes of what only those use who name their streams: callbacks, streams of one's own, times.
 
-use super::ground::{Backlog, Ground, filled, is_all, on_threads, pool, trials};
+use super::fixture::{Backlog, Fixture, filled, is_all, on_threads, pool, trials};
 use raddle::{Event, Exhausted, Priority, Stream};
 use std::sync::{
     atomic::{AtomicUsize, Ordering::Relaxed},
@@ -8,13 +8,13 @@ use std::sync::{
 };
 
 /// A callback runs behind the work that was there, computes on the stream that it belongs to, and reads what it computes.
-pub fn callbacks_see_their_stream_and_its_work(ground: &Ground) {
-    let device = ground.device;
+pub fn callbacks_see_their_stream_and_its_work(fixture: &Fixture) {
+    let device = fixture.device;
     on_threads(4, |thread| {
         // No thread is bound to one of high priority by itself.
         let stream = Stream::from_pool(&device, Priority::High).unwrap();
         let backlog = Backlog::new(&device);
-        trials(ground.count(100, 10), |trial| {
+        trials(fixture.count(100, 10), |trial| {
             let value = (thread * 1000 + trial) as f32;
             let guard = stream.enter();
             let x = filled(&device, 64, value);
@@ -37,18 +37,18 @@ pub fn callbacks_see_their_stream_and_its_work(ground: &Ground) {
 }
 
 /// More threads than there are streams take one in turn; each is alone on its, and computes what it should.
-pub fn threads_have_streams_for_themselves(ground: &Ground) {
-    let device = ground.device;
+pub fn threads_have_streams_for_themselves(fixture: &Fixture) {
+    let device = fixture.device;
     let users: Vec<(Stream, AtomicUsize)> = (0..32)
         .map(|_| (Stream::from_pool(&device, Priority::Normal).unwrap(), AtomicUsize::new(0)))
         .collect();
     on_threads(48, |thread| {
         let x = filled(&device, 64, thread as f32);
-        trials(ground.count(20, 3), |trial| {
+        trials(fixture.count(20, 3), |trial| {
             let own = Stream::dedicated(&device, Exhausted::Wait).unwrap();
             let (_, count) = users.iter().find(|(stream, _)| *stream == *own).expect("one of the pool");
             let is_alone = count.fetch_add(1, Relaxed) == 0;
-            ground.be_late(0);
+            fixture.be_late(0);
             x.add_(1.0).unwrap();
             let is_right = is_all(&x, (thread + trial + 1) as f32);
             count.fetch_sub(1, Relaxed);
@@ -59,10 +59,10 @@ pub fn threads_have_streams_for_themselves(ground: &Ground) {
 
 /// Times along a stream, and from one stream to another that waits for it, never go back; nor are they changed by events that
 /// come and go.
-pub fn times_follow_each_other(ground: &Ground) {
-    let device = ground.device;
+pub fn times_follow_each_other(fixture: &Fixture) {
+    let device = fixture.device;
     let (streams, backlog) = (pool(&device, 3), Backlog::new(&device));
-    trials(ground.count(100, 20), |_| {
+    trials(fixture.count(100, 20), |_| {
         let events: [Event; 3] = std::array::from_fn(|_| Event::timing());
         events[0].record(streams[0]);
         let guard = streams[2].enter();

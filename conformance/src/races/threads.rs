@@ -1,6 +1,6 @@
 //! Scenes of many threads: how they share streams, meet, stop and fail.
 
-use super::ground::{Backlog, Ground, filled, is_all, on_threads, pool, trials};
+use super::fixture::{Backlog, Fixture, filled, is_all, on_threads, pool, trials};
 use crate::training::Training;
 use raddle::{
     DType, Device, Error, Event, Generator, Priority, Stream, StreamId, Tensor, fused,
@@ -21,13 +21,13 @@ use std::{
 // ------------------------------------------------------------ streams
 
 /// Many more threads than streams, and than cores, all alive at once.
-pub fn streams_are_shared_by_256_threads(ground: &Ground) {
-    ground.alone(|device| share_streams(ground, *device));
+pub fn streams_are_shared_by_256_threads(fixture: &Fixture) {
+    fixture.alone(|device| share_streams(fixture, *device));
 }
 
-fn share_streams(ground: &Ground, device: Device) {
+fn share_streams(fixture: &Fixture, device: Device) {
     let users_before: u32 = device.stream_users().iter().sum();
-    let (thread_count, count) = (ground.count(256, 64), ground.count(20, 2));
+    let (thread_count, count) = (fixture.count(256, 64), fixture.count(20, 2));
     let all_are_bound = Barrier::new(thread_count);
     on_threads(thread_count, |thread| {
         let x = filled(&device, 100, thread as f32);
@@ -39,7 +39,7 @@ fn share_streams(ground: &Ground, device: Device) {
         // Nobody lets go before all have looked.
         all_are_bound.wait();
         trials(count, |trial| {
-            ground.be_late(thread + trial);
+            fixture.be_late(thread + trial);
             x.add_(1.0).unwrap();
             is_all(&x, (thread + trial + 1) as f32) && Stream::current(&device).unwrap() == stream
         });
@@ -48,8 +48,8 @@ fn share_streams(ground: &Ground, device: Device) {
 }
 
 /// Each stream of a pool is given out as often as any other, whoever asks.
-pub fn streams_go_round(ground: &Ground) {
-    ground.alone(|device| {
+pub fn streams_go_round(fixture: &Fixture) {
+    fixture.alone(|device| {
         for priority in [Priority::Normal, Priority::High] {
             let counts = Mutex::new(HashMap::<StreamId, usize>::new());
             on_threads(8, |_| {
@@ -66,8 +66,8 @@ pub fn streams_go_round(ground: &Ground) {
 }
 
 /// An id names its stream on every thread; others name nothing, and say so.
-pub fn ids_name_streams(ground: &Ground) {
-    let device = ground.device;
+pub fn ids_name_streams(fixture: &Fixture) {
+    let device = fixture.device;
     let mut streams = pool(&device, 32);
     streams.push(Stream::default(&device).unwrap());
     streams.push(Stream::from_pool(&device, Priority::High).unwrap());
@@ -89,15 +89,15 @@ pub fn ids_name_streams(ground: &Ground) {
 }
 
 /// The stream of a thread is its own: what others enter and choose doesn't change it.
-pub fn a_thread_keeps_its_stream(ground: &Ground) {
-    let device = ground.device;
+pub fn a_thread_keeps_its_stream(fixture: &Fixture) {
+    let device = fixture.device;
     on_threads(16, |thread| {
         let own = Stream::current(&device).unwrap();
         let x = filled(&device, 64, 0.0);
-        for round in 0..ground.count(50, 5) {
+        for round in 0..fixture.count(50, 5) {
             let chosen = Stream::from_pool(&device, Priority::High).unwrap();
             let guard = chosen.enter();
-            ground.be_late(round);
+            fixture.be_late(round);
             x.add_(1.0).unwrap();
             assert_eq!(Stream::current(&device).unwrap(), chosen);
             drop(guard);
@@ -107,12 +107,12 @@ pub fn a_thread_keeps_its_stream(ground: &Ground) {
         let chosen = Stream::from_pool(&device, Priority::Normal).unwrap();
         chosen.set_current();
         assert_eq!(Stream::current(&device).unwrap(), chosen);
-        assert!(is_all(&x, ground.count(50, 5) as f32));
+        assert!(is_all(&x, fixture.count(50, 5) as f32));
     });
 }
 
 /// Inside of guards the innermost is current; each gives way to the one around it, by a panic too.
-pub fn guards_nest_in_threads(ground: &Ground) {
+pub fn guards_nest_in_threads(fixture: &Fixture) {
     fn nest(streams: &[Stream], x: &Tensor) -> ! {
         let Some((stream, inner)) = streams.split_first() else { resume_unwind(Box::new("on purpose")) };
         let _guard = stream.enter();
@@ -122,12 +122,12 @@ pub fn guards_nest_in_threads(ground: &Ground) {
         x.add_(1.0).unwrap();
         resume_unwind(unwound.unwrap_err())
     }
-    let (device, count) = (ground.device, ground.count(50, 5));
+    let (device, count) = (fixture.device, fixture.count(50, 5));
     on_threads(8, |_| {
         let (streams, x) = (pool(&device, 4), filled(&device, 64, 0.0));
         let own = Stream::current(&device).unwrap();
         for round in 0..count {
-            ground.be_late(round);
+            fixture.be_late(round);
             let unwound = catch_unwind(AssertUnwindSafe(|| nest(&streams, &x)));
             assert_eq!(unwound.unwrap_err().downcast_ref(), Some(&"on purpose"));
             assert_eq!(Stream::current(&device).unwrap(), own);
@@ -137,11 +137,11 @@ pub fn guards_nest_in_threads(ground: &Ground) {
 }
 
 /// A thread lets go of its stream and its memory with work in flight, as often as it likes.
-pub fn released_threads_go_on(ground: &Ground) {
-    let device = ground.device;
+pub fn released_threads_go_on(fixture: &Fixture) {
+    let device = fixture.device;
     on_threads(8, |thread| {
         let backlog = Backlog::new(&device);
-        trials(ground.count(100, 10), |trial| {
+        trials(fixture.count(100, 10), |trial| {
             let value = (thread * 100 + trial) as f32;
             let x = filled(&device, 3000, value);
             backlog.put();
@@ -156,10 +156,10 @@ pub fn released_threads_go_on(ground: &Ground) {
 }
 
 /// Whoever waits for a stream sees all that was on it, and waits for nothing that comes later, however much does.
-pub fn streams_are_waited_for_while_others_submit(ground: &Ground) {
-    let device = ground.device;
+pub fn streams_are_waited_for_while_others_submit(fixture: &Fixture) {
+    let device = fixture.device;
     let streams = pool(&device, 4);
-    let (is_over, count) = (AtomicBool::new(false), ground.count(50, 5));
+    let (is_over, count) = (AtomicBool::new(false), fixture.count(50, 5));
     std::thread::scope(|scope| {
         let submitters: Vec<_> = streams
             .iter()
@@ -169,7 +169,7 @@ pub fn streams_are_waited_for_while_others_submit(ground: &Ground) {
                     let _guard = stream.enter();
                     let (x, mut rounds) = (filled(&device, 256, 0.0), 0);
                     while !is_over.load(Relaxed) {
-                        ground.be_late(rounds);
+                        fixture.be_late(rounds);
                         x.add_(1.0).unwrap();
                         rounds += 1;
                         // So that numbers stay exact, and one core is enough.
@@ -191,7 +191,7 @@ pub fn streams_are_waited_for_while_others_submit(ground: &Ground) {
                         // So that the last op is in flight when the wait begins.
                         {
                             let _guard = stream.enter();
-                            ground.be_late(round);
+                            fixture.be_late(round);
                         }
                         let event = stream.record();
                         if waiter == 0 { device.synchronize() } else { stream.synchronize() }.unwrap();
@@ -210,9 +210,9 @@ pub fn streams_are_waited_for_while_others_submit(ground: &Ground) {
 // ------------------------------------------------------------ work
 
 /// Products of all kinds and sizes, with operands that all threads read: the bits of one thread alone.
-pub fn linear_algebra_of_8_threads(ground: &Ground) {
+pub fn linear_algebra_of_8_threads(fixture: &Fixture) {
     const SIZES: [usize; 6] = [1, 2, 17, 32, 65, 130];
-    let (device, generator) = (ground.device, Generator::new(8));
+    let (device, generator) = (fixture.device, Generator::new(8));
     let matrix = |rows, columns| Tensor::randn([rows, columns], DType::F32, &device, &generator).unwrap();
     let operands: Vec<[Tensor; 2]> =
         SIZES.map(|size| [matrix(size, size + 3), matrix(size + 3, size)]).into();
@@ -230,26 +230,26 @@ pub fn linear_algebra_of_8_threads(ground: &Ground) {
     };
     let expected: Vec<_> = operands.iter().map(|pair| products(pair).unwrap()).collect();
     on_threads(8, |thread| {
-        trials(ground.count(30, 3), |trial| {
+        trials(fixture.count(30, 3), |trial| {
             let at = (thread + trial) % SIZES.len();
-            ground.be_late(trial);
+            fixture.be_late(trial);
             products(&operands[at]).unwrap() == expected[at]
         });
     });
 }
 
 /// Sizes around those at which memory, kernels and copies are cut, from many threads at once.
-pub fn sizes_at_boundaries(ground: &Ground) {
+pub fn sizes_at_boundaries(fixture: &Fixture) {
     const BOUNDARIES: [usize; 9] = [1, 16, 64, 256, 1024, 8192, 16384, 65536, 262_144];
-    let device = ground.device;
+    let device = fixture.device;
     on_threads(8, |thread| {
         let around = BOUNDARIES.iter().flat_map(|&size| [size - 1, size, size + 1]);
         for (at, size) in around.enumerate() {
             // On the simulator each is some thread's.
-            if ground.count(0, 1) == 1 && at % 8 != thread {
+            if fixture.count(0, 1) == 1 && at % 8 != thread {
                 continue;
             }
-            ground.be_late(at);
+            fixture.be_late(at);
             let x = filled(&device, size, thread as f32);
             let sum = x.add(1.0).unwrap();
             drop(x);
@@ -261,16 +261,16 @@ pub fn sizes_at_boundaries(ground: &Ground) {
 }
 
 /// Kernels that nobody has seen before: of each thread its own, then all threads the same one.
-pub fn kernels_are_made_at_once(ground: &Ground) {
+pub fn kernels_are_made_at_once(fixture: &Fixture) {
     const THREADS: usize = 16;
-    let (device, together) = (ground.device, Barrier::new(THREADS));
+    let (device, together) = (fixture.device, Barrier::new(THREADS));
     // Of each run another one, so that no cache on disk knows it.
     let start = std::process::id() as f64 / 1024.0;
     // Told when all are through: they wait for each other.
     let wrong = Mutex::new(Vec::new());
     on_threads(THREADS, |thread| {
         let (elsewhere, backlog) = (pool(&device, 1)[0], Backlog::new(&device));
-        for round in 0..ground.count(6, 2) {
+        for round in 0..fixture.count(6, 2) {
             let literal = |number: usize| start + (number + round * 2 * THREADS) as f64;
             for (what, number) in [("its own", thread), ("the same", THREADS + round)] {
                 let add = fused(move |[x]| x + literal(number));
@@ -293,12 +293,12 @@ pub fn kernels_are_made_at_once(ground: &Ground) {
 }
 
 /// Small models, each trained by a thread: the bits of one thread alone.
-pub fn models_are_trained_by_8_threads(ground: &Ground) {
-    let (device, step_count) = (ground.device, ground.count(20, 2));
+pub fn models_are_trained_by_8_threads(fixture: &Fixture) {
+    let (device, step_count) = (fixture.device, fixture.count(20, 2));
     let train = |seed| {
         let mut training = Training::new(&device, seed).unwrap();
         for step in 0..step_count {
-            ground.be_late(step);
+            fixture.be_late(step);
             training.step().unwrap();
         }
         training.bits().unwrap()
@@ -308,13 +308,13 @@ pub fn models_are_trained_by_8_threads(ground: &Ground) {
 }
 
 /// All threads run backward into one leaf; nothing is lost.
-pub fn gradients_of_8_threads_add_up(ground: &Ground) {
-    let (device, count) = (ground.device, ground.count(40, 4));
+pub fn gradients_of_8_threads_add_up(fixture: &Fixture) {
+    let (device, count) = (fixture.device, fixture.count(40, 4));
     let leaf = filled(&device, 64, 2.0);
     leaf.requires_grad_(true).unwrap();
     on_threads(8, |thread| {
         for round in 0..count {
-            ground.be_late(round);
+            fixture.be_late(round);
             let factor = thread as f64 + 1.0;
             leaf.mul(factor).unwrap().sum(.., false).unwrap().backward().unwrap();
         }
@@ -323,9 +323,9 @@ pub fn gradients_of_8_threads_add_up(ground: &Ground) {
 }
 
 /// Around a ring of threads, each of which changes it in place on its own stream and waits for nothing.
-pub fn a_tensor_goes_through_16_threads(ground: &Ground) {
+pub fn a_tensor_goes_through_16_threads(fixture: &Fixture) {
     const THREADS: usize = 16;
-    let (device, lap_count) = (ground.device, ground.count(20, 3));
+    let (device, lap_count) = (fixture.device, fixture.count(20, 3));
     let (senders, receivers): (Vec<_>, Vec<_>) = (0..THREADS).map(|_| mpsc::channel::<Tensor>()).unzip();
     let receivers: Vec<_> = receivers.into_iter().map(Mutex::new).collect();
     let (done, ends) = mpsc::channel();
@@ -345,8 +345,8 @@ pub fn a_tensor_goes_through_16_threads(ground: &Ground) {
 }
 
 /// Far more ops than a stream holds, read from a thread that has had no part in them.
-pub fn a_long_chain_is_read_elsewhere(ground: &Ground) {
-    let (device, count) = (ground.device, ground.count(3000, 200));
+pub fn a_long_chain_is_read_elsewhere(fixture: &Fixture) {
+    let (device, count) = (fixture.device, fixture.count(3000, 200));
     let streams = pool(&device, 3);
     let (sender, receiver) = mpsc::channel();
     std::thread::scope(|scope| {
@@ -357,7 +357,7 @@ pub fn a_long_chain_is_read_elsewhere(ground: &Ground) {
             for step in 0..count {
                 // The last one runs when it has been read.
                 if step + 1 == count {
-                    held = ground.hold(streams[0]);
+                    held = fixture.hold(streams[0]);
                 }
                 chain = if step % 3 == 0 { chain.add(1.0) } else { chain.add_(1.0).cloned() }.unwrap();
             }
@@ -371,7 +371,7 @@ pub fn a_long_chain_is_read_elsewhere(ground: &Ground) {
         let _guard = streams[2].enter();
         let other = filled(&device, 300, 0.0);
         for trial in 0..200 {
-            ground.be_late(trial);
+            fixture.be_late(trial);
             other.add_(1.0).unwrap();
             if is_read.query() {
                 break;
@@ -384,14 +384,14 @@ pub fn a_long_chain_is_read_elsewhere(ground: &Ground) {
 }
 
 /// Threads with very much and with very little to do, and an event of each that tells the truth.
-pub fn load_is_uneven(ground: &Ground) {
-    ground.alone(|device| load_unevenly(ground, device));
+pub fn load_is_uneven(fixture: &Fixture) {
+    fixture.alone(|device| load_unevenly(fixture, device));
 }
 
-fn load_unevenly(ground: &Ground, device: &Device) {
+fn load_unevenly(fixture: &Fixture, device: &Device) {
     on_threads(8, |thread| {
         let size = if thread % 3 == 0 { 100_000 } else { 10 };
-        let count = ground.count(40, 4) * if thread % 2 == 0 { 8 } else { 1 };
+        let count = fixture.count(40, 4) * if thread % 2 == 0 { 8 } else { 1 };
         let (x, event, backlog) = (filled(device, size, 0.0), Event::new(), Backlog::new(device));
         for step in 0..count {
             if step + 1 == count {
@@ -410,17 +410,17 @@ fn load_unevenly(ground: &Ground, device: &Device) {
 // ------------------------------------------------------------ failures
 
 /// Threads take memory until there is none, drop what they have, and go on; in the end all of it can be had again.
-pub fn memory_runs_out_for_8_threads(ground: &Ground) {
-    ground.alone(|device| take_all_memory(ground, device));
+pub fn memory_runs_out_for_8_threads(fixture: &Fixture) {
+    fixture.alone(|device| take_all_memory(fixture, device));
 }
 
-fn take_all_memory(ground: &Ground, device: &Device) {
+fn take_all_memory(fixture: &Fixture, device: &Device) {
     const ELEMENTS: usize = 1 << 18;
     filled(device, ELEMENTS, 0.0).to_vec::<f32>().unwrap();
     device.set_memory_limit(device.memory_stats().reserved_bytes + (8 << 20));
     let refused = Mutex::new(0);
     on_threads(8, |thread| {
-        for round in 0..ground.count(20, 3) {
+        for round in 0..fixture.count(20, 3) {
             let mut kept = Vec::new();
             let error = loop {
                 match Tensor::full([ELEMENTS], (thread + round) as f64, DType::F32, device) {
@@ -442,14 +442,14 @@ fn take_all_memory(ground: &Ground, device: &Device) {
 
 /// A panic inside of everything that takes a closure or holds a guard, beside threads that use the same tensors: the thread
 /// itself goes on as if nothing had been, and nobody else notices.
-pub fn panics_poison_nothing(ground: &Ground) {
-    let device = ground.device;
+pub fn panics_poison_nothing(fixture: &Fixture) {
+    let device = fixture.device;
     let shared = filled(&device, 128, 1.0);
     let stop = || -> ! { resume_unwind(Box::new("on purpose")) };
     on_threads(8, |thread| {
         let own = Stream::current(&device).unwrap();
-        trials(ground.count(30, 4), |trial| {
-            ground.be_late(trial);
+        trials(fixture.count(30, 4), |trial| {
+            fixture.be_late(trial);
             let leaf = filled(&device, 128, 3.0);
             leaf.requires_grad_(true).unwrap();
             let unwound = catch_unwind(AssertUnwindSafe(|| {

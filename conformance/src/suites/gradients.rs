@@ -6,7 +6,7 @@ use raddle::{DType, Device, Result, Tensor, grad::Autograd};
 
 /// All cases.
 pub fn cases() -> Vec<Case> {
-    crate::cases!("gradients": reductions, reductions_of_narrow_floats, attention_of_16_bits, products_of_extremes, sums_of_16_bits, orders, products, normalisations, indexing, joins, views, ties, bounds, extremes, numbers_without_axes, without_elements, factors_of_zero, not_a_number, unseen, sums_that_are_normalised, gelu_of_what_overflows, confident_rows)
+    crate::cases!("gradients": reductions, reductions_of_narrow_floats, attention_of_16_bits, products_of_extremes, sums_of_16_bits, orders, products, normalizations, indexing, joins, views, ties, bounds, extremes, numbers_without_axes, without_elements, factors_of_zero, not_a_number, unseen, sums_that_are_normalized, gelu_of_what_overflows, confident_rows)
 }
 
 /// A tensor whose gradient is kept.
@@ -386,7 +386,7 @@ fn unseen(device: &Device) {
 }
 
 /// Backward takes the sum as the op did, unrounded: against the same in `f64`, of numbers that lie near each other and far from 0.
-fn sums_that_are_normalised(device: &Device) {
+fn sums_that_are_normalized(device: &Device) {
     for dtype in [DType::F16, DType::BF16, DType::F32] {
         for (count, size) in [(1, 1.0), (2, 8.0), (64, 8.0), (64, 1000.0)] {
             // Exact in 8 bits; the sums aren't.
@@ -707,8 +707,8 @@ fn products(device: &Device) {
     });
 }
 
-fn normalisations(device: &Device) {
-    let mut of = Differences::new("normalisations", device);
+fn normalizations(device: &Device) {
+    let mut of = Differences::new("normalizations", device);
     of.check("softmax", &[&[2, 3, 4]], |x| x[0].softmax(1));
     of.check("log_softmax", &[&[2, 3, 4]], |x| x[0].log_softmax(-1));
     of.check("layer_norm", &[&[3, 5], &[5], &[5]], |x| x[0].layer_norm(1, Some(&x[1]), Some(&x[2]), 1e-5));

@@ -110,8 +110,8 @@ fn products_and_norms_are_what_running_them_is(device: &Device) {
                 let product = x.linear(&weight, Some(&bias))?;
                 let more = addend.addmm(&x, &weight.t()?, 0.5, 2.0)?;
                 let turned = row.addmm(&x, &weight.t()?, 1.0, 1.0)?;
-                let normalised = product.layer_norm_add(&more, 1, Some(&row), Some(&bias), 1e-5)?;
-                Ok::<_, raddle::Error>([product, more, turned, normalised])
+                let normalized = product.layer_norm_add(&more, 1, Some(&row), Some(&bias), 1e-5)?;
+                Ok::<_, raddle::Error>([product, more, turned, normalized])
             };
             let values =
                 |made: &[Tensor; 4]| made.each_ref().map(|made| bits(&made.to_dtype(DType::F32).unwrap()));

@@ -1,4 +1,4 @@
-//! Softmax and layer normalisation, forward and backward.
+//! Softmax and layer normalization, forward and backward.
 
 use super::harness::{Answer, Drawing, FLOATS, Op, Run, everywhere};
 use crate::{
@@ -229,7 +229,7 @@ fn layer_norm_of(dtype: DType, shape: &[usize], axes: usize, random: &mut Random
     );
 }
 
-/// Short rows, which stay in registers, and one that doesn't. The sum of 16-bit floats isn't rounded before it is normalised.
+/// Short rows, which stay in registers, and one that doesn't. The sum of 16-bit floats isn't rounded before it is normalized.
 fn layer_norm_add(device: &Device) {
     let mut random = Random::named("layer_norm_add");
     for dtype in FLOATS {
@@ -315,12 +315,12 @@ fn layer_norm_backward(device: &Device) {
                     let magnitude = (1.0 + own.abs()) * (1.0 + rstd) * (1.0 + rstd) * size;
                     near(dtype, rstd * (scaled(index) - mean - own * dot), magnitude, 12.0)
                 };
-                let over_rows = |inner: &Vec<usize>, normalised: bool| {
+                let over_rows = |inner: &Vec<usize>, normalized: bool| {
                     let terms: Vec<(f64, f64)> = indices(&shape[..first])
                         .iter()
                         .map(|outer| {
                             let index = [outer.as_slice(), inner].concat();
-                            let (own, rstd) = if normalised { normal(&index) } else { (1.0, 1.0) };
+                            let (own, rstd) = if normalized { normal(&index) } else { (1.0, 1.0) };
                             let gradient = gradient.f64(&index);
                             (gradient * own, gradient.abs() * (own.abs() + rstd * rstd))
                         })

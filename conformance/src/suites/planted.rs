@@ -29,7 +29,7 @@ pub fn cases() -> Vec<Case> {
         (Fault::bias_where_it_lies, &[Cuda], "product", "starts"),
         (Fault::equal_bounds_are_nobodys, &[Cpu, Sim, Cuda], "gradients", "ties"),
         (Fault::equal_bounds_are_nobodys, &[Cpu, Sim, Cuda], "gradients", "bounds"),
-        (Fault::sum_is_rounded_again, &[Cpu, Sim, Cuda], "gradients", "sums_that_are_normalised"),
+        (Fault::sum_is_rounded_again, &[Cpu, Sim, Cuda], "gradients", "sums_that_are_normalized"),
     ];
     let case = |(fault, backends, suite, name): (Fault, _, &str, &str)| {
         let test = format!("{suite}::{name}");

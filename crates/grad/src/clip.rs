@@ -2,7 +2,7 @@
 
 use crate::{Autograd, Error, Result, mode::ModeGuard};
 use raddle_op::{Program, ProgramRef};
-use raddle_sync::Made;
+use raddle_sync::RaceOnce;
 use raddle_tensor::{DType, Scalar, Tensor, pointwise_groups};
 use std::{borrow::Borrow, sync::Arc};
 
@@ -28,7 +28,7 @@ pub fn clip_grad_norm_<T: Borrow<Tensor>>(parameters: &[T], max_norm: f64) -> Re
     };
     debug_assert_eq!(total.device(), first.device());
     // min lets NaN through.
-    static FACTOR: Made<Arc<Program>> = Made::new();
+    static FACTOR: RaceOnce<Arc<Program>> = RaceOnce::new();
     let factor_of = FACTOR.get_or_init(|| {
         Arc::new(Program::record_many(|[total], [most]| [(1.0 / (total + 1e-6) * most).minimum(1.0)]))
     });
@@ -41,7 +41,7 @@ pub fn clip_grad_norm_<T: Borrow<Tensor>>(parameters: &[T], max_norm: f64) -> Re
         &params,
         &[(&[&factor], &[&total])],
     )?;
-    static SCALE: Made<Arc<Program>> = Made::new();
+    static SCALE: RaceOnce<Arc<Program>> = RaceOnce::new();
     let scale = SCALE.get_or_init(|| Arc::new(Program::record(|[grad, factor]| grad * factor)));
     in_place(scale, &[], &grads, |grad| Ok(Some(factor.expand(grad.shape())?)))?;
     Ok(Some(total))
@@ -54,7 +54,7 @@ pub fn clip_grad_value_<T: Borrow<Tensor>>(parameters: &[T], clip: f64) -> Resul
         return Err(Error::Argument { op, what, expected, found: clip });
     }
     let _guard = ModeGuard::new(false);
-    static CLAMP: Made<Arc<Program>> = Made::new();
+    static CLAMP: RaceOnce<Arc<Program>> = RaceOnce::new();
     let clamp = CLAMP
         .get_or_init(|| Arc::new(Program::record_many(|[grad], [clip]| [grad.maximum(-clip).minimum(clip)])));
     in_place(clamp, &[Scalar::Float(clip)], &gradients(parameters), |_| Ok(None))

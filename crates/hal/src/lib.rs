@@ -229,7 +229,7 @@ pub enum DeviceError {
     },
     /// The driver is a parent's, from whom this process was forked.
     Forked {
-        /// The number of the process that has initialised it.
+        /// The number of the process that has initialized it.
         owner: u32,
     },
     /// The source of a kernel was refused: a bug of ours, or a compiler that is too old.

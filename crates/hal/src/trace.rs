@@ -5,9 +5,9 @@
 //! name, so that there are as many as threads at once. All records together are bounded ([`set_span_count_max`]), and each
 //! has a span; what there is no room for is counted.
 
-pub use raddle_sync::Moment;
+pub use raddle_sync::Timestamp;
 use raddle_sync::{
-    Made, Reading,
+    RaceOnce, Reading,
     global::{
         Arc, AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering::Relaxed,
         PoisonError, TryLockError, current_thread, yield_now,
@@ -39,7 +39,7 @@ static TELLERS: Mutex<Vec<Weak<dyn Late>>> = Mutex::new(Vec::new());
 /// Launches of which it isn't known when they ran, so that tracing takes no longer.
 static UNTIMED: AtomicU64 = AtomicU64::new(0);
 /// What is to be done where the process ends without its handlers.
-static EARLY_END: Made<fn()> = Made::new();
+static EARLY_END: RaceOnce<fn()> = RaceOnce::new();
 /// Devices in service.
 static DEVICES: Mutex<Vec<(Source, String)>> = Mutex::new(Vec::new());
 
@@ -165,8 +165,8 @@ pub fn write_early() {
 struct Recorded {
     what: What,
     name: &'static str,
-    start: Moment,
-    end: Moment,
+    start: Timestamp,
+    end: Timestamp,
 }
 
 /// The records of all threads that have made one.
@@ -254,7 +254,7 @@ fn lock_soon<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
 
 /// When recording began.
 fn origin() -> &'static Reading {
-    static ORIGIN: Made<Reading> = Made::new();
+    static ORIGIN: RaceOnce<Reading> = RaceOnce::new();
     ORIGIN.get_or_init(Reading::now)
 }
 
@@ -308,20 +308,20 @@ pub fn is_on() -> bool {
 }
 
 /// How moments are moved by nanoseconds, as they have passed since recording began.
-pub fn moved() -> impl Fn(Moment, i64) -> Moment {
+pub fn moved() -> impl Fn(Timestamp, i64) -> Timestamp {
     origin().moved(&Reading::now())
 }
 
 /// The time, if a trace is being recorded.
 #[inline]
-pub fn start() -> Option<Moment> {
-    ON.load(Relaxed).then(Moment::now)
+pub fn start() -> Option<Timestamp> {
+    ON.load(Relaxed).then(Timestamp::now)
 }
 
 /// Notes that work was put on a queue, from `start` until now, behind `waits` (queue and sequence).
 #[cold]
-pub fn submitted(work: Work, name: &'static str, start: Moment, waits: impl Iterator<Item = (u8, u64)>) {
-    push([Recorded { what: What::Submitted(work, waits.collect()), name, start, end: Moment::now() }]);
+pub fn submitted(work: Work, name: &'static str, start: Timestamp, waits: impl Iterator<Item = (u8, u64)>) {
+    push([Recorded { what: What::Submitted(work, waits.collect()), name, start, end: Timestamp::now() }]);
 }
 
 /// As [`submitted`], until `enqueued`, and that from then until now the same thread ran it, as the launch named.
@@ -329,26 +329,26 @@ pub fn submitted(work: Work, name: &'static str, start: Moment, waits: impl Iter
 pub fn submitted_and_ran(
     work: Work,
     names: [&'static str; 2],
-    start: Moment,
-    enqueued: Moment,
+    start: Timestamp,
+    enqueued: Timestamp,
     waits: impl Iterator<Item = (u8, u64)>,
 ) {
     let [name, launch] = names;
     push([
         Recorded { what: What::Submitted(work, waits.collect()), name, start, end: enqueued },
-        Recorded { what: What::Ran(work), name: launch, start: enqueued, end: Moment::now() },
+        Recorded { what: What::Ran(work), name: launch, start: enqueued, end: Timestamp::now() },
     ]);
 }
 
 /// Notes that work ran, from `start` until now. For devices of what they queue: of what is `Inline` the runtime knows.
 #[cold]
-pub fn ran(work: Work, name: &'static str, start: Moment) {
-    push([Recorded { what: What::Ran(work), name, start, end: Moment::now() }]);
+pub fn ran(work: Work, name: &'static str, start: Timestamp) {
+    push([Recorded { what: What::Ran(work), name, start, end: Timestamp::now() }]);
 }
 
 /// Notes that work ran some time ago, as the device tells now.
 #[cold]
-pub fn ran_late(work: Work, name: &'static str, start: Moment, end: Moment) {
+pub fn ran_late(work: Work, name: &'static str, start: Timestamp, end: Timestamp) {
     let span = Recorded { what: What::Ran(work), name, start, end };
     count_dropped(1 - lock_soon(&LATE).map_or(0, |mut late| late.take_in([span])));
 }
@@ -360,19 +360,19 @@ pub fn untimed(count: u64) {
 
 /// Notes what this thread has done, from `start` until now.
 #[cold]
-pub fn here(name: &'static str, start: Moment) {
-    push([Recorded { what: What::Here, name, start, end: Moment::now() }]);
+pub fn here(name: &'static str, start: Timestamp) {
+    push([Recorded { what: What::Here, name, start, end: Timestamp::now() }]);
 }
 
 /// Notes that so many bytes were given to the program, or back if negative, just now.
 #[cold]
-pub fn allocated(source: Source, bytes: i64, now: Moment) {
+pub fn allocated(source: Source, bytes: i64, now: Timestamp) {
     push([Recorded { what: What::Allocated(source, bytes), name: "allocated", start: now, end: now }]);
 }
 
 /// Notes that so many bytes were taken from the device, or given back if negative, just now.
 #[cold]
-pub fn reserved(source: Source, bytes: i64, now: Moment) {
+pub fn reserved(source: Source, bytes: i64, now: Timestamp) {
     push([Recorded { what: What::Reserved(source, bytes), name: "reserved", start: now, end: now }]);
 }
 

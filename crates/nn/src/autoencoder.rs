@@ -16,7 +16,7 @@ use crate::{
     losses::{LossReduction, mse_loss},
 };
 use raddle_grad::{Autograd, clip_grad_norm_, no_grad};
-use raddle_sync::Made;
+use raddle_sync::RaceOnce;
 use raddle_tensor::{
     DType, Device, Error, Fused, Generator, Program, ProgramRef, Result, Scalar, Tensor, pointwise_groups,
 };
@@ -69,7 +69,7 @@ pub type Codes = (Tensor, Tensor);
 
 macro_rules! once {
     ($body:expr) => {{
-        static FUSED: Made<Fused> = Made::new();
+        static FUSED: RaceOnce<Fused> = RaceOnce::new();
         FUSED.get_or_init(|| Fused::new(Program::record($body)))
     }};
 }
@@ -96,7 +96,7 @@ impl TopKAutoencoder {
         let decoder_bias = fresh(op, &[inputs], dtype, device)?;
         encoder_bias.zero_()?;
         decoder_bias.zero_()?;
-        normalise_columns(&decoder)?;
+        normalize_columns(&decoder)?;
         Ok(TopKAutoencoder {
             encoder_weight: parameter(decoder.t()?.copy()?),
             encoder_bias: parameter(encoder_bias),
@@ -137,7 +137,7 @@ impl TopKAutoencoder {
     }
 
     /// One step of training on rows [rows, inputs]: gradients, the decoder's adjusted and all clipped, `update` (an
-    /// optimiser's step), columns back to norm 1. The loss of these rows before the step, without the auxiliary part.
+    /// optimizer's step), columns back to norm 1. The loss of these rows before the step, without the auxiliary part.
     pub fn train_step<E: From<raddle_grad::Error>>(
         &mut self,
         x: &Tensor,
@@ -148,7 +148,7 @@ impl TopKAutoencoder {
         let parameters = [&self.encoder_weight, &self.encoder_bias, &self.decoder_weight, &self.decoder_bias];
         clip_grad_norm_(&parameters, self.options.max_norm)?;
         update()?;
-        normalise_columns(&self.decoder_weight).map_err(raddle_grad::Error::from)?;
+        normalize_columns(&self.decoder_weight).map_err(raddle_grad::Error::from)?;
         Ok(loss)
     }
 
@@ -167,7 +167,7 @@ impl TopKAutoencoder {
             // In one pass the error, its square, and d mean(e²) / de.
             let scale = 2.0 / error.element_count().max(1) as f64;
             let (square, dy) = (error.empty_like()?, error.empty_like()?);
-            static ERROR: Made<Arc<Program>> = Made::new();
+            static ERROR: RaceOnce<Arc<Program>> = RaceOnce::new();
             let program = ERROR.get_or_init(|| {
                 Arc::new(Program::record_many(|[y, x], [scale]| [y - x, (y - x).square(), (y - x) * scale]))
             });
@@ -272,7 +272,7 @@ impl TopKAutoencoder {
 }
 
 /// Scales the columns of a matrix to norm 1; those of 0 stay.
-fn normalise_columns(weight: &Tensor) -> Result<()> {
+fn normalize_columns(weight: &Tensor) -> Result<()> {
     no_grad(|| {
         let weight = weight.detach();
         let norm = weight.norm(0, true)?;

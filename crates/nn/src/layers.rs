@@ -14,7 +14,7 @@ pub trait Module: Send + Sync {
         Vec::new()
     }
 
-    /// The same without names, as optimisers take them.
+    /// The same without names, as optimizers take them.
     fn parameters(&self) -> Vec<Tensor> {
         self.named_parameters().into_iter().map(|(_, tensor)| tensor).collect()
     }
@@ -90,10 +90,10 @@ impl Module for Linear {
     }
 }
 
-/// Normalisation over the last axes, with a weight and a bias for each element of them.
+/// Normalization over the last axes, with a weight and a bias for each element of them.
 #[derive(Clone, Debug)]
 pub struct LayerNorm {
-    /// Of the shape of the normalised axes.
+    /// Of the shape of the normalized axes.
     pub weight: Tensor,
     /// The same.
     pub bias: Tensor,
@@ -113,7 +113,7 @@ impl LayerNorm {
 }
 
 impl LayerNorm {
-    /// The normalisation of `x + residual`, in one launch.
+    /// The normalization of `x + residual`, in one launch.
     pub fn forward_with_residual(&self, x: &Tensor, residual: &Tensor) -> Result<Tensor> {
         x.layer_norm_add(residual, self.weight.rank(), Some(&self.weight), Some(&self.bias), self.eps)
     }

@@ -1,4 +1,4 @@
-//! Layers, losses, initialisers, checkpoints, a sparse autoencoder, and models that read text.
+//! Layers, losses, initializers, checkpoints, a sparse autoencoder, and models that read text.
 //!
 //! Layers are handles of parameters: `forward` takes `&self` and may run on many threads at once, over one set of weights.
 //! Parameters are leaves that require grad; wrap inference in [`no_grad`](raddle_grad::no_grad). Weights have PyTorch's

@@ -1,6 +1,6 @@
 //! Losses. Each is made of recorded ops, so that gradients come by themselves.
 
-use raddle_sync::Made;
+use raddle_sync::RaceOnce;
 use raddle_tensor::{Error, Fused, Program, Result, Tensor};
 
 /// What becomes of the losses of the elements or rows.
@@ -33,7 +33,7 @@ macro_rules! pointwise_loss {
             let (expected, found) = ($input.shape().to_vec(), $target.shape().to_vec());
             return Err(Error::Shape { op, what, expected, found });
         }
-        static LOSS: Made<Fused> = Made::new();
+        static LOSS: RaceOnce<Fused> = RaceOnce::new();
         let losses = LOSS.get_or_init(|| Fused::new(Program::record($body))).call(&[$input, $target])?;
         $reduction.apply(losses)
     }};
@@ -73,7 +73,7 @@ pub fn bce_with_logits_weighted(
         None => bce_with_logits(input, target, LossReduction::None)?,
         Some(positive) => {
             same_shape("bce_with_logits", input, target)?;
-            static LOSS: Made<Fused> = Made::new();
+            static LOSS: RaceOnce<Fused> = RaceOnce::new();
             let loss = LOSS.get_or_init(|| {
                 Fused::new(Program::record(|[x, y, positive]| {
                     let is_negative = x.lt(0.0);

@@ -151,7 +151,7 @@ const OTHERS: &[Other] = &[
     Other::structured("dot", "(a, b)", Number).grad(),
     Other::structured("addmm", "(c, a, b; beta, alpha)", Number).grad().in_place().out(),
     Other::structured("linear", "(x, weight, bias)", Number).grad().out(),
-    // Normalisation
+    // Normalization
     Other::structured("softmax", "(x; axis)", Float).grad().out(),
     Other::structured("log_softmax", "(x; axis)", Float).grad().out(),
     Other::structured("scaled_dot_product_attention", "(query, key, value, mask; is_causal, scale)", Float).grad().out(),

@@ -260,8 +260,8 @@ pub enum Kernel {
         /// Is there a mask?
         mask: bool,
     },
-    /// Over the last `axes` axes: Out y, Out mean, Out rstd (compute dtype, with the normalised axes of size 1); In x,
-    /// then weight and bias if there are any (shape of the normalised axes), then an addend, of x's shape, that is added to x
+    /// Over the last `axes` axes: Out y, Out mean, Out rstd (compute dtype, with the normalized axes of size 1); In x,
+    /// then weight and bias if there are any (shape of the normalized axes), then an addend, of x's shape, that is added to x
     /// first, in the compute dtype.
     LayerNorm {
         /// How many axes, from the last.

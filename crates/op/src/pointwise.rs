@@ -9,7 +9,7 @@ use crate::{
     expr::{Expr, IntoExpr, Mask, Recorded, Recorder},
 };
 use raddle_base::DType;
-use raddle_sync::{Made, fault};
+use raddle_sync::{RaceOnce, fault};
 
 /// Which dtypes an op takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,16 +85,16 @@ const SETS: usize = 1 << INPUT_COUNT_MAX;
 /// The programs of a row, each made when it is first asked for.
 pub(crate) struct Programs {
     /// By the inputs that are scalars.
-    forward: [Made<Program>; SETS],
+    forward: [RaceOnce<Program>; SETS],
     /// By the inputs that are scalars and those whose gradients are wanted.
-    pub(crate) gradients: [[Made<Program>; SETS]; SETS],
+    pub(crate) gradients: [[RaceOnce<Program>; SETS]; SETS],
 }
 
 impl Programs {
     const fn new() -> Programs {
         Programs {
-            forward: [const { Made::new() }; SETS],
-            gradients: [const { [const { Made::new() }; SETS] }; SETS],
+            forward: [const { RaceOnce::new() }; SETS],
+            gradients: [const { [const { RaceOnce::new() }; SETS] }; SETS],
         }
     }
 }

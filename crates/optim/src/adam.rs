@@ -6,7 +6,7 @@ use crate::{
     optimizer,
 };
 use raddle_op::{Expr, Program, ProgramRef};
-use raddle_sync::Made;
+use raddle_sync::RaceOnce;
 use raddle_tensor::{DType, PointwiseGroups, Scalar, Tensor, uncaptured};
 use std::sync::Arc;
 
@@ -103,7 +103,7 @@ const DECAYS: [Decay; 3] = [Decay::None, Decay::OfGradient, Decay::OfWeight];
 
 /// Inputs p, g, m, v; parameters β₁, 1 − β₁, β₂, 1 − β₂, the step's size, 1 / √(1 − β₂ᵗ), eps, and the decay.
 fn program(decay: Decay) -> &'static Arc<Program> {
-    static PROGRAMS: Made<[Arc<Program>; 3]> = Made::new();
+    static PROGRAMS: RaceOnce<[Arc<Program>; 3]> = RaceOnce::new();
     let programs = PROGRAMS.get_or_init(|| {
         DECAYS.map(|kind| {
             Arc::new(Program::record_many(
@@ -121,7 +121,7 @@ fn program(decay: Decay) -> &'static Arc<Program> {
 
 /// The same with the two numbers that change from step to step as inputs: p, g, m, v, the step's size, 1 / √(1 − β₂ᵗ).
 fn capturable_program(decay: Decay) -> &'static Arc<Program> {
-    static PROGRAMS: Made<[Arc<Program>; 3]> = Made::new();
+    static PROGRAMS: RaceOnce<[Arc<Program>; 3]> = RaceOnce::new();
     let programs = PROGRAMS.get_or_init(|| {
         DECAYS.map(|kind| {
             Arc::new(Program::record_many(
@@ -139,7 +139,7 @@ fn capturable_program(decay: Decay) -> &'static Arc<Program> {
 
 /// Input t; outputs t + 1 and the two numbers of that step; parameters lr, β₁, β₂.
 fn clock_program() -> &'static Arc<Program> {
-    static CLOCK: Made<Arc<Program>> = Made::new();
+    static CLOCK: RaceOnce<Arc<Program>> = RaceOnce::new();
     CLOCK.get_or_init(|| {
         Arc::new(Program::record_many(|[t], [lr, beta1, beta2]| {
             let t = t + 1.0;

@@ -6,7 +6,7 @@ use crate::{
     optimizer,
 };
 use raddle_op::Program;
-use raddle_sync::Made;
+use raddle_sync::RaceOnce;
 use raddle_tensor::{PointwiseGroups, Scalar, Tensor};
 use std::sync::Arc;
 
@@ -68,7 +68,7 @@ impl Form {
 
 /// Inputs p, g, b; parameters lr, decay, momentum, what of g goes into b.
 fn program(form: Form) -> &'static Arc<Program> {
-    static PROGRAMS: [Made<Arc<Program>>; Form::COUNT] = [const { Made::new() }; Form::COUNT];
+    static PROGRAMS: [RaceOnce<Arc<Program>>; Form::COUNT] = [const { RaceOnce::new() }; Form::COUNT];
     PROGRAMS[form.index()].get_or_init(|| {
         Arc::new(Program::record_many(|[p, g, b], [lr, decay, momentum, taken]| {
             let Form { decays, is_first, nesterov } = form;
@@ -81,8 +81,8 @@ fn program(form: Form) -> &'static Arc<Program> {
 
 /// Without momentum: inputs p, g; parameters lr and, if there is one, the decay.
 fn plain(decays: bool) -> &'static Arc<Program> {
-    static PLAIN: Made<Arc<Program>> = Made::new();
-    static DECAYING: Made<Arc<Program>> = Made::new();
+    static PLAIN: RaceOnce<Arc<Program>> = RaceOnce::new();
+    static DECAYING: RaceOnce<Arc<Program>> = RaceOnce::new();
     if decays {
         let record = || Program::record_many(|[p, g], [lr, decay]| [p - lr * (g + decay * p)]);
         DECAYING.get_or_init(|| Arc::new(record()))

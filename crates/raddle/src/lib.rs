@@ -1,6 +1,6 @@
 //! Raddle: tensors for many threads and one accelerator.
 //!
-//! Any tensor may be used from any thread, with no lock and no synchronisation in user code. Memory is never reused while
+//! Any tensor may be used from any thread, with no lock and no synchronization in user code. Memory is never reused while
 //! work that touches it is in flight, and no op drops a write.
 //!
 //! ```
@@ -74,7 +74,7 @@
 //! - [`Stream`], [`Event`]: for those who want to say which work goes where; streams for one thread
 //!   ([`Stream::dedicated`]), of other code ([`Stream::wrap`]), callbacks ([`Stream::on_complete`]), times
 //!   ([`Event::timing`]). [`testing`] has streams that are late on purpose, for tests of code that names them.
-//! - [`grad`], [`optim`], [`nn`]: gradients, optimisers, layers and checkpoints.
+//! - [`grad`], [`optim`], [`nn`]: gradients, optimizers, layers and checkpoints.
 //! - [`serve`]: a batcher, for requests of many threads that are run together; `engine`: a model behind it.
 //!
 //! Each part has errors of its own ([`grad::Error`], [`optim::Error`], [`nn::checkpoint::CheckpointError`] and so on), and all of

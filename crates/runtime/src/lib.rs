@@ -1,6 +1,6 @@
 //! The runtime: it alone orders work and decides when memory is free.
 //!
-//! Any buffer may be used from any thread on any stream, with no lock and no synchronisation in user code. Everything
+//! Any buffer may be used from any thread on any stream, with no lock and no synchronization in user code. Everything
 //! follows from *ticks* (a place in the work of one stream) and from the marks that each block of memory keeps: the tick
 //! of its last write, and of its last read on each stream.
 //!

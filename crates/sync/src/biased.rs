@@ -209,7 +209,7 @@ mod fence {
         if CHOICE.load(Relaxed) == NONE_YET {
             let works = membarrier(REGISTER_PRIVATE_EXPEDITED) && membarrier(PRIVATE_EXPEDITED);
             let choice = if works { ASYMMETRIC } else { SYMMETRIC };
-            // Relaxed: a lock is given to other threads in a synchronised way, after this.
+            // Relaxed: a lock is given to other threads in a synchronized way, after this.
             _ = CHOICE.compare_exchange(NONE_YET, choice, Relaxed, Relaxed);
         }
     }

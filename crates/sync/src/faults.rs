@@ -169,7 +169,7 @@ faults! {
     use_after_exit breaks "T6";
     /// A forked child uses a device that has stayed in its parent.
     child_is_not_refused breaks "T6";
-    /// A forked child uses a driver that its parent has initialised.
+    /// A forked child uses a driver that its parent has initialized.
     child_opens_driver breaks "T6";
     /// A thread of a forked child gives its pinned block back, under a lock of the parent.
     child_gives_blocks_back breaks "T6";

@@ -9,16 +9,16 @@ mod cache;
 pub mod faults;
 mod lock;
 pub mod locks_at_fork;
-mod made;
-mod moment;
+mod race_once;
 mod rank;
+mod timestamp;
 
 pub use biased::Biased;
 pub use cache::{Cache, CacheCounts, Retired};
 pub use lock::{Condvar, GlobalGuard, Mutex, MutexGuard};
-pub use made::Made;
-pub use moment::{Moment, Reading};
+pub use race_once::RaceOnce;
 pub use rank::{Rank, assert_no_lock_is_held};
+pub use timestamp::{Reading, Timestamp};
 
 /// Atomic integers and pointers. Use acquire, release and read-modify-writes; bare fences are not modelled well.
 pub mod atomic {
@@ -64,7 +64,7 @@ pub mod thread {
     pub use std::thread::{Builder, JoinHandle, ThreadId, current, scope, spawn, yield_now};
 }
 
-/// For statics of the process and other things that no model has: always std's. A static that is made once is a [`Made`].
+/// For statics of the process and other things that no model has: always std's. A static that is made once is a [`RaceOnce`].
 pub mod global {
     pub use std::sync::{
         Arc, Mutex, MutexGuard, Once, OnceLock, PoisonError, TryLockError,

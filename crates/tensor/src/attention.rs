@@ -4,7 +4,8 @@ use crate::{
     Call, DType, Dims, Error, Layout, Result, Tensor,
     create::check_dtype,
     error::shape_error,
-    gradient::{Context, Gradients, Needs, Op, once, sum_to},
+    fused::once,
+    gradient::{Context, Gradients, Needs, Op, sum_to},
     pointwise::{check_device, check_disjoint, check_float, check_out},
     record::{self, Mode, TensorRefs},
 };

@@ -1,13 +1,6 @@
-//! What was called, for whoever records: the op with its attributes, apart from the tensors.
-//!
-//! A [`Call`] comes with the tensors that it read and those that it made or wrote (see [`crate::record`]). It describes the
-//! call as the user made it, not the launches that carried it out.
+//! Attributes of recorded ops: what is in a [`Call`](crate::Call) beside tensors.
 
-use crate::gradient::Op;
-use raddle_base::{DType, Dims, Scalar};
-use raddle_op::{PARAM_COUNT_MAX, Pointwise, Program};
-use smallvec::SmallVec;
-use std::sync::Arc;
+use raddle_base::{Dims, Scalar};
 
 /// An input of a recorded pointwise op.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -39,53 +32,6 @@ pub enum Reduction {
     },
     /// √ Σ x²
     Norm2,
-}
-
-/// What was called.
-#[derive(Clone, Debug)]
-pub enum Call {
-    /// A row of the op table. The inputs are the tensors among `args`, in order.
-    Pointwise {
-        /// Which.
-        op: Pointwise,
-        /// The row's inputs.
-        args: SmallVec<[CallArg; 4]>,
-        /// The row's scalar parameters; those that it doesn't have are 0.
-        params: [Scalar; PARAM_COUNT_MAX],
-    },
-    /// A fused closure over all inputs; one output for each of the program's.
-    Fused {
-        /// What it computes.
-        program: Arc<Program>,
-        /// The dtype it computes in.
-        compute: DType,
-    },
-    /// A view of the input.
-    View(View),
-    /// Any other op with a gradient.
-    Op(Arc<dyn Op>),
-    /// The output was overwritten with values that depend on no input (random numbers, a fill, an upload).
-    Overwrite,
-    /// A result without gradient: indices, counts, random numbers made like the input.
-    Constant,
-}
-
-impl Call {
-    pub(crate) fn op(op: impl Op) -> Call {
-        Call::Op(Arc::new(op))
-    }
-
-    /// The name for messages.
-    pub fn name(&self) -> &'static str {
-        match self {
-            Call::Pointwise { op, .. } => op.name(),
-            Call::Fused { .. } => "fused",
-            Call::View(view) => view.name(),
-            Call::Op(op) => op.name(),
-            Call::Overwrite => "fill",
-            Call::Constant => "a constant",
-        }
-    }
 }
 
 /// A view of a tensor, so that it can be made again of another tensor of the same shape (a gradient).

@@ -159,3 +159,12 @@ impl Fused {
         Ok(out.device().submit_named("fused", &kernel, &operands)?)
     }
 }
+
+/// A closure that is recorded once in a process.
+macro_rules! once {
+    ($body:expr) => {{
+        static FUSED: raddle_sync::RaceOnce<$crate::Fused> = raddle_sync::RaceOnce::new();
+        FUSED.get_or_init(|| $crate::Fused::new($crate::Program::record($body)))
+    }};
+}
+pub(crate) use once;

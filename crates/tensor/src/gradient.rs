@@ -3,88 +3,9 @@
 //! An op that is composed of others needs none, since each of its parts has one. This crate knows the formulas; when they are used,
 //! and on what, is `grad`'s.
 
-use crate::{DType, Device, Dims, Layout, Result, Tensor};
+pub use crate::tensor::{Context, Gradients, Meta, Needs, Op};
+use crate::{Dims, Result, Tensor};
 use smallvec::SmallVec;
-use std::fmt::Debug;
-
-/// An op with its attributes, as it was called, and its gradients.
-pub trait Op: Debug + Send + Sync + 'static {
-    /// The name for messages: that of the method.
-    fn name(&self) -> &'static str;
-
-    /// What `gradients` reads of the op's tensors.
-    fn needs(&self) -> Needs {
-        Needs::default()
-    }
-
-    /// The gradients by the inputs for `g`, that of the first output (later ones have none). One for each input that is
-    /// [wanted](Context::wants); of its shape; of any dtype, to be converted to the input's. Nothing is recorded meanwhile.
-    fn gradients(&self, context: &dyn Context, g: &Tensor) -> Result<Gradients>;
-}
-
-/// Gradients by the inputs of an op.
-pub type Gradients = SmallVec<[Option<Tensor>; 4]>;
-
-/// Which inputs and outputs gradients are computed from, as bits.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Needs {
-    /// Bit `i` for input `i`.
-    pub inputs: u64,
-    /// Bit `i` for output `i`.
-    pub outputs: u64,
-}
-
-impl Needs {
-    /// Of these inputs, as bits.
-    pub const fn inputs(inputs: u64) -> Needs {
-        Needs { inputs, outputs: 0 }
-    }
-
-    /// Of these outputs, as bits.
-    pub const fn outputs(outputs: u64) -> Needs {
-        Needs { inputs: 0, outputs }
-    }
-
-    /// Is this input among them?
-    pub fn input(&self, index: usize) -> bool {
-        index < 64 && self.inputs >> index & 1 == 1
-    }
-
-    /// Is this output among them?
-    pub fn output(&self, index: usize) -> bool {
-        index < 64 && self.outputs >> index & 1 == 1
-    }
-}
-
-/// What is there of the tensors of an op when its gradients are computed.
-pub trait Context {
-    /// How many inputs it had.
-    fn input_count(&self) -> usize;
-    /// Is the gradient by this input asked for?
-    fn wants(&self, input: usize) -> bool;
-    /// An input's shape and dtype.
-    fn meta(&self, input: usize) -> &Meta;
-    /// An input that may not be there, or may not have been kept.
-    fn find_input(&self, input: usize) -> Option<&Tensor>;
-    /// An output that the op [needs](Op::needs).
-    fn output(&self, output: usize) -> &Tensor;
-
-    /// An input that the op [needs](Op::needs).
-    fn input(&self, input: usize) -> &Tensor {
-        self.find_input(input).expect("the op says that it needs this input")
-    }
-}
-
-/// What is known of a tensor that isn't kept.
-#[derive(Clone, Copy, Debug)]
-pub struct Meta {
-    /// Shape and strides.
-    pub layout: Layout,
-    /// Of its elements.
-    pub dtype: DType,
-    /// Where it is.
-    pub device: Device,
-}
 
 impl Meta {
     /// Of a tensor.
@@ -146,11 +67,17 @@ pub(crate) fn only(gradient: Tensor) -> Result<Gradients> {
     Ok(SmallVec::from_iter([Some(gradient)]))
 }
 
-/// A closure that is recorded once in a process.
-macro_rules! once {
-    ($body:expr) => {{
-        static FUSED: raddle_sync::Made<$crate::Fused> = raddle_sync::Made::new();
-        FUSED.get_or_init(|| $crate::Fused::new($crate::Program::record($body)))
-    }};
+/// A cast to another dtype, or a copy to another device.
+#[derive(Debug)]
+pub(crate) struct Moved;
+
+impl Op for Moved {
+    fn name(&self) -> &'static str {
+        "to"
+    }
+
+    fn gradients(&self, context: &dyn Context, g: &Tensor) -> Result<Gradients> {
+        let meta = context.meta(0);
+        only(g.to(meta.dtype)?.to(&meta.device)?.reshape(meta.shape())?)
+    }
 }
-pub(crate) use once;

@@ -3,7 +3,7 @@
 use crate::{
     Call, DType, Device, Dims, Element, Error, Layout, Result, Scalar, Tensor,
     create::{check_dtype, dims},
-    gradient::{Context, Gradients, Op, only},
+    gradient::Moved,
     pointwise::check_out,
     record::{self, Mode},
 };
@@ -179,20 +179,5 @@ impl Tensor {
         let run = || out.upload_bytes(&self.detach().to_bytes()?);
         record::fresh(&[self], &[&out], || Call::op(Moved), run)?;
         Ok(out)
-    }
-}
-
-/// A cast to another dtype, or a copy to another device.
-#[derive(Debug)]
-pub(crate) struct Moved;
-
-impl Op for Moved {
-    fn name(&self) -> &'static str {
-        "to"
-    }
-
-    fn gradients(&self, context: &dyn Context, g: &Tensor) -> Result<Gradients> {
-        let meta = context.meta(0);
-        only(g.to(meta.dtype)?.to(&meta.device)?.reshape(meta.shape())?)
     }
 }

@@ -46,7 +46,7 @@ mod tensor;
 mod view;
 
 pub use arg::Arg;
-pub use call::{Call, CallArg, Reduction, View};
+pub use call::{CallArg, Reduction, View};
 pub use error::{Error, LayerError};
 pub use fused::{Fused, fused, fused_many};
 pub use generator::{Generator, manual_seed};
@@ -58,7 +58,7 @@ pub use pointwise::{pointwise, pointwise_in_place, pointwise_out};
 pub use promote::{can_cast, result_type};
 pub use publish::{Published, Publisher};
 pub use reduce::Axes;
-pub use tensor::Tensor;
+pub use tensor::{Call, Tensor};
 pub use view::INFER;
 
 pub use raddle_base::{DType, Dims, Element, Layout, MAX_RANK, Overlap, Scalar, ViewError, bf16, f16};

@@ -7,7 +7,8 @@ use crate::{
     Activation, Call, DType, Dims, Error, Fused, INFER, Layout, Program, Result, Tensor,
     create::check_dtype,
     error::shape_error,
-    gradient::{Context, Gradients, Meta, Needs, Op, once, sum_to},
+    fused::once,
+    gradient::{Context, Gradients, Meta, Needs, Op, sum_to},
     number::fit_factor,
     pointwise::{check_device, check_disjoint, check_out},
     record::{self, Mode, Silence, TensorRefs},
@@ -15,7 +16,7 @@ use crate::{
 use raddle_base::Scalar;
 use raddle_op::Kernel;
 use raddle_runtime::Operand;
-use raddle_sync::{Made, fault};
+use raddle_sync::{RaceOnce, fault};
 use smallvec::SmallVec;
 
 /// What a product does besides multiplying: `act(alpha · a b + bias) + beta · c`.
@@ -643,7 +644,7 @@ impl Op for Linear {
     }
 
     fn gradients(&self, context: &dyn Context, g: &Tensor) -> Result<Gradients> {
-        static GELU: Made<Fused> = Made::new();
+        static GELU: RaceOnce<Fused> = RaceOnce::new();
         let (x, weight) = (context.input(0), context.input(1));
         let (n, k) = (weight.shape()[0], weight.shape()[1]);
         let g = match self.activation {

@@ -1,4 +1,4 @@
-//! Softmax and layer normalisation, forward and backward.
+//! Softmax and layer normalization, forward and backward.
 
 use crate::{
     Call, Dims, Error, Layout, Result, Tensor,
@@ -113,7 +113,7 @@ impl Tensor {
     }
 
     /// [`layer_norm`](Tensor::layer_norm) with what its backward needs: the result, and mean and rstd in the compute dtype,
-    /// with the normalised axes of size 1.
+    /// with the normalized axes of size 1.
     pub fn layer_norm_stats(
         &self,
         axes: usize,
@@ -125,7 +125,7 @@ impl Tensor {
     }
 
     /// [`layer_norm`](Tensor::layer_norm) of `self + addend`, both of one shape and dtype, in one launch: a residual and the
-    /// normalisation behind it. Of 16-bit floats the sum isn't rounded, for the gradients either.
+    /// normalization behind it. Of 16-bit floats the sum isn't rounded, for the gradients either.
     pub fn layer_norm_add(
         &self,
         addend: &Tensor,
@@ -199,9 +199,9 @@ impl Tensor {
             }
         }
         let (device, dtype) = (input.device(), input.dtype());
-        let normalised: Dims = input.shape()[input.rank() - axes..].iter().copied().collect();
+        let normalized: Dims = input.shape()[input.rank() - axes..].iter().copied().collect();
         let parameter = |wanted: bool| {
-            wanted.then(|| Tensor::allocate(op, Layout::contiguous(normalised), dtype, &device)).transpose()
+            wanted.then(|| Tensor::allocate(op, Layout::contiguous(normalized), dtype, &device)).transpose()
         };
         let gradients = LayerNormGradients {
             input: Tensor::allocate(op, input.layout().preserved(), dtype, &device)?,
@@ -240,13 +240,13 @@ impl Tensor {
             return Err(Error::Argument { op, what, expected, found: Scalar::Int(axes as i64) });
         }
         let first = self.rank() - axes;
-        let normalised: Dims = self.shape()[first..].iter().copied().collect();
+        let normalized: Dims = self.shape()[first..].iter().copied().collect();
         for (what, tensor) in [("weight", weight), ("bias", bias)] {
             let Some(tensor) = tensor else { continue };
             check_device(op, self, &[tensor])?;
             check_dtype(op, what, self.dtype(), tensor)?;
-            if *tensor.shape() != normalised {
-                return Err(shape_error(op, what, &normalised, tensor.shape()));
+            if *tensor.shape() != normalized {
+                return Err(shape_error(op, what, &normalized, tensor.shape()));
             }
         }
         let mut stats = *self.shape();

@@ -521,7 +521,7 @@ impl Tensor {
         record::fresh(
             &[self],
             &[out],
-            || Call::op(crate::host::Moved),
+            || Call::op(crate::gradient::Moved),
             || plan.launch(Pointwise::copy, &device, out),
         )
     }

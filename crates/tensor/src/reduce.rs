@@ -11,14 +11,14 @@ use crate::{
     Call, DType, Dims, Error, Fused, Layout, Reduction, Result, Tensor,
     create::check_dtype,
     fused,
-    gradient::{Context, Gradients, Meta, Needs, Op, once, only},
-    host,
+    fused::once,
+    gradient::{Context, Gradients, Meta, Needs, Op, only},
     pointwise::{check_device, check_disjoint, check_float, check_out},
     record::{self, Mode},
 };
 use raddle_base::{Scalar, ViewError};
 use raddle_op::{Kernel, ReduceOp};
-use raddle_sync::Made;
+use raddle_sync::RaceOnce;
 use std::ops::RangeFull;
 
 /// Which axes to reduce: one, a list (empty: all), or `..` for all. Negative ones count from the end.
@@ -238,7 +238,7 @@ impl Tensor {
             self.abs()?.sum(axes, keepdim)
         } else if p > 0.0 {
             let axes = Bits(axes.bits("norm", self.layout())?);
-            static SIZE: Made<Fused> = Made::new();
+            static SIZE: RaceOnce<Fused> = RaceOnce::new();
             // |x|, but the gradient at NaN is NaN, as the norm.
             let size = SIZE.get_or_init(|| fused(|[x]| x.isnan().select(x * x, x.abs())));
             let size = size.call(&[&self.to_dtype(self.dtype().compute())?])?;
@@ -249,7 +249,7 @@ impl Tensor {
         } else if p == f64::NEG_INFINITY {
             self.abs()?.amin(axes, keepdim)
         } else if p == 0.0 {
-            static COUNT: Made<Fused> = Made::new();
+            static COUNT: RaceOnce<Fused> = RaceOnce::new();
             COUNT.get_or_init(|| fused(|[x]| x.ne(0.0).select(1.0, 0.0))).call(&[self])?.sum(axes, keepdim)
         } else if p < 0.0 {
             let size = self.to_dtype(self.dtype().compute())?.abs()?;
@@ -262,7 +262,7 @@ impl Tensor {
 
     /// The largest of sizes along axes, which stay; 1 where that is no unit, or there is none.
     fn norm_unit(&self, axes: Bits) -> Result<Tensor> {
-        static UNIT: Made<Fused> = Made::new();
+        static UNIT: RaceOnce<Fused> = RaceOnce::new();
         if self.layout().is_empty() {
             let shape = reduced_shape(self.shape(), axes.0, true);
             return Tensor::ones(shape, self.dtype(), &self.device());
@@ -399,7 +399,7 @@ impl Tensor {
         let values = Tensor::allocate(op, layout, self.dtype(), &self.device())?;
         let indices = Tensor::allocate(op, layout, DType::I64, &self.device())?;
         let call = || match axes {
-            0 => Call::op(host::Moved), // Without an axis the value is the tensor itself.
+            0 => Call::op(crate::gradient::Moved), // Without an axis the value is the tensor itself.
             axes => Call::op(MaxMin { largest, axis: axes.trailing_zeros() as usize, keepdim }),
         };
         let run = || self.max_min_launch(op, largest, axes, (&values, &indices));

@@ -4,7 +4,6 @@ use crate::{
     Call, DType, Dims, Error, Layout, Result, Tensor,
     create::check_dtype,
     gradient::{Context, Gradients, Needs, Op, only},
-    host,
     pointwise::{check_disjoint, check_out},
     record::{self, Mode},
     reduce::spread,
@@ -99,7 +98,7 @@ impl Tensor {
         let values = Tensor::allocate(op, layout, self.dtype(), &self.device())?;
         let indices = Tensor::allocate(op, layout, DType::I64, &self.device())?;
         let call = || match self.rank() {
-            0 => Call::op(host::Moved), // Without axes there is nothing to gather from.
+            0 => Call::op(crate::gradient::Moved), // Without axes there is nothing to gather from.
             _ => Call::op(Sort { axis }),
         };
         let run = || self.sort_launch(op, kernel, (&values, &indices));

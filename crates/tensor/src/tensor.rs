@@ -1,13 +1,16 @@
 //! The handle, and its place for whoever records the ops of the tensor ([`record`](crate::record)).
 
-use crate::{Call, DType, Device, Dims, Error, Layout, Result};
+use crate::{CallArg, DType, Device, Dims, Error, Layout, Result, View};
 use arc_swap::ArcSwapOption;
+use raddle_base::Scalar;
+use raddle_op::{PARAM_COUNT_MAX, Pointwise, Program};
 use raddle_runtime::{Access, Buffer, Claimed, Operand, Stream};
 use raddle_sync::{
     Arc,
     atomic::{AtomicBool, Ordering},
 };
-use std::{any::Any, ops::Range};
+use smallvec::SmallVec;
+use std::{any::Any, fmt::Debug, ops::Range};
 
 /// A view of numbers on a device. Cheap to clone: clones are the same tensor, with the same memory and the same place in
 /// a graph of gradients. [`Tensor::copy`] makes another one.
@@ -271,6 +274,132 @@ pub enum Mode {
     InPlace,
     /// The outputs were given by the caller.
     Out,
+}
+
+/// What was called.
+#[derive(Clone, Debug)]
+pub enum Call {
+    /// A row of the op table. The inputs are the tensors among `args`, in order.
+    Pointwise {
+        /// Which.
+        op: Pointwise,
+        /// The row's inputs.
+        args: SmallVec<[CallArg; 4]>,
+        /// The row's scalar parameters; those that it doesn't have are 0.
+        params: [Scalar; PARAM_COUNT_MAX],
+    },
+    /// A fused closure over all inputs; one output for each of the program's.
+    Fused {
+        /// What it computes.
+        program: std::sync::Arc<Program>,
+        /// The dtype it computes in.
+        compute: DType,
+    },
+    /// A view of the input.
+    View(View),
+    /// Any other op with a gradient.
+    Op(std::sync::Arc<dyn Op>),
+    /// The output was overwritten with values that depend on no input (random numbers, a fill, an upload).
+    Overwrite,
+    /// A result without gradient: indices, counts, random numbers made like the input.
+    Constant,
+}
+
+impl Call {
+    pub(crate) fn op(op: impl Op) -> Call {
+        Call::Op(std::sync::Arc::new(op))
+    }
+
+    /// The name for messages.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Call::Pointwise { op, .. } => op.name(),
+            Call::Fused { .. } => "fused",
+            Call::View(view) => view.name(),
+            Call::Op(op) => op.name(),
+            Call::Overwrite => "fill",
+            Call::Constant => "a constant",
+        }
+    }
+}
+
+/// An op with its attributes, as it was called, and its gradients.
+pub trait Op: Debug + Send + Sync + 'static {
+    /// The name for messages: that of the method.
+    fn name(&self) -> &'static str;
+
+    /// What `gradients` reads of the op's tensors.
+    fn needs(&self) -> Needs {
+        Needs::default()
+    }
+
+    /// The gradients by the inputs for `g`, that of the first output (later ones have none). One for each input that is
+    /// [wanted](Context::wants); of its shape; of any dtype, to be converted to the input's. Nothing is recorded meanwhile.
+    fn gradients(&self, context: &dyn Context, g: &Tensor) -> Result<Gradients>;
+}
+
+/// Gradients by the inputs of an op.
+pub type Gradients = SmallVec<[Option<Tensor>; 4]>;
+
+/// Which inputs and outputs gradients are computed from, as bits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Needs {
+    /// Bit `i` for input `i`.
+    pub inputs: u64,
+    /// Bit `i` for output `i`.
+    pub outputs: u64,
+}
+
+impl Needs {
+    /// Of these inputs, as bits.
+    pub const fn inputs(inputs: u64) -> Needs {
+        Needs { inputs, outputs: 0 }
+    }
+
+    /// Of these outputs, as bits.
+    pub const fn outputs(outputs: u64) -> Needs {
+        Needs { inputs: 0, outputs }
+    }
+
+    /// Is this input among them?
+    pub fn input(&self, index: usize) -> bool {
+        index < 64 && self.inputs >> index & 1 == 1
+    }
+
+    /// Is this output among them?
+    pub fn output(&self, index: usize) -> bool {
+        index < 64 && self.outputs >> index & 1 == 1
+    }
+}
+
+/// What is there of the tensors of an op when its gradients are computed.
+pub trait Context {
+    /// How many inputs it had.
+    fn input_count(&self) -> usize;
+    /// Is the gradient by this input asked for?
+    fn wants(&self, input: usize) -> bool;
+    /// An input's shape and dtype.
+    fn meta(&self, input: usize) -> &Meta;
+    /// An input that may not be there, or may not have been kept.
+    fn find_input(&self, input: usize) -> Option<&Tensor>;
+    /// An output that the op [needs](Op::needs).
+    fn output(&self, output: usize) -> &Tensor;
+
+    /// An input that the op [needs](Op::needs).
+    fn input(&self, input: usize) -> &Tensor {
+        self.find_input(input).expect("the op says that it needs this input")
+    }
+}
+
+/// What is known of a tensor that isn't kept.
+#[derive(Clone, Copy, Debug)]
+pub struct Meta {
+    /// Shape and strides.
+    pub layout: Layout,
+    /// Of its elements.
+    pub dtype: DType,
+    /// Where it is.
+    pub device: Device,
 }
 
 /// One op, as told to a recorder.

@@ -721,10 +721,10 @@ rows! {
     [equal_bounds_are_nobodys]
 "T8.8" "A rule that computes an input of 16 bits again has what the op had, which isn't rounded."
     "raddle_tensor::normalize::LayerNorm"
-    [conformance("raddle_conformance::cpu::cpu::gradients::sums_that_are_normalised"),
+    [conformance("raddle_conformance::cpu::cpu::gradients::sums_that_are_normalized"),
      conformance("raddle_conformance::cpu::cpu::gradients::reductions_of_narrow_floats"),
      conformance("raddle_conformance::cpu::cpu::gradients::attention_of_16_bits"),
-     device("raddle_conformance::cuda::cuda::gradients::sums_that_are_normalised")]
+     device("raddle_conformance::cuda::cuda::gradients::sums_that_are_normalized")]
     [sum_is_rounded_again]
 "T8.9" "An optimizer takes whatever state it has saved, and goes on with its state whatever options change between steps."
     "raddle_optim::groups::load_state"

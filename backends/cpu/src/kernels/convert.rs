@@ -1,7 +1,7 @@
 //! Casts: floats round to nearest, halves to even, once, whatever lies between; to integers they are truncated and
 //! saturate, NaN becomes 0; integers wrap; to `bool` everything but zero is `true`. As `Element::from_scalar` has it.
 //!
-//! The 16-bit floats are converted by integer arithmetic that vectorises at every level, and gives what the hardware's
+//! The 16-bit floats are converted by integer arithmetic that vectorizes at every level, and gives what the hardware's
 //! instructions give: NaN stays NaN with its upper payload bits, made quiet.
 
 use super::level::map1;
@@ -10,7 +10,7 @@ use super::loops::copied;
 use half::{bf16, f16};
 use raddle_base::DType;
 
-/// The 16-bit float with these bits, as `f32`. The exponent is moved over; subnormals are normalised by a subtraction
+/// The 16-bit float with these bits, as `f32`. The exponent is moved over; subnormals are normalized by a subtraction
 /// of floats (F. Giesen's method).
 #[inline(always)]
 pub fn f16_to_f32(value: f16) -> f32 {

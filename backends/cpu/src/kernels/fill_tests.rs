@@ -1,7 +1,7 @@
 //! Counters and triangles in any layout and dtype.
 
 use super::*;
-use crate::kernels::testing::{Rng, Tensor, normalised, same};
+use crate::kernels::testing::{Rng, Tensor, normalized, same};
 use raddle_hal::Operand;
 
 #[test]
@@ -24,7 +24,7 @@ fn counters_count_in_row_major_order_whatever_the_layout() {
         for (i, found) in out.read().into_iter().enumerate() {
             let expected = Scalar::Int(start.to_i64() + i as i64 * step.to_i64());
             assert!(
-                same(found, normalised(expected, dtype)),
+                same(found, normalized(expected, dtype)),
                 "{dtype} {i}: {found:?}, {expected:?} expected"
             );
         }
@@ -58,7 +58,7 @@ fn triangles_keep_their_side_and_clear_the_other() {
         for (i, (found, before)) in out.read().into_iter().zip(before).enumerate() {
             let distance = (i % columns) as i128 - (i / columns % rows) as i128;
             let kept = if upper { distance >= diagonal.into() } else { distance <= diagonal.into() };
-            let expected = if kept { before } else { normalised(Scalar::Int(0), dtype) };
+            let expected = if kept { before } else { normalized(Scalar::Int(0), dtype) };
             assert!(
                 same(found, expected),
                 "{upper} {diagonal} {shape:?} {i}: {found:?}, {expected:?} expected"

@@ -5,7 +5,7 @@
 //! loop reads a cache line of each operand, computes, and writes a line; therefore, unlike other loops, it may write where
 //! it reads. Each instruction is rounded as if it were alone: the bits are the same.
 //!
-//! Values on the way may be outputs as well ([`Tree::Stored`]): an optimiser's step then passes over its memory once, which the
+//! Values on the way may be outputs as well ([`Tree::Stored`]): an optimizer's step then passes over its memory once, which the
 //! processor's prefetching likes better than turns of loops with a stream or two each.
 
 use super::block::LINE_BYTES;

@@ -1,4 +1,4 @@
-//! Layer normalisation over the last axes, and its derivative.
+//! Layer normalization over the last axes, and its derivative.
 //!
 //! A row is read from memory once and stays in the cache for its mean, its variance (around that mean: no cancellation)
 //! and the result; a very long one is read for each of these. The mean is that of the distances to the row's first element: so that of equal elements is what they are,
@@ -51,7 +51,7 @@ pub unsafe fn execute(kernel: &Kernel, operands: &[Operand], threads: Threads) -
 
 multiversion! {
 /// `y = (x − mean) · rstd · weight + bias`
-fn normalise<A: Real>(y: &mut [A], x: &[A], weight: &[A], bias: &[A], mean: A, rstd: A) {
+fn normalize<A: Real>(y: &mut [A], x: &[A], weight: &[A], bias: &[A], mean: A, rstd: A) {
     for (((y, x), weight), bias) in y.iter_mut().zip(x).zip(weight).zip(bias) {
         *y = (*x - mean) * rstd * *weight + *bias;
     }
@@ -181,7 +181,7 @@ where
                                 _ => {
                                     let of_all = first + of.start..first + of.end;
                                     let (weight, bias) = (weight.read(of_all.clone()), bias.read(of_all));
-                                    normalise(&mut y[of], x, weight, bias, row.average, row.factor);
+                                    normalize(&mut y[of], x, weight, bias, row.average, row.factor);
                                 }
                             }
                         }
@@ -230,7 +230,7 @@ where
             let row = |x: &[A], to: &mut [A], mean_offset: usize, rstd_offset: usize| {
                 let average = x[0] + fold_slice::<A, Distances>(x, x[0]) / count;
                 let factor = rstd_of(fold_slice::<A, Deviations>(x, average));
-                normalise(to, x, weight, bias, average, factor);
+                normalize(to, x, weight, bias, average, factor);
                 put(mean_offset, rstd_offset, average, factor);
             };
             match &addend {
@@ -468,8 +468,8 @@ impl Sums {
 
 /// The scratch of [`Kernel::LayerNormBackward`].
 pub fn backward_need(axes: usize, dx: &View) -> Need {
-    let (kept, normalised) = view::layout(dx).shape().split_at(view::layout(dx).rank() - axes);
-    let sums = Sums::new(kept.iter().product(), normalised.iter().product());
+    let (kept, normalized) = view::layout(dx).shape().split_at(view::layout(dx).rank() - axes);
+    let sums = Sums::new(kept.iter().product(), normalized.iter().product());
     by_real!(dx.dtype, A => sums.need::<A>())
 }
 

@@ -1,12 +1,12 @@
 //! Which instructions a loop may use, chosen once at run time.
 //!
 //! A loop is written once, in plain Rust, as an `#[inline(always)]` body, and instantiated for each level; the compiler
-//! vectorises each for its level. All give the same bits: Rust never contracts `a * b + c` into one rounding, and where
+//! vectorizes each for its level. All give the same bits: Rust never contracts `a * b + c` into one rounding, and where
 //! `mul_add` asks for that, it is rounded once at each level. So a machine's age can't change a result (T8).
 //!
 //! Bounded: lists of levels are as long as there are levels.
 
-use raddle_sync::Made;
+use raddle_sync::RaceOnce;
 use std::{marker::PhantomData, mem::MaybeUninit, slice};
 
 /// A set of instructions.
@@ -34,7 +34,7 @@ impl Level {
 
     /// The highest level of this machine.
     pub fn best() -> Level {
-        static BEST: Made<Level> = Made::new();
+        static BEST: RaceOnce<Level> = RaceOnce::new();
         *BEST.get_or_init(|| *Level::all().last().expect("the baseline is always there"))
     }
 
@@ -185,7 +185,7 @@ pub struct Loop1<F>(PhantomData<F>);
 /// - `count` elements at `data` may be written.
 #[inline(always)]
 pub unsafe fn out_slice<'a, T>(data: *mut u8, count: usize) -> &'a mut [MaybeUninit<T>] {
-    // SAFETY: as of this function; uninitialised elements are fine.
+    // SAFETY: as of this function; uninitialized elements are fine.
     unsafe { slice::from_raw_parts_mut(data.cast(), count) }
 }
 

@@ -4,7 +4,7 @@ use super::*;
 use crate::kernels::fused::{LEAVES_MAX, SHAPES, Tree};
 use crate::kernels::level::Level;
 use crate::kernels::math;
-use crate::kernels::testing::{Rng, Tensor, normalised, same};
+use crate::kernels::testing::{Rng, Tensor, normalized, same};
 use raddle_base::{Dims, Layout};
 use raddle_op::{Binary, Compare, Inst, Logic, Unary, expr::Recorder};
 
@@ -131,7 +131,7 @@ fn interpret(program: &Program, compute: DType, inputs: &[Scalar], params: &[Sca
             }
             Inst::FromMask(a) => at(a),
         };
-        values.push(if inst.is_mask() { value } else { normalised(value, compute) });
+        values.push(if inst.is_mask() { value } else { normalized(value, compute) });
     }
     program.outputs().iter().map(|id| values[id.0 as usize]).collect()
 }
@@ -236,8 +236,8 @@ fn check(rng: &mut Rng, level: Level, program: &Program, compute: DType, shape: 
     let count = shape.product();
     let expected: Vec<Vec<Scalar>> = (0..count)
         .map(|i| {
-            let inputs: Vec<Scalar> = values.iter().map(|values| normalised(values[i], compute)).collect();
-            interpret(program, compute, &inputs, &params.map(|param| normalised(param, compute)))
+            let inputs: Vec<Scalar> = values.iter().map(|values| normalized(values[i], compute)).collect();
+            interpret(program, compute, &inputs, &params.map(|param| normalized(param, compute)))
         })
         .collect();
 
@@ -254,7 +254,7 @@ fn check(rng: &mut Rng, level: Level, program: &Program, compute: DType, shape: 
         let dtype = operands[index].view().dtype;
         assert!(output.guards_hold(), "written outside: {program:?} {operands:?}");
         for (i, found) in output.read().into_iter().enumerate() {
-            let expected = normalised(expected[i][index], dtype);
+            let expected = normalized(expected[i][index], dtype);
             assert!(
                 same(found, expected),
                 "{level:?} {compute} element {i} of output {index}: {expected:?} expected, {found:?} found\n{program:?}\n{operands:#?}"

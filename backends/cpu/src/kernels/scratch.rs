@@ -37,7 +37,7 @@ pub fn let_go() {
 /// Lends scratch of this thread, with any content. Calls may nest.
 pub fn scratch<T: Plain, R>(count: usize, body: impl FnOnce(&mut [T]) -> R) -> R {
     words(count * size_of::<T>(), |words| {
-        // SAFETY: there are enough initialised bytes, aligned to more than `T` needs, and any bytes are a `T`.
+        // SAFETY: there are enough initialized bytes, aligned to more than `T` needs, and any bytes are a `T`.
         body(unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast::<T>(), count) })
     })
 }

@@ -3,7 +3,7 @@
 
 mod index;
 
-use super::testing::{Rng, Scratch, Tensor, normalised, same};
+use super::testing::{Rng, Scratch, Tensor, normalized, same};
 use super::{execute, kept_bytes, scratch_bytes};
 use crate::threads::Threads;
 use raddle_base::{DType, Dims, Layout, Scalar};
@@ -36,8 +36,8 @@ fn subnormal(dtype: DType) -> f64 {
 fn numbers(rng: &mut Rng, dtype: DType, shape: Dims) -> Tensor {
     let mut tensor = Tensor::random(rng, dtype, shape, true);
     tensor.write(|_| match dtype.is_float() {
-        true => normalised(Scalar::Float((rng.bits() as i32 as f64) / 2f64.powi(30)), dtype),
-        false => normalised(Scalar::Int(rng.below(7) as i64 - 3), dtype),
+        true => normalized(Scalar::Float((rng.bits() as i32 as f64) / 2f64.powi(30)), dtype),
+        false => normalized(Scalar::Int(rng.below(7) as i64 - 3), dtype),
     });
     tensor
 }
@@ -276,7 +276,7 @@ fn the_first_extreme_is_found() {
         if rng.chance(40) {
             input.write(|_| {
                 if rng.chance(3) {
-                    normalised(Scalar::Float(f64::NAN), dtype)
+                    normalized(Scalar::Float(f64::NAN), dtype)
                 } else {
                     Scalar::Int(rng.below(4) as i64)
                 }
@@ -506,7 +506,7 @@ fn layer_norm_and_its_derivative_are_the_definition() {
 }
 
 #[test]
-fn many_short_rows_are_normalised() {
+fn many_short_rows_are_normalized() {
     // One row past what a grid of 2^16 rows would cover.
     let rows = (1 << 16) + 1;
     let mut x = Tensor::packed(DType::F32, dims(&[rows, 4]));

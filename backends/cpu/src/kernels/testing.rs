@@ -51,11 +51,11 @@ impl Rng {
             } else {
                 (self.bits() as i32 as f64) / 2f64.powi(self.below(40) as i32)
             };
-            return normalised(Scalar::Float(value), dtype);
+            return normalized(Scalar::Float(value), dtype);
         }
         let specials = [0, 1, -1, i64::MAX, i64::MIN, i32::MAX as i64, i32::MIN as i64, 255, 256];
         let value = if special { self.pick(&specials) } else { self.bits() as i64 >> self.below(64) };
-        normalised(Scalar::Int(value), dtype)
+        normalized(Scalar::Int(value), dtype)
     }
 }
 
@@ -100,7 +100,7 @@ macro_rules! by_element {
 }
 
 /// The number after a cast to this dtype.
-pub fn normalised(value: Scalar, dtype: DType) -> Scalar {
+pub fn normalized(value: Scalar, dtype: DType) -> Scalar {
     use half::{bf16, f16};
     match dtype {
         DType::F16 => {

@@ -15,7 +15,7 @@ use super::steps::{Args, BIAS_ALIGNMENT_BYTES, MatMulStep, Matrix, Place, Step};
 use raddle_base::{DType, Dims, Scalar};
 use raddle_hal::{Kernel, Operand};
 use raddle_op::{Activation, Expr, Program, ProgramRef};
-use raddle_sync::{Made, fault};
+use raddle_sync::{RaceOnce, fault};
 
 /// Memory for cuBLASLt: what NVIDIA recommends for Hopper, where the product is large enough to use it.
 const WORKSPACE_BYTES: usize = 32 << 20;
@@ -219,7 +219,7 @@ impl Own<'_> {
 
 /// `act(alpha · x + bias) + beta · c` for a sum `x`; takes beta if there is a `c`.
 fn follow_up(bias: bool, addend: bool, activation: Activation) -> &'static Program {
-    static PROGRAMS: [Made<Program>; 12] = [const { Made::new() }; 12];
+    static PROGRAMS: [RaceOnce<Program>; 12] = [const { RaceOnce::new() }; 12];
     fn act<'r>(x: Expr<'r>, activation: Activation) -> Expr<'r> {
         match activation {
             Activation::None => x,

@@ -1,4 +1,4 @@
-//! Softmax and layer normalisation: a row is read once where a block's registers hold it.
+//! Softmax and layer normalization: a row is read once where a block's registers hold it.
 
 use super::build::Builder;
 use super::geometry::Array;
@@ -15,7 +15,7 @@ const HELD_WORDS_MAX: usize = 32;
 const LANES_MAX: usize = 512;
 /// Words of a row that a thread gets, of softmax, as long as a block has threads for that.
 const SOFTMAX_WORDS: usize = 8;
-/// The same of layer normalisation. 128 threads for a row of 1024 floats, and so few registers that a multiprocessor is full
+/// The same of layer normalization. 128 threads for a row of 1024 floats, and so few registers that a multiprocessor is full
 /// of them, reached 2803 GB/s on an H100; a warp for each such row had 2590. Other lengths and types follow: a guess.
 const LAYER_NORM_WORDS: usize = 8;
 /// The same of its backward. 256 threads for a row of 1024 floats, the next row on its way, four blocks a multiprocessor

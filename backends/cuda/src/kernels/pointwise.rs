@@ -83,7 +83,7 @@ pub fn program(
 
 /// `to = from`, converted as a cast does.
 pub fn copy(builder: &mut Builder, to: &Array, from: &Array) {
-    static COPY: raddle_sync::Made<Program> = raddle_sync::Made::new();
+    static COPY: raddle_sync::RaceOnce<Program> = raddle_sync::RaceOnce::new();
     let copy = COPY.get_or_init(|| Program::record_many(|[x], []| [x]));
     program(builder, &ProgramRef::Static(copy), from.dtype.compute(), &[], &[*to, *from]);
 }

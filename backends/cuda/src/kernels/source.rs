@@ -55,7 +55,7 @@ units! {
     Attention "attention" ["attention.cu", "mma.cu", "attention_mma.cu"];
     /// Attention of anything else.
     AttentionAny "attention" ["attention.cu", "attention_any.cu"];
-    /// Layer normalisation of rows.
+    /// Layer normalization of rows.
     LayerNorm "layer_norm" ["rows.cu", "layer_norm.cu"];
     /// Its backward.
     LayerNormBackward "layer_norm_backward" ["rows.cu", "layer_norm_backward.cu"];

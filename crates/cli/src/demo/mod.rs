@@ -1,6 +1,6 @@
 //! `raddle demo`: one thread trains a sparse autoencoder on real data while others encode images, most of them with published
 //! versions of its weights, which are copies, and some with the live ones, in the memory that the optimizer is writing; all on one
-//! device, with no synchronisation between them. Then every answer is checked.
+//! device, with no synchronization between them. Then every answer is checked.
 //!
 //! What it would show if the runtime were wrong: an answer is computed from the weights of one version and nothing else,
 //! although newer weights are written all the time, and a version's memory is given back while reads of it are in flight. An
@@ -315,7 +315,7 @@ fn show(report: &Report, answers: &[Answers], serve_seconds: f64) -> Outcome {
     say(format_args!(
         "encoded images meanwhile, with published versions of its weights and with the live ones,"
     ))?;
-    say(format_args!("which the optimizer was writing; with no lock and no synchronisation.\n"))?;
+    say(format_args!("which the optimizer was writing; with no lock and no synchronization.\n"))?;
     let line = |name: &str, text: String| say(format_args!("  {name:<22} {text}"));
     line("loss, all images", format!("{:.5} → {:.5}", report.loss_first, report.loss_last))?;
     line("explained variance", format!("{:.1} %", report.explained_variance * 100.0))?;

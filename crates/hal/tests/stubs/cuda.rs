@@ -68,7 +68,7 @@ impl Device for Cuda {
     fn info(&self) -> &Info {
         &self.info
     }
-    /// cuMemAlloc: may synchronise the device, which the contract allows here and nowhere in `submit`.
+    /// cuMemAlloc: may synchronize the device, which the contract allows here and nowhere in `submit`.
     fn allocate_slab(&self, size_bytes: usize) -> Result<Slab, DeviceError> {
         Ok(Slab { handle: self.next_pointer.fetch_add(size_bytes as u64, Relaxed), size_bytes })
     }

@@ -2,7 +2,7 @@
 
 use super::{Result, settings::Settings};
 use crate::{Linear, Module};
-use raddle_sync::Made;
+use raddle_sync::RaceOnce;
 use raddle_tensor::{Activation, Fused, Tensor, fused};
 
 /// A function of each element.
@@ -84,8 +84,8 @@ impl ActivationKind {
 
     /// The function of a linear map of x.
     pub(super) fn behind(self, linear: &Linear, x: &Tensor) -> raddle_tensor::Result<Tensor> {
-        static MISH: Made<Fused> = Made::new();
-        static QUICK_GELU: Made<Fused> = Made::new();
+        static MISH: RaceOnce<Fused> = RaceOnce::new();
+        static QUICK_GELU: RaceOnce<Fused> = RaceOnce::new();
         let with = |activation| x.linear_with(&linear.weight, linear.bias.as_ref(), activation);
         match self {
             Identity => linear.forward(x),

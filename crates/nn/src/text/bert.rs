@@ -1,5 +1,5 @@
 //! The encoder (Devlin et al. 2018): embeddings, then layers of attention and of a network of two linear maps, each with a
-//! residual and a normalisation.
+//! residual and a normalization.
 //!
 //! Done once at loading, so that a pass has fewer and larger launches: the maps to queries, keys and values are one, with
 //! the scale of the scores `1 / √d` in it; the tables of positions and of token types are one; weights lie as products
@@ -37,7 +37,7 @@ pub struct BertConfig {
     pub positions: usize,
     /// Kinds of tokens: first and second text of a pair.
     pub types: usize,
-    /// Added to the variance in normalisations.
+    /// Added to the variance in normalizations.
     pub eps: f64,
     /// Between a layer's two linear maps.
     pub activation: ActivationKind,

@@ -100,7 +100,7 @@ mod tests {
 
     const TEXT: &str = "a \u{fb01}ve\u{3000}\u{3316} \u{fdfa} \u{ff37}\u{ff5e} e\u{301} \u{1}x\u{200b}\u{feff} \u{bd}\u{ff} \u{1f600}";
 
-    fn normalised(table: &[u8]) -> String {
+    fn normalized(table: &[u8]) -> String {
         let mut text = NormalizedString::from(TEXT);
         Precompiled::from(table).unwrap().normalize(&mut text).unwrap();
         text.get().into()
@@ -113,7 +113,7 @@ mod tests {
         let expected = format!(
             "a five \u{30ad}\u{30ed}\u{30e1}\u{30fc}\u{30c8}\u{30eb} {fdfa} W~ \u{e9} x 1\u{2044}2\u{ff} \u{1f600}"
         );
-        assert_eq!(normalised(&table()), expected);
+        assert_eq!(normalized(&table()), expected);
     }
 
     /// What passes with a byte changed is still walked without a panic, and makes no text too long.
@@ -126,7 +126,7 @@ mod tests {
                 let mut table = table.clone();
                 table[place] ^= change;
                 match check(&table) {
-                    Ok(()) => assert!(normalised(&table).len() <= GROWTH_MAX * TEXT.len()),
+                    Ok(()) => assert!(normalized(&table).len() <= GROWTH_MAX * TEXT.len()),
                     Err(_) => refused += 1,
                 }
                 passed += 1;

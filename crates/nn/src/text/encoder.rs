@@ -247,9 +247,9 @@ pub struct SentenceEncoder {
 
 impl SentenceEncoder {
     /// Loads a model in f32 from a folder: `config.json`, `tokenizer.json`, `model.safetensors`, and those of
-    /// sentence-transformers if they are there: `modules.json` with what it names (pooling, linear maps, normalisation),
+    /// sentence-transformers if they are there: `modules.json` with what it names (pooling, linear maps, normalization),
     /// `sentence_bert_config.json`, `config_sentence_transformers.json`. Without `modules.json` it is the mean of the tokens, not
-    /// normalised. Reads the files, and doesn't wait for the device.
+    /// normalized. Reads the files, and doesn't wait for the device.
     ///
     /// Errors: what is missing, broken or not known, with its file and place.
     pub fn load(folder: impl AsRef<Path>, device: &Device) -> Result<SentenceEncoder> {
@@ -293,7 +293,7 @@ impl SentenceEncoder {
         self.vectors(texts, What::Vectors)?.to_vec()
     }
 
-    /// [`encode_tokens`](SentenceEncoder::encode_tokens) before vectors are normalised, for those who want a part of each, or
+    /// [`encode_tokens`](SentenceEncoder::encode_tokens) before vectors are normalized, for those who want a part of each, or
     /// the lengths.
     pub fn pool_tokens<T: Borrow<Tokens>>(&self, texts: &[T]) -> Result<Tensor> {
         self.vectors(texts, What::Pooled)?.kept()
@@ -324,7 +324,7 @@ impl SentenceEncoder {
         self.reader.check_all(texts)
     }
 
-    /// Does the model's folder say that vectors are normalised?
+    /// Does the model's folder say that vectors are normalized?
     pub fn is_normalized(&self) -> bool {
         self.modules.is_normalized()
     }

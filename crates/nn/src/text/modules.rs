@@ -1,11 +1,11 @@
 //! What comes after the transformer, as `modules.json` of a sentence-transformers folder lists it: pooling, linear maps,
-//! normalisations.
+//! normalizations.
 
 use super::{
     ActivationKind, Pooling, Result,
     batch::Batch,
     bert::{SIZE_MAX, as_multiplied},
-    rows::{join, normalise},
+    rows::{join, normalize},
     settings::Settings,
     weights::Weights,
 };
@@ -20,7 +20,7 @@ enum Step {
     /// To mean 0 and variance 1, with weights and a bias of its own.
     LayerNorm(LayerNorm),
     /// To norm 1.
-    Normalise,
+    Normalize,
 }
 
 /// What is added behind a linear map.
@@ -63,7 +63,7 @@ pub struct Modules {
 
 impl Modules {
     /// Reads `modules.json` and what it names, for a transformer of this width. Without the file it is the mean of the tokens,
-    /// not normalised. Linear maps compute in f32: they see one vector a text.
+    /// not normalized. Linear maps compute in f32: they see one vector a text.
     pub fn load(folder: &Path, hidden: usize, device: &Device) -> Result<Modules> {
         let Some(list) = Settings::read_if_there(folder.join(LIST))? else {
             let pooling = vec![Pooling::Mean];
@@ -98,7 +98,7 @@ impl Modules {
                     {
                         of_sentences(&settings)?;
                     }
-                    steps.push(Step::Normalise);
+                    steps.push(Step::Normalize);
                 }
                 _ => return Err(module.wrong("type", ORDER)),
             }
@@ -126,13 +126,13 @@ impl Modules {
         self.includes_prompt
     }
 
-    /// Are vectors normalised at last?
+    /// Are vectors normalized at last?
     pub fn is_normalized(&self) -> bool {
-        matches!(self.steps.last(), Some(Step::Normalise))
+        matches!(self.steps.last(), Some(Step::Normalize))
     }
 
     /// The vectors of a batch's texts, [texts, width] in f32, of those of their tokens; if not `to_the_end`, before they are
-    /// normalised at last.
+    /// normalized at last.
     pub fn apply(&self, batch: &Batch, hidden: &Tensor, to_the_end: bool) -> raddle_tensor::Result<Tensor> {
         let mut modes = Vec::with_capacity(self.pooling.len());
         for mode in &self.pooling {
@@ -146,7 +146,7 @@ impl Modules {
         let left_out = usize::from(!to_the_end && self.is_normalized());
         for step in &self.steps[..self.steps.len() - left_out] {
             vectors = match step {
-                Step::Normalise => normalise(&vectors)?,
+                Step::Normalize => normalize(&vectors)?,
                 Step::LayerNorm(norm) => norm.forward(&vectors)?,
                 Step::Dense(linear, activation, residual) => {
                     let output = activation.behind(linear, &vectors)?;
@@ -198,7 +198,7 @@ fn dense(folder: &Path, width: usize, device: &Device) -> Result<Step> {
     Ok(Step::Dense(linear("linear", settings.flag_or("bias", true)?)?, activation, residual))
 }
 
-/// A normalisation of vectors of this width, from its folder.
+/// A normalization of vectors of this width, from its folder.
 fn layer_norm(folder: &Path, width: usize, device: &Device) -> Result<Step> {
     let settings = Settings::read(folder.join(CONFIG))?;
     if settings.count("dimension", 1..=usize::MAX)? != width {

@@ -84,7 +84,7 @@ impl Pooling {
         if self == Pooling::LastToken && group.padding.is_none() {
             return tokens.select(1, -1)?.to_dtype(DType::F32);
         }
-        // Sums in 16 bits would be rounded before they are normalised.
+        // Sums in 16 bits would be rounded before they are normalized.
         let tokens = tokens.to_dtype(DType::F32)?;
         if self == Pooling::Mean && pooled.is_none() {
             return tokens.mean(1, false);
@@ -187,7 +187,7 @@ mod tests {
             let weighted = if padding { [3.0, 6.0] } else { [306.0 / 5.0, 312.0 / 5.0] };
             assert_eq!(pool(Pooling::WeightedMean), weighted);
         }
-        let normalised = values(super::super::rows::normalise(&first).unwrap());
-        assert!((normalised[0] - 0.4472136).abs() < 1e-7 && (normalised[1] - 0.8944272).abs() < 1e-7);
+        let normalized = values(super::super::rows::normalize(&first).unwrap());
+        assert!((normalized[0] - 0.4472136).abs() < 1e-7 && (normalized[1] - 0.8944272).abs() < 1e-7);
     }
 }

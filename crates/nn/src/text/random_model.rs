@@ -8,7 +8,7 @@ use std::{fs, path::Path};
 
 /// Writes a model of random weights into a folder, which is made: for tests, and measurements without weights at hand. Its
 /// tokenizer knows `words` (lower case, each a token) and what BERT calls special; the settings are those of a
-/// sentence-transformers folder that takes `max_tokens` tokens a text, pools by the mean and normalises. The same seed
+/// sentence-transformers folder that takes `max_tokens` tokens a text, pools by the mean and normalizes. The same seed
 /// gives the same files. There are heads, too, so that [`CrossEncoder`](super::CrossEncoder) loads it as well, and without
 /// `modules.json` [`SparseEncoder`](super::SparseEncoder) does.
 ///

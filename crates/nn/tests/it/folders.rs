@@ -326,7 +326,7 @@ fn a_residual_is_added_to_a_linear_map() {
 
 /// In f64, of what comes before: mean 0 and variance 1 (and 1e-5), then weights and a bias.
 #[test]
-fn a_normalisation_of_vectors_may_follow() {
+fn a_normalization_of_vectors_may_follow() {
     let folder = Folder::new("norm");
     folder.modules(&["Transformer", "Pooling"]);
     let pooled = folder.vectors();

@@ -704,7 +704,7 @@ fn names_may_be_prefixed_and_old() {
         .collect();
     checkpoint::save(&file, &tensors).unwrap();
     assert_eq!(encode(&SentenceEncoder::load(&folder.0, device()).unwrap(), &["a thread"]), expected);
-    // Without the files of sentence-transformers: the mean, not normalised, at most as many tokens as positions.
+    // Without the files of sentence-transformers: the mean, not normalized, at most as many tokens as positions.
     fs::remove_file(folder.0.join("modules.json")).unwrap();
     fs::remove_file(folder.0.join("sentence_bert_config.json")).unwrap();
     let plain = SentenceEncoder::load(&folder.0, device()).unwrap();

@@ -86,7 +86,7 @@ fn tokens_vectors_and_scores_are_those_of_transformers() {
     }
 }
 
-/// Cases of `benches/peers/tiny.py`: a prompt that isn't pooled, five poolings side by side, dropout, a normalisation, linear maps
+/// Cases of `benches/peers/tiny.py`: a prompt that isn't pooled, five poolings side by side, dropout, a normalization, linear maps
 /// with Mish and SiLU and residuals, behind a transformer with silu in a folder of its own; one text is longer than the limit.
 #[test]
 fn modules_are_those_of_sentence_transformers() {

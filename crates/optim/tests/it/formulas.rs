@@ -201,7 +201,7 @@ fn groups_skips_and_saved_state() {
     assert_close(&b, &unmoved, 0.0);
     let state = adam.state().unwrap();
     assert_eq!((state.groups[0][0].step, state.groups[1][0].step), (3, 1));
-    // Another optimiser with that state goes on to the same bits.
+    // Another optimizer with that state goes on to the same bits.
     let twin = |leaf: &Tensor| {
         let twin = leaf.detach().copy().unwrap();
         twin.requires_grad_(true).unwrap();

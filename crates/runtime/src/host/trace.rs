@@ -28,7 +28,7 @@ use super::file::{FileReplacement, replaceable};
 use crate::ground::{Error, Result};
 use raddle_hal::trace::{self as hal, Source, Span, Trace, What, Work};
 use raddle_sync::{
-    Made, fault,
+    RaceOnce, fault,
     global::{AtomicBool, Ordering::Relaxed},
     thread,
 };
@@ -65,12 +65,12 @@ pub fn write_to(to: &mut impl Write) -> io::Result<()> {
 }
 
 /// What `RADDLE_TRACE` names, and the process that it was set for.
-static AT_EXIT: Made<(PathBuf, u32)> = Made::new();
+static AT_EXIT: RaceOnce<(PathBuf, u32)> = RaceOnce::new();
 
 /// Called whenever a device is opened: starts what the environment asks for. When it returns that has been started, whoever else
 /// is at it: who comes meanwhile does it, too, rather than wait, as a child that was forked meanwhile would for ever.
 pub(crate) fn watch(span_count_max: impl FnOnce() -> usize) {
-    static STARTED: Made<()> = Made::new();
+    static STARTED: RaceOnce<()> = RaceOnce::new();
     static BEGUN: AtomicBool = AtomicBool::new(false);
     if fault!(trace_starts_once) && BEGUN.swap(true, Relaxed) {
         return;

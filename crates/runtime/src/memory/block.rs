@@ -221,7 +221,7 @@ impl FreeBlock {
     #[inline]
     pub(crate) fn into_given(self, asked_bytes: usize) -> NonNull<Block> {
         let block = self.get();
-        block.asked_bytes.store(asked_bytes, Relaxed); // whoever gets the buffer, gets it by a synchronised way
+        block.asked_bytes.store(asked_bytes, Relaxed); // whoever gets the buffer, gets it by a synchronized way
         block.handles.store(1, Relaxed);
         self.0
     }

@@ -12,7 +12,7 @@ use raddle_hal::{Launch, Priority};
 use raddle_sync::{atomic::Ordering::*, fault};
 
 impl Stream {
-    /// The default stream of a device. Doesn't synchronise with others by itself: nothing here needs that.
+    /// The default stream of a device. Doesn't synchronize with others by itself: nothing here needs that.
     pub fn default(device: &Device) -> Result<Stream> {
         Streams::of(device.0).stream(0).map(StreamInner::handle)
     }

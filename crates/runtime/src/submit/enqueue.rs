@@ -21,7 +21,7 @@ use crate::{
 };
 use raddle_hal::{
     Launch, Submitted, Wait,
-    trace::{self, Moment, Work},
+    trace::{self, Timestamp, Work},
 };
 use raddle_sync::{MutexGuard, atomic::Ordering::*, fault};
 use smallvec::SmallVec;
@@ -239,7 +239,7 @@ impl Stream {
                 Ok(taint)
             }
             Submitted::Inline => {
-                let trace = trace.map(|start| (start, Moment::now()));
+                let trace = trace.map(|start| (start, Timestamp::now()));
                 // SAFETY: it is what `submit` has just been asked, for this queue and sequence, once.
                 let result = unsafe { hal.run(stream.queue(), sequence, launch) };
                 if let Some((start, enqueued)) = trace {

@@ -44,7 +44,7 @@ pub enum Kind {
         width: usize,
         /// How it is made of those of tokens; several are side by side.
         pooling: Vec<Pooling>,
-        /// Whether the model's folder says that it is normalised.
+        /// Whether the model's folder says that it is normalized.
         normalize: bool,
         /// Elements of the vector of a token.
         token_width: usize,

@@ -161,7 +161,7 @@ impl Engine {
         Ok(self.batcher.submit(text, Request { length_tokens, ..request })?)
     }
 
-    /// The vectors of texts, normalised if the model's folder says so; what is too long is cut off. Blocks until all have
+    /// The vectors of texts, normalized if the model's folder says so; what is too long is cut off. Blocks until all have
     /// been run. For many threads with a text or a few each: what they ask for is run together.
     ///
     /// Errors: a model that makes no vectors, a full queue, and those of the device.
@@ -169,7 +169,7 @@ impl Engine {
         let Kind::Encoder { normalize, .. } = self.about.kind else { return Err(EngineError::NoEncoder) };
         let mut rows = self.wait(self.tokenizer().tokenize(texts, TooLong::Truncate)?)?;
         if normalize {
-            rows.iter_mut().for_each(|row| normalise(row));
+            rows.iter_mut().for_each(|row| scale_to_unit(row));
         }
         Ok(rows)
     }
@@ -296,7 +296,7 @@ impl Shared {
 }
 
 /// Makes the norm 1, as PyTorch's `normalize`: what is almost 0 isn't blown up.
-pub fn normalise(row: &mut [f32]) {
+pub fn scale_to_unit(row: &mut [f32]) {
     let norm = row.iter().map(|element| f64::from(*element).powi(2)).sum::<f64>().sqrt().max(1e-12);
     row.iter_mut().for_each(|element| *element = (f64::from(*element) / norm) as f32);
 }

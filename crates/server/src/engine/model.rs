@@ -12,7 +12,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Numbers made of one text, or of one pair: of an encoder the pooled vector, not normalised, or one vector a token; of a sparse
+/// Numbers made of one text, or of one pair: of an encoder the pooled vector, not normalized, or one vector a token; of a sparse
 /// encoder one a token of the vocabulary; of a reranker one a label.
 pub type Row = Vec<f32>;
 

@@ -9,7 +9,7 @@ use super::{
     work::{self, Asked, check_dimensions, elsewhere, shape, width},
 };
 use crate::{
-    engine::{Kind, Row, normalise},
+    engine::{Kind, Row, scale_to_unit},
     request::{self, Decode, Embed, Input, Object, Similarity, SimilarityParameters, Tokenize},
 };
 use axum::{
@@ -100,7 +100,7 @@ pub async fn similarity(State(app): State<Arc<App>>, request: Request) -> Answer
         Ok((work::tokens(app, all, prompt_name.as_deref(), too_long)?, ()))
     });
     let Asked { mut rows, cost, room, .. } = asked.await?;
-    rows.iter_mut().for_each(|row| normalise(row));
+    rows.iter_mut().for_each(|row| scale_to_unit(row));
     let (one, others) = rows.split_first().expect("there is a row for the source and each sentence");
     let dot = |row: &Row| row.iter().zip(one).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>() as f32;
     let scores: Vec<f32> = others.iter().map(dot).collect();

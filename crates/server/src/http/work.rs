@@ -6,7 +6,7 @@ use super::{
     failure::{Failure, Kind},
 };
 use crate::{
-    engine::{self, About, EngineError, Row, normalise},
+    engine::{self, About, EngineError, Row, scale_to_unit},
     request::{Direction, Input, Inputs},
 };
 use axum::http::{HeaderMap, StatusCode};
@@ -306,11 +306,11 @@ pub fn elsewhere(about: &About, route: &str, expected: &str) -> Failure {
     ))
 }
 
-/// A part of a vector as it is asked for. The part is normalised, not the whole: as those who train such models compare them.
+/// A part of a vector as it is asked for. The part is normalized, not the whole: as those who train such models compare them.
 pub fn shape(row: &mut Row, dimensions: Option<usize>, normalize: bool) {
     row.truncate(dimensions.unwrap_or(row.len()));
     if normalize {
-        normalise(row);
+        scale_to_unit(row);
     }
 }
 

@@ -1,6 +1,6 @@
 //! Elementary functions.
 //!
-//! Those of `f32` are branch-free, so that loops over them vectorise; the error stays below 2 ulp (`tan`, `tanh`, `erf`,
+//! Those of `f32` are branch-free, so that loops over them vectorize; the error stays below 2 ulp (`tan`, `tanh`, `erf`,
 //! `pow`: 4), over the whole range, subnormals, infinities, NaN and negative zero included. They use `+ - * /` and bits
 //! only, never a library, so they give the same bits on every machine. The two that numbers are drawn by also fuse
 //! multiply-adds, which are rounded once everywhere: from AVX2 on they are an instruction, below a call, and slow.

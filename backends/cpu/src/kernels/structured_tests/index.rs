@@ -23,7 +23,7 @@ fn sorting_and_selecting_are_stable_and_put_nan_last() {
         let mut input = Tensor::random(&mut rng, dtype, shape, true);
         let few = rng.chance(50);
         input.write(|_| match few {
-            true => normalised(
+            true => normalized(
                 Scalar::Float(rng.pick(&[0.0, -0.0, 1.0, 2.0, f64::NAN, f64::INFINITY, -1.5])),
                 dtype,
             ),
@@ -110,10 +110,10 @@ fn gather_and_scatter_follow_the_indices() {
                     (_, Scalar::Float(a), Scalar::Float(b)) if dtype == DType::F64 => Scalar::Float(a + b),
                     // Rounded to 16 bits once, below.
                     (_, Scalar::Float(a), Scalar::Float(b)) => Scalar::Float((a as f32 + b as f32).into()),
-                    (_, a, b) => normalised(Scalar::Int(a.to_i64().wrapping_add(b.to_i64())), dtype),
+                    (_, a, b) => normalized(Scalar::Int(a.to_i64().wrapping_add(b.to_i64())), dtype),
                 };
             }
-            expected.iter_mut().for_each(|value| *value = normalised(*value, dtype));
+            expected.iter_mut().for_each(|value| *value = normalized(*value, dtype));
             assert!(expected.iter().zip(&found[0]).all(|(a, b)| same(*a, *b)), "{kernel:?} {dtype}");
         }
     }

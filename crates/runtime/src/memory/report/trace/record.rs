@@ -18,7 +18,7 @@ use crate::{
     order::StreamInner,
 };
 use raddle_sync::{
-    Made, fault,
+    RaceOnce, fault,
     global::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering::*, PoisonError},
 };
 use std::{
@@ -57,7 +57,7 @@ fn lock(shard: &Mutex<Vec<Raw>>) -> MutexGuard<'_, Vec<Raw>> {
 }
 
 fn now_us() -> u64 {
-    static ORIGIN: Made<Instant> = Made::new();
+    static ORIGIN: RaceOnce<Instant> = RaceOnce::new();
     ORIGIN.get_or_init(Instant::now).elapsed().as_micros() as u64
 }
 
@@ -89,7 +89,7 @@ fn record(device: &Core, stream: usize, op: impl FnOnce(u32) -> Option<TraceOp>)
     Some(u64::from(generation) << 32 | number)
 }
 
-/// Which allocation of a recording a block is, if it is one. Whoever has the block got it by a synchronised way.
+/// Which allocation of a recording a block is, if it is one. Whoever has the block got it by a synchronized way.
 fn allocation(block: &Block, generation: u32) -> Option<u32> {
     let traced = block.traced.load(Relaxed);
     ((traced >> 32) as u32 == generation).then_some(traced as u32)

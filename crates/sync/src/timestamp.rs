@@ -1,56 +1,56 @@
 //! Moments: a look at the time for less than half of what the system's clock takes, to be told in nanoseconds later.
 
-use crate::Made;
+use crate::RaceOnce;
 use std::time::Instant;
 
 /// When it was, on a clock that all threads share, as nearly as processors keep together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Moment(u64);
+pub struct Timestamp(u64);
 
-impl Moment {
+impl Timestamp {
     /// When so much had been counted; for tests.
-    pub const fn at(counted: u64) -> Moment {
-        Moment(counted)
+    pub const fn at(counted: u64) -> Timestamp {
+        Timestamp(counted)
     }
 
     /// What has been counted since an earlier one: processors count a few billions a second, or nanoseconds.
     #[inline]
-    pub fn counted_since(self, earlier: Moment) -> u64 {
+    pub fn counted_since(self, earlier: Timestamp) -> u64 {
         self.0.saturating_sub(earlier.0)
     }
 
     /// The middle between this one and a later one.
-    pub fn middle(self, later: Moment) -> Moment {
-        Moment(self.0 + later.counted_since(self) / 2)
+    pub fn middle(self, later: Timestamp) -> Timestamp {
+        Timestamp(self.0 + later.counted_since(self) / 2)
     }
 
     /// Now: what the processor has counted, if it counts evenly, else the system's clock.
     #[inline]
-    pub fn now() -> Moment {
+    pub fn now() -> Timestamp {
         #[cfg(all(target_arch = "x86_64", not(miri)))]
         if *counts_evenly() {
             // SAFETY: the instruction is there on every x86-64 and touches nothing but its registers.
-            return Moment(unsafe { std::arch::x86_64::_rdtsc() });
+            return Timestamp(unsafe { std::arch::x86_64::_rdtsc() });
         }
-        Moment(system().elapsed().as_nanos() as u64)
+        Timestamp(system().elapsed().as_nanos() as u64)
     }
 }
 
 /// A moment on the system's clock as well. What lies between two of these can be told in nanoseconds.
 #[derive(Clone, Copy, Debug)]
 pub struct Reading {
-    moment: Moment,
+    moment: Timestamp,
     instant: Instant,
 }
 
 impl Reading {
     /// Of now.
     pub fn now() -> Reading {
-        Reading { moment: Moment::now(), instant: Instant::now() }
+        Reading { moment: Timestamp::now(), instant: Instant::now() }
     }
 
     /// Nanoseconds since this reading, for moments that lie between it and a later one or near by; 0 for those before it.
-    pub fn nanoseconds(&self, later: &Reading) -> impl Fn(Moment) -> u64 + use<> {
+    pub fn nanoseconds(&self, later: &Reading) -> impl Fn(Timestamp) -> u64 + use<> {
         let start = self.moment.0;
         let counted = later.moment.0.saturating_sub(start).max(1) as u128;
         let passed = later.instant.saturating_duration_since(self.instant).as_nanos();
@@ -59,10 +59,12 @@ impl Reading {
 
     /// The moment so many nanoseconds after another one, or before it: by how fast moments passed from this reading to a later
     /// one.
-    pub fn moved(&self, later: &Reading) -> impl Fn(Moment, i64) -> Moment + use<> {
+    pub fn moved(&self, later: &Reading) -> impl Fn(Timestamp, i64) -> Timestamp + use<> {
         let counted = later.moment.0.saturating_sub(self.moment.0) as i128;
         let passed = (later.instant.saturating_duration_since(self.instant).as_nanos() as i128).max(1);
-        move |moment, ns| Moment(moment.0.saturating_add_signed((i128::from(ns) * counted / passed) as i64))
+        move |moment, ns| {
+            Timestamp(moment.0.saturating_add_signed((i128::from(ns) * counted / passed) as i64))
+        }
     }
 }
 
@@ -72,13 +74,13 @@ impl Reading {
 #[inline]
 fn counts_evenly() -> &'static bool {
     use std::arch::x86_64::__cpuid;
-    static EVENLY: Made<bool> = Made::new();
+    static EVENLY: RaceOnce<bool> = RaceOnce::new();
     EVENLY.get_or_init(|| __cpuid(0x8000_0000).eax >= 0x8000_0007 && __cpuid(0x8000_0007).edx & 1 << 8 != 0)
 }
 
 /// What the system's clock counts from.
 fn system() -> &'static Instant {
-    static START: Made<Instant> = Made::new();
+    static START: RaceOnce<Instant> = RaceOnce::new();
     START.get_or_init(Instant::now)
 }
 
@@ -126,7 +128,7 @@ mod tests {
 
     #[test]
     fn moments_before_the_first_reading_are_its_own() {
-        let before = Moment::now();
+        let before = Timestamp::now();
         let (start, later) = (Reading::now(), Reading::now());
         let told = start.nanoseconds(&later);
         assert_eq!(told(before), 0);

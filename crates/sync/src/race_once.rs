@@ -13,17 +13,17 @@ use std::{
 
 /// See the module. Null until the value is there; then a box's pointer, until this is dropped.
 #[derive(Debug)]
-pub struct Made<T>(AtomicPtr<T>, PhantomData<T>);
+pub struct RaceOnce<T>(AtomicPtr<T>, PhantomData<T>);
 
 // SAFETY: it owns a `T`, or nothing.
-unsafe impl<T: Send> Send for Made<T> {}
+unsafe impl<T: Send> Send for RaceOnce<T> {}
 // SAFETY: others get `&T`, and the thread that drops it may not be the one that has made it.
-unsafe impl<T: Send + Sync> Sync for Made<T> {}
+unsafe impl<T: Send + Sync> Sync for RaceOnce<T> {}
 
-impl<T> Made<T> {
+impl<T> RaceOnce<T> {
     /// Not made yet.
-    pub const fn new() -> Made<T> {
-        Made(AtomicPtr::new(ptr::null_mut()), PhantomData)
+    pub const fn new() -> RaceOnce<T> {
+        RaceOnce(AtomicPtr::new(ptr::null_mut()), PhantomData)
     }
 
     /// The value; made if it isn't there. Waits for nobody.
@@ -58,13 +58,13 @@ impl<T> Made<T> {
     }
 }
 
-impl<T> Default for Made<T> {
-    fn default() -> Made<T> {
-        Made::new()
+impl<T> Default for RaceOnce<T> {
+    fn default() -> RaceOnce<T> {
+        RaceOnce::new()
     }
 }
 
-impl<T> Drop for Made<T> {
+impl<T> Drop for RaceOnce<T> {
     fn drop(&mut self) {
         let made = *self.0.get_mut();
         if !made.is_null() {
@@ -82,7 +82,7 @@ mod tests {
     /// As a forked child has to be: the thread that makes it never comes back there.
     #[test]
     fn nobody_waits_for_who_makes_it() {
-        let made = Made::new();
+        let made = RaceOnce::new();
         let (begun, has_begun) = channel();
         let (go_on, may_go_on) = channel::<()>();
         std::thread::scope(|scope| {
@@ -104,7 +104,7 @@ mod tests {
     #[test]
     fn each_value_is_dropped_once() {
         let value = Arc::new(());
-        let made = Made::new();
+        let made = RaceOnce::new();
         let inner = || value.clone();
         // One that is made while it is made.
         made.get_or_init(|| {
@@ -113,13 +113,13 @@ mod tests {
         });
         assert_eq!(Arc::strong_count(&value), 2);
         drop(made);
-        drop(Made::<Arc<()>>::default());
+        drop(RaceOnce::<Arc<()>>::default());
         assert_eq!(Arc::strong_count(&value), 1);
     }
 
     #[test]
     fn threads_get_one_value() {
-        static MADE: Made<Box<usize>> = Made::new();
+        static MADE: RaceOnce<Box<usize>> = RaceOnce::new();
         let places: Vec<usize> = std::thread::scope(|scope| {
             let ask = |own| scope.spawn(move || ptr::from_ref(&**MADE.get_or_init(|| Box::new(own))).addr());
             let threads: Vec<_> = (0..8).map(ask).collect();

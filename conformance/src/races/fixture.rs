@@ -58,7 +58,7 @@ impl Place {
 }
 
 /// What a scene is played on.
-pub struct Ground {
+pub struct Fixture {
     /// Where.
     pub device: Device,
     pub(super) place: Place,
@@ -68,7 +68,7 @@ pub struct Ground {
 /// wake a worker).
 const BUSY: Duration = Duration::from_micros(100);
 
-impl Ground {
+impl Fixture {
     /// On the CPU the current stream is busy for a while in one of three trials, so that what is put on it next is in flight and a
     /// worker runs it. Other devices are late by themselves.
     pub(super) fn be_late(&self, trial: usize) {
