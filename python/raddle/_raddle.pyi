@@ -98,7 +98,7 @@ class SentenceEncoder:
     def device(self) -> Any:
         """Where it is."""
     def encode(self, sentences: Any, *, convert_to_numpy: Any = False) -> Any:
-        """The vectors of texts, [texts, width] in float32; of one text that isn't in a list, [width]. Texts that are too long are"""
+        """The vectors of texts, `[texts, width]` in float32; of one text that isn't in a list, `[width]`. Texts that are too long are"""
     @property
     def max_seq_length(self) -> builtins.int:
         """Tokens of a text, at most."""

@@ -40,7 +40,7 @@ impl PySentenceEncoder {
         Ok(PySentenceEncoder(py.detach(|| SentenceEncoder::load_with(model, &device, &options))?))
     }
 
-    /// The vectors of texts, [texts, width] in float32; of one text that isn't in a list, [width]. Texts that are too long are
+    /// The vectors of texts, `[texts, width]` in float32; of one text that isn't in a list, `[width]`. Texts that are too long are
     /// cut off. `convert_to_numpy`: as an array, which waits.
     #[pyo3(signature = (sentences, *, convert_to_numpy=false))]
     fn encode<'py>(
