@@ -406,8 +406,6 @@ class Tensor:
         """On the CPU."""
     def cumsum(self, dim: builtins.int, *, dtype: AnyDType | None = None, out: Tensor | None = None) -> Tensor:
         """Running sums along an axis. `dtype`: convert first."""
-    def cumsum_(self, dim: builtins.int, *, dtype: AnyDType | None = None) -> Tensor:
-        """`cumsum` in place."""
     def detach(self) -> Tensor:
         """The same elements, and no part of any graph."""
     @property

@@ -142,9 +142,11 @@ pub fn from_object(
     };
     if let Ok(tensor) = value.cast::<PyTensor>() {
         let tensor = tensor.get().0.detach();
-        let moved =
-            if tensor.device() == device { tensor.copy()? } else { py.detach(|| tensor.to_device(&device))? };
-        return cast(moved);
+        let is_here = tensor.device() == device;
+        if is_here && dtype.is_none_or(|dtype| dtype == tensor.dtype()) {
+            return Ok(tensor.copy()?);
+        }
+        return cast(if is_here { tensor } else { py.detach(|| tensor.to_device(&device))? });
     }
     if scalar_if_any(value)?.is_none()
         && !value.is_instance_of::<PyList>()
@@ -177,20 +179,8 @@ pub fn from_object(
     nested.read(value, 0)?;
     let kind = nested.values.iter().map(|value| value.kind()).max();
     let dtype = dtype.unwrap_or(kind.map_or(DType::F32, DType::default_of));
-    if dtype.is_int() {
-        for value in &nested.values {
-            let range = match dtype {
-                DType::U8 => -255..256,
-                DType::I32 => i64::from(i32::MIN)..i64::from(i32::MAX) + 1,
-                _ => continue,
-            };
-            if !range.contains(&value.to_i64()) {
-                return wrong_value(format!(
-                    "tensor: expected numbers of {}, found {value}",
-                    dtype::name(dtype)
-                ));
-            }
-        }
+    for value in &mut nested.values {
+        *value = raddle::fit("tensor", "a number", *value, dtype)?;
     }
     let bytes = encode(&nested.values, dtype);
     Ok(Tensor::from_bytes(&bytes, nested.shape, dtype, &device)?)

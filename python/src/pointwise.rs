@@ -338,7 +338,7 @@ impl PyTensor {
             return call(slf.py(), Pointwise::round, &[Arg::Tensor(tensor)], &[], out);
         }
         let fresh = || tensor.round_to(decimals);
-        let into = |out: &Tensor| out.copy_(&tensor.round_to(decimals)?).map(drop);
+        let into = |out: &Tensor| tensor.round_to_out(decimals, out);
         fresh_or_out(slf.py(), tensor.element_count(), out, fresh, into)
     }
 
@@ -349,7 +349,7 @@ impl PyTensor {
         if decimals == 0 {
             return call_in_place(slf, Pointwise::round, &[], &[]);
         }
-        run(slf.py(), tensor.element_count(), || tensor.copy_(&tensor.round_to(decimals)?).map(drop))?;
+        run(slf.py(), tensor.element_count(), || tensor.round_to_(decimals).map(drop))?;
         Ok(slf.clone())
     }
 

@@ -154,7 +154,8 @@ pub fn scaled_dot_product_attention<'py>(
     let _ = enable_gqa; // heads are broadcast where they fit
     if dropout_p != 0.0 {
         let fresh = || q.attention_with_dropout(k, v, mask, dropout_p, is_causal, scale);
-        return Ok(Bound::new(query.py(), PyTensor(run(query.py(), product_cost(q, k), fresh)?))?);
+        let into = |out: &Tensor| out.copy_(&fresh()?).map(drop);
+        return fresh_or_out(query.py(), product_cost(q, k), out, fresh, into);
     }
     let into = |out: &Tensor| q.scaled_dot_product_attention_out(k, v, mask, is_causal, scale, out);
     let fresh = || q.scaled_dot_product_attention(k, v, mask, is_causal, scale);

@@ -332,22 +332,3 @@ fn norm(tensor: &Tensor, p: f64, axes: Option<&[isize]>, keepdim: bool) -> raddl
         None => tensor.norm_p(p, .., keepdim),
     }
 }
-
-#[pymethods]
-impl PyTensor {
-    /// `cumsum` in place.
-    #[pyo3(signature = (dim, *, dtype=None))]
-    fn cumsum_<'py>(
-        slf: &Bound<'py, PyTensor>,
-        dim: isize,
-        dtype: Option<&Bound<'py, PyAny>>,
-    ) -> Result<Bound<'py, PyTensor>> {
-        let (tensor, dtype) = (&slf.get().0, dtype.map(dtype::parse).transpose()?);
-        let body = || match dtype {
-            None => tensor.cumsum_(dim).map(drop),
-            Some(dtype) => tensor.copy_(&tensor.to_dtype(dtype)?.cumsum(dim)?).map(drop),
-        };
-        run(slf.py(), tensor.element_count(), body)?;
-        Ok(slf.clone())
-    }
-}

@@ -189,3 +189,12 @@ def test_a_model_learns_while_threads_run_it(device):
     assert THREADS == 8 and losses[-1] < losses[0] / 5
     with raddle.no_grad():
         assert nn.MSELoss()(model(x), goal).item() <= losses[-1] * 1.5
+
+
+def test_dropout_writes_where_it_is_told_to():
+    x = raddle.ones(1000)
+    assert raddle.nn.functional.dropout(x, 0.5, inplace=True) is x
+    assert set(x.tolist()) == {0.0, 2.0}
+    q, out = raddle.randn(2, 3, 4), raddle.zeros(2, 3, 4)
+    attention = raddle.nn.functional.scaled_dot_product_attention
+    assert attention(q, q, q, dropout_p=0.5, out=out) is out and out.any()

@@ -2,8 +2,8 @@
 //!
 //! A [`Driver`] is the proof that the context is current on this thread, so its methods may be called; most are safe, since
 //! streams, events and modules are made here and streams and events, but for those that keep times, are never destroyed: a
-//! device lives as long as its process, and nothing of the driver is touched while that ends, since it may be gone by then. A stream of other
-//! code is named here only while it lives ([`Driver::stream_of`]).
+//! device lives as long as its process, and nothing of the driver is touched while that ends, since it may be gone by then. A
+//! stream of other code is named here only while it lives ([`Driver::stream_of`]).
 //!
 //! **Loss.** Some errors (an illegal address, a trap, …) leave the context unusable for ever. The first call that meets one
 //! marks the context as lost; from then on [`Context::enter`] refuses, so the driver isn't called any more.

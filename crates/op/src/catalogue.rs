@@ -143,7 +143,7 @@ const OTHERS: &[Other] = &[
     Other::structured("norm", "(x; axes, keepdim)", Float).grad().out(),
     Other::structured("all", "(x; axes, keepdim)", All).out(),
     Other::structured("any", "(x; axes, keepdim)", All).out(),
-    Other::structured("cumsum", "(x; axis)", All).grad().in_place().out(),
+    Other::structured("cumsum", "(x; axis)", All).grad().out(),
     // Products
     Other::structured("matmul", "(a, b)", Number).grad().out(),
     Other::structured("bmm", "(a, b)", Number).grad().out(),

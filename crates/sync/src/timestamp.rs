@@ -1,4 +1,4 @@
-//! Moments: a look at the time for less than half of what the system's clock takes, to be told in nanoseconds later.
+//! Timestamps: a look at the time for less than half of what the system's clock takes, to be told in nanoseconds later.
 
 use crate::RaceOnce;
 use std::time::Instant;

@@ -1,6 +1,10 @@
 //! Pointwise ops that need no row: they are composed of those that have one.
 
-use crate::{Arg, Error, Fused, Program, Result, Tensor, pointwise::check_float};
+use crate::{
+    Arg, Error, Fused, Pointwise, Result, Tensor, fused,
+    pointwise::{check_float, pointwise_into},
+    record::Mode,
+};
 
 impl Tensor {
     /// [`masked_fill`](Tensor::masked_fill) with a number or with a tensor without axes, which is read on the device.
@@ -22,24 +26,38 @@ impl Tensor {
             Arg::Scalar(value) => self.masked_fill_(mask, value),
             Arg::Tensor(value) => {
                 check_filling(self, value)?;
-                // Before anything is written: a mask that is larger can't fill this one.
-                mask.layout().broadcast_to("masked_fill", self.shape())?;
-                self.copy_(&mask.where_(value, self)?)
+                let args = [Arg::Tensor(mask), Arg::Tensor(value), Arg::Tensor(self)];
+                pointwise_into(Pointwise::where_, &args, &[], self, Mode::InPlace)?;
+                Ok(self)
             }
         }
     }
 
     /// Rounded to so many decimals (of negative ones: to tens, hundreds, …), halves to the even digit. Of floats.
     pub fn round_to(&self, decimals: i32) -> Result<Tensor> {
-        check_float("round", "the tensor", self)?;
-        // A power of ten and its inverse aren't both exact: the one that is.
-        let power = 10f64.powi(decimals.abs());
-        let program = match decimals < 0 {
-            true => Program::record(move |[x]| (x / power).round() * power),
-            false => Program::record(move |[x]| (x * power).round() / power),
-        };
-        Fused::new(program).call(&[self])
+        rounding(self, decimals)?.call(&[self])
     }
+
+    /// [`round_to`](Tensor::round_to) in place.
+    pub fn round_to_(&self, decimals: i32) -> Result<&Tensor> {
+        self.round_to_out(decimals, self)?;
+        Ok(self)
+    }
+
+    /// [`round_to`](Tensor::round_to) into `out`.
+    pub fn round_to_out(&self, decimals: i32, out: &Tensor) -> Result<()> {
+        rounding(self, decimals)?.call_out(&[self], out)
+    }
+}
+
+fn rounding(tensor: &Tensor, decimals: i32) -> Result<Fused> {
+    check_float("round", "the tensor", tensor)?;
+    // A power of ten and its inverse aren't both exact: the one that is.
+    let power = 10f64.powi(decimals.abs());
+    Ok(match decimals < 0 {
+        true => fused(move |[x]| (x / power).round() * power),
+        false => fused(move |[x]| (x * power).round() / power),
+    })
 }
 
 /// Can `value` fill parts of `tensor`?

@@ -54,6 +54,7 @@ pub use graph::{Graph, Outputs, capture};
 pub use groups::{PointwiseGroups, find_overlap, pointwise_groups};
 pub use host::To;
 pub use normalize::LayerNormGradients;
+pub use number::fit;
 pub use pointwise::{pointwise, pointwise_in_place, pointwise_out};
 pub use promote::{can_cast, result_type};
 pub use publish::{Published, Publisher};

@@ -45,8 +45,12 @@ pub(crate) fn is_held(value: Scalar, dtype: DType) -> bool {
     }
 }
 
-/// The number as one of the dtype. See the [module](self).
-pub(crate) fn fit(op: &'static str, what: &'static str, value: Scalar, dtype: DType) -> Result<Scalar> {
+/// The number as one of the dtype, for `what` of an op: the one rule for numbers that meet a dtype. `bool` takes every number,
+/// floats every one, rounded; integers take those of their range and, of floats, those in it once the fraction is cut off; `u8`
+/// takes the integers −255 to −1 as well, which wrap.
+///
+/// Errors: a number that the dtype lacks.
+pub fn fit(op: &'static str, what: &'static str, value: Scalar, dtype: DType) -> Result<Scalar> {
     if fault!(number_is_cut) {
         return Ok(value);
     }

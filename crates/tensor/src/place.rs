@@ -4,13 +4,13 @@
 //! so that reading is `index_select` and writing is `scatter`. Gradients and the order of writes are theirs.
 
 use crate::{
-    Arg, DType, Dims, Error, Fused, Program, Result, Tensor,
+    Arg, DType, Dims, Error, Layout, Result, Tensor,
     error::shape_error,
+    fused::once,
     number::fit,
-    pointwise::{check_device, check_rank},
+    pointwise::{check_device, check_out, check_rank},
     record::Silence,
 };
-use raddle_base::ViewError;
 
 /// What a list of indices names of a tensor.
 struct Place {
@@ -18,19 +18,30 @@ struct Place {
     view: Tensor,
     /// How many they are.
     named: usize,
-    /// For each place one index into these axes, as one axis. What is out of range stays so; of several it is -1.
+    /// For each place one index into these axes, as one axis: of the rows of a table or, if they make none, of elements from the
+    /// view's first on. What is out of range stays so; of several it is -1.
     index: Tensor,
+    is_table: bool,
     /// The shape of all indices, broadcast together.
     shape: Dims,
     /// Where the axes of `shape` stand in the result.
     at: usize,
 }
 
+/// What the named axes are counted as.
+#[derive(Clone, Copy, PartialEq)]
+enum Count {
+    /// The rows of a table, which may be a copy.
+    Rows,
+    /// The same if no copy is needed, else places in memory.
+    RowsInPlace,
+}
+
 impl Place {
-    fn new(op: &'static str, tensor: &Tensor, given: &[Option<&Tensor>]) -> Result<Place> {
+    fn new(op: &'static str, tensor: &Tensor, given: &[Option<&Tensor>], count: Count) -> Result<Place> {
         let mut indices: Vec<(usize, Tensor)> = Vec::new();
         let mut axis = 0;
-        let _silence = Silence::new();
+        let silence = Silence::new();
         for index in given {
             let Some(index) = index else {
                 axis += 1;
@@ -60,32 +71,40 @@ impl Place {
         let order: Vec<isize> =
             indices.iter().map(|(axis, _)| *axis).chain(rest).map(|axis| axis as isize).collect();
 
-        let mut joined: Option<Tensor> = None;
-        for (axis, index) in &indices {
-            let size = tensor.shape()[*axis] as f64;
+        let (named, layout) = (indices.len(), tensor.layout().permute(&order)?);
+        let is_table = count == Count::Rows || layout.view(&table_shape(layout.shape(), named)).is_ok();
+        let (mut joined, device): (Option<Tensor>, _) = (None, tensor.device());
+        // As tensors, so that there is one program for all sizes.
+        let number = |value: usize| Tensor::full([0usize; 0], value as i64, DType::I64, &device);
+        for (place, (_, index)) in indices.iter().enumerate() {
+            let weight = match is_table {
+                true => layout.shape()[place + 1..named].iter().product(),
+                false => layout.strides()[place],
+            };
+            let (size, weight) = (number(layout.shape()[place])?, number(weight)?);
             joined = Some(match joined {
                 // Alone, it stays as it is where it is out of range, and is told so.
-                None if indices.len() == 1 => Fused::new(Program::record(move |[index]| {
-                    (index.lt(0.0) & index.ge(-size)).select(index + size, index)
-                }))
-                .call(&[index])?,
-                None => Fused::new(Program::record(move |[index]| {
+                None if named == 1 => {
+                    once!(|[index, size]| (index.lt(0.0) & index.ge(-size)).select(index + size, index))
+                        .call(&[index, &size])?
+                }
+                None => once!(|[index, size, weight]| {
                     let index = index.lt(0.0).select(index + size, index);
-                    (index.lt(0.0) | index.ge(size)).select(-1.0, index)
-                }))
-                .call(&[index])?,
-                Some(joined) => Fused::new(Program::record(move |[joined, index]| {
+                    (index.lt(0.0) | index.ge(size)).select(-1.0, index * weight)
+                })
+                .call(&[index, &size, &weight])?,
+                Some(joined) => once!(|[joined, index, size, weight]| {
                     let index = index.lt(0.0).select(index + size, index);
-                    (joined.lt(0.0) | index.lt(0.0) | index.ge(size)).select(-1.0, joined * size + index)
-                }))
-                .call(&[&joined, index])?,
+                    (joined.lt(0.0) | index.lt(0.0) | index.ge(size)).select(-1.0, joined + index * weight)
+                })
+                .call(&[&joined, index, &size, &weight])?,
             });
         }
         let joined = joined.expect("there is one index at least");
-        let (named, shape) = (indices.len(), *joined.shape());
+        let shape = *joined.shape();
         check_rank(op, &joined, tensor.rank() - named)?;
-        drop(_silence);
-        Ok(Place { view: tensor.permute(order)?, named, index: joined.ravel()?, shape, at })
+        drop(silence);
+        Ok(Place { view: tensor.permute(order)?, named, index: joined.ravel()?, is_table, shape, at })
     }
 
     /// The axes that no index names.
@@ -93,10 +112,8 @@ impl Place {
         &self.view.shape()[self.named..]
     }
 
-    /// The named axes as one, and the others.
     fn table_shape(&self) -> Dims {
-        let rows = self.view.shape()[..self.named].iter().product();
-        std::iter::once(rows).chain(self.rest().iter().copied()).collect()
+        table_shape(self.view.shape(), self.named)
     }
 
     /// For axes of the shape of the indices, then the others: where each goes in the result.
@@ -111,6 +128,12 @@ impl Place {
         let (before, after) = self.rest().split_at(self.at);
         before.iter().chain(self.shape.iter()).chain(after).copied().collect()
     }
+}
+
+/// The named axes as one, and the others.
+fn table_shape(shape: &Dims, named: usize) -> Dims {
+    let (named, rest) = shape.split_at(named);
+    std::iter::once(named.iter().product()).chain(rest.iter().copied()).collect()
 }
 
 /// The indices of what is true in a mask over the axes from `axis` on: one list an axis.
@@ -145,7 +168,7 @@ impl Tensor {
     /// # }
     /// ```
     pub fn index(&self, indices: &[Option<&Tensor>]) -> Result<Tensor> {
-        let place = Place::new("index", self, indices)?;
+        let place = Place::new("index", self, indices, Count::Rows)?;
         let table =
             if place.named == 1 { place.view.clone() } else { place.view.reshape(place.table_shape())? };
         let rows = table.index_select(0, &place.index)?;
@@ -175,7 +198,7 @@ impl Tensor {
             let value = fit(op, "the number", value, self.dtype())?;
             return self.masked_fill_(&mask.detach().reshape(shape)?, value);
         }
-        let place = Place::new(op, self, indices)?;
+        let place = Place::new(op, self, indices, Count::RowsInPlace)?;
         let values = match values {
             Arg::Scalar(value) => Tensor::full([0usize; 0], value, self.dtype(), &self.device())?,
             Arg::Tensor(values) => values.to_dtype(self.dtype())?,
@@ -196,20 +219,37 @@ impl Tensor {
         let column: Dims = std::iter::once(count).chain(place.rest().iter().map(|_| 1)).collect();
         let index = place.index.reshape(column)?.expand(rows)?;
 
-        let write = |table: &Tensor| match accumulate {
-            true => table.scatter_add_(0, &index, &values).map(drop),
-            false => table.scatter_(0, &index, &values).map(drop),
-        };
-        match place.view.layout().view(&place.table_shape()) {
-            _ if place.named == 1 => write(&place.view)?,
-            Ok(_) => write(&place.view.view(place.table_shape())?)?,
-            Err(ViewError::NotViewable { .. }) => {
-                let table = place.view.reshape(place.table_shape())?;
-                write(&table)?;
-                place.view.copy_(&table.view(place.view.shape())?)?;
+        let (target, index, values) = match (place.is_table, place.named) {
+            (true, 1) => (place.view, index, values),
+            (true, _) => (place.view.view(place.table_shape())?, index, values),
+            // Through a copy others' writes to what isn't named would be lost.
+            (false, _) => {
+                check_out(op, &place.view, place.view.shape(), &self.device())?;
+                if index.layout().is_empty() {
+                    return Ok(self);
+                }
+                let (layout, silence) = (*place.view.layout(), Silence::new());
+                let beside = Layout::new(
+                    Dims::from_iter(layout.shape()[place.named..].iter().copied()),
+                    Dims::from_iter(layout.strides()[place.named..].iter().copied()),
+                    0,
+                );
+                let beside = Tensor::arange(0, beside.end() as i64, 1, DType::I64, &self.device())?
+                    .as_strided(beside.shape(), beside.strides(), 0)?;
+                let index = once!(|[index, beside]| index.lt(0.0).select(-1.0, index + beside))
+                    .call(&[&index, &beside])?
+                    .ravel()?;
+                drop(silence);
+                let values = values.ravel()?;
+                let values = if values.shares_storage(self) { values.copy()? } else { values };
+                let (first, end) = (layout.offset(), layout.end());
+                (self.as_strided([end - first], [1], first)?, index, values)
             }
-            Err(error) => return Err(error.into()),
-        }
+        };
+        match accumulate {
+            true => target.scatter_add_(0, &index, &values)?,
+            false => target.scatter_(0, &index, &values)?,
+        };
         Ok(self)
     }
 

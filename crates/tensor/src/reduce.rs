@@ -8,9 +8,8 @@
 //! only, so that its bits don't depend on threads or load.
 
 use crate::{
-    Call, DType, Dims, Error, Fused, Layout, Reduction, Result, Tensor,
+    Call, DType, Dims, Error, Layout, Reduction, Result, Tensor,
     create::check_dtype,
-    fused,
     fused::once,
     gradient::{Context, Gradients, Meta, Needs, Op, only},
     pointwise::{check_device, check_disjoint, check_float, check_out},
@@ -18,7 +17,6 @@ use crate::{
 };
 use raddle_base::{Scalar, ViewError};
 use raddle_op::{Kernel, ReduceOp};
-use raddle_sync::RaceOnce;
 use std::ops::RangeFull;
 
 /// Which axes to reduce: one, a list (empty: all), or `..` for all. Negative ones count from the end.
@@ -224,10 +222,10 @@ impl Tensor {
         self.reduce_out(Reduction::Std { correction }, axes, keepdim, out)
     }
 
-    /// The p-norm (Σ |x|ᵖ)^(1/p), of floats (infinity: the largest |x|, -infinity: the smallest, 0: how many aren't 0). Of 16-bit floats in `f32`. Powers
-    /// neither overflow nor vanish, but for squares of `f64`. The gradient at 0 is 0. Where an element is NaN it is NaN for all
-    /// that aren't 0 (of p 2 for these, too); but of p 1 each element has its own sign, and at infinity the largest have theirs, and
-    /// those of NaN are 0. (As PyTorch, but for elements that are 0 beside a NaN.)
+    /// The p-norm (Σ |x|ᵖ)^(1/p), of floats (infinity: the largest |x|, -infinity: the smallest, 0: how many aren't 0). Of 16-bit
+    /// floats in `f32`. Powers neither overflow nor vanish, but for squares of `f64`. The gradient at 0 is 0. Where an element is
+    /// NaN it is NaN for all that aren't 0 (of p 2 for these, too); but of p 1 each element has its own sign, and at infinity the
+    /// largest have theirs, and those of NaN are 0. (As PyTorch, but for elements that are 0 beside a NaN.)
     pub fn norm_p(&self, p: f64, axes: impl Axes, keepdim: bool) -> Result<Tensor> {
         check_float("norm", "the tensor", self)?;
         if p == 2.0 {
@@ -238,10 +236,9 @@ impl Tensor {
             self.abs()?.sum(axes, keepdim)
         } else if p > 0.0 {
             let axes = Bits(axes.bits("norm", self.layout())?);
-            static SIZE: RaceOnce<Fused> = RaceOnce::new();
             // |x|, but the gradient at NaN is NaN, as the norm.
-            let size = SIZE.get_or_init(|| fused(|[x]| x.isnan().select(x * x, x.abs())));
-            let size = size.call(&[&self.to_dtype(self.dtype().compute())?])?;
+            let size = once!(|[x]| x.isnan().select(x * x, x.abs()))
+                .call(&[&self.to_dtype(self.dtype().compute())?])?;
             // In units of the largest, which has no part in the gradient: the norm doesn't depend on the unit.
             let unit = size.detach().norm_unit(axes)?;
             let sum = size.div(&unit)?.pow(p)?.sum(axes, keepdim)?;
@@ -249,8 +246,7 @@ impl Tensor {
         } else if p == f64::NEG_INFINITY {
             self.abs()?.amin(axes, keepdim)
         } else if p == 0.0 {
-            static COUNT: RaceOnce<Fused> = RaceOnce::new();
-            COUNT.get_or_init(|| fused(|[x]| x.ne(0.0).select(1.0, 0.0))).call(&[self])?.sum(axes, keepdim)
+            once!(|[x]| x.ne(0.0).select(1.0, 0.0)).call(&[self])?.sum(axes, keepdim)
         } else if p < 0.0 {
             let size = self.to_dtype(self.dtype().compute())?.abs()?;
             size.pow(p)?.sum(axes, keepdim)?.pow(1.0 / p)?.to_dtype(self.dtype())
@@ -262,13 +258,11 @@ impl Tensor {
 
     /// The largest of sizes along axes, which stay; 1 where that is no unit, or there is none.
     fn norm_unit(&self, axes: Bits) -> Result<Tensor> {
-        static UNIT: RaceOnce<Fused> = RaceOnce::new();
         if self.layout().is_empty() {
             let shape = reduced_shape(self.shape(), axes.0, true);
             return Tensor::ones(shape, self.dtype(), &self.device());
         }
-        let unit = UNIT.get_or_init(|| fused(|[x]| (x.gt(0.0) & x.lt(f64::INFINITY)).select(x, 1.0)));
-        unit.call(&[&self.amax(axes, true)?])
+        once!(|[x]| (x.gt(0.0) & x.lt(f64::INFINITY)).select(x, 1.0)).call(&[&self.amax(axes, true)?])
     }
 
     fn reduce(&self, op: Reduction, axes: impl Axes, keepdim: bool) -> Result<Tensor> {
@@ -460,13 +454,6 @@ impl Tensor {
         let out = Tensor::allocate("cumsum", self.layout().preserved(), input.dtype(), &self.device())?;
         record::fresh(&[self], &[&out], || Call::op(CumSum { axis }), || input.cumsum_launch(axis, &out))?;
         Ok(out)
-    }
-
-    /// [`cumsum`](Tensor::cumsum) in place, for floats and `i64`, which keep their dtype.
-    pub fn cumsum_(&self, axis: isize) -> Result<&Tensor> {
-        let sums = self.cumsum(axis)?;
-        check_dtype("cumsum", "the tensor", sums.dtype(), self)?;
-        self.copy_(&sums)
     }
 
     /// [`cumsum`](Tensor::cumsum) into `out`.

@@ -11,6 +11,7 @@ from .._raddle import (  # noqa: F401
     linear,
     mse_loss,
     nll_loss,
+    ones_like,
     scaled_dot_product_attention,
 )
 
@@ -48,5 +49,7 @@ elu = _activation("elu", "alpha", 1.0)
 
 def dropout(input, p=0.5, training=True, inplace=False):
     """Each element is dropped with probability ``p`` in training, and the others are divided by ``1 - p``."""
-    made = _dropout(input, p, training)
-    return input.copy_(made) if inplace and training else made
+    if not inplace or not training:
+        return _dropout(input, p, training)
+    # One op on the input, so that nothing that others write to it meanwhile is lost.
+    return input.mul_(_dropout(ones_like(input), p, True))

@@ -149,6 +149,7 @@ DIFFERS = {
         "add sub mul div.no_rounding_mode div.trunc_rounding div.floor_rounding true_divide floor_divide".split(),
         [("reference", "wrong number of tensors", NO_TENSOR)],
     ),
+    "cumsum": [("in place", "no form", "`cumsum` has no form in place: it would be two ops, and what another thread writes between them would be lost.")],
     **dict.fromkeys(["clone", "contiguous"], [("reference", "expected at most 8", RANK)]),
     **dict.fromkeys(
         ["all", "any"], [("uint8", "dtype torch.bool for torch.uint8", "`all` and `any` give bools, of uint8 as of every dtype.")]

@@ -51,7 +51,7 @@ pub struct Sum;
 pub struct Product;
 /// The largest, NaN if there is one.
 pub struct Largest;
-/// As [`Largest`], but of zeros whichever it meets last: for whom it's the same, and who is in a hurry.
+/// As [`Largest`], but 0 and -0 count as equal, which is faster: for shifts, where the sign of a zero makes no difference.
 pub struct Peak;
 /// The smallest, NaN if there is one.
 pub struct Smallest;

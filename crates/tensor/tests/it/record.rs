@@ -1,6 +1,6 @@
-use crate::{counted, values};
+use crate::{counted, device, tensor, values};
 use raddle_tensor::{
-    Call, CallArg, Pointwise, Result, Scalar, Tensor, View,
+    Call, CallArg, DType, Pointwise, Result, Scalar, Tensor, View,
     record::{Mode, Record, Recorder, Recording, Versions, refuse, set_recording},
 };
 use std::sync::{Arc, Mutex};
@@ -81,6 +81,33 @@ fn a_filled_slot_is_told_of_every_op() {
             "Fresh (1, 2) Op(MaxMin { largest: true, axis: 1, keepdim: false }) [Some(1)]".to_string(),
         ]
     );
+}
+
+/// Of an op that made its result first and copied it then, another thread's write between both would be lost.
+#[test]
+fn ops_in_place_are_one_op() {
+    let mask = Tensor::zeros([2, 3], DType::Bool, device()).unwrap();
+    let (seven, place) = (Tensor::scalar(7.0f32, device()).unwrap(), tensor(&[1i64], &[1]));
+    let told = |run: &dyn Fn(&Tensor)| -> Vec<String> {
+        let (log, x) = (Arc::new(Log::default()), counted(&[2, 3]));
+        x.set_slot(Some(Arc::new(Watch(log.clone()))));
+        x.note_joined(); // so that views of it are told of as well
+        run(&x);
+        let told = log.0.lock().unwrap().clone();
+        let is_view =
+            |line: &String| ["Permute", "Transpose", "AsStrided"].iter().any(|view| line.contains(view));
+        told.into_iter().filter(|line| !is_view(line)).collect()
+    };
+    let ops: [&dyn Fn(&Tensor); 3] = [
+        &|x| _ = x.masked_fill_with_(&mask, &seven).unwrap(),
+        &|x| _ = x.round_to_(1).unwrap(),
+        // Its rows and columns are no table.
+        &|x| _ = x.t().unwrap().index_put_(&[Some(&place), Some(&place)], 7.0, false).unwrap(),
+    ];
+    for (number, op) in ops.iter().enumerate() {
+        let told = told(op);
+        assert!(told.len() == 1 && told[0].starts_with("InPlace"), "op {number}: {told:?}");
+    }
 }
 
 #[test]
