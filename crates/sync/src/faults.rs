@@ -452,19 +452,29 @@ mod planted {
         }
     }
 
-    /// Runs a test of this binary, named as `--exact` wants it, in a process of its own with the fault planted. Panics if
-    /// it passes, or if there is no such test. For tests that plant.
+    /// How often a test runs with a fault until it fails: threads don't meet in every run where the fault shows.
+    const RUN_COUNT_MAX: usize = 8;
+
+    /// Runs a test of this binary, named as `--exact` wants it, in processes of its own with the fault planted. Panics if it passes
+    /// `RUN_COUNT_MAX` times, or if there is no such test. For tests that plant.
     #[track_caller]
     pub fn assert_caught(fault: Fault, test: &str) {
         let program = std::env::current_exe().expect("a test is a program");
-        let mut command = std::process::Command::new(program);
-        command.args(["--exact", test, "--test-threads=1"]);
-        let output = command.env("RADDLE_FAULT", fault.name()).env("RUST_BACKTRACE", "0").output();
-        let output = output.expect("a test can be started");
-        let text = String::from_utf8_lossy(&output.stdout);
-        assert!(text.contains("running 1 test"), "there is no test {test:?}\n{text}");
-        assert!(!output.status.success(), "{} was not caught by {test}", fault.name());
-        println!("{}", text.lines().find(|line| line.contains("panicked")).unwrap_or_default());
+        for _ in 0..RUN_COUNT_MAX {
+            let mut command = std::process::Command::new(&program);
+            command.args(["--exact", test, "--test-threads=1"]);
+            let output = command.env("RADDLE_FAULT", fault.name()).env("RUST_BACKTRACE", "0").output();
+            let output = output.expect("a test can be started");
+            let text = String::from_utf8_lossy(&output.stdout);
+            assert!(text.contains("running 1 test"), "there is no test {test:?}\n{text}");
+            if !output.status.success() {
+                return println!(
+                    "{}",
+                    text.lines().find(|line| line.contains("panicked")).unwrap_or_default()
+                );
+            }
+        }
+        panic!("{} was not caught by {test} in {RUN_COUNT_MAX} runs", fault.name());
     }
 }
 #[cfg(any(debug_assertions, loom, raddle_faults))]

@@ -533,7 +533,7 @@ rows! {
      stress("raddle_conformance::lives::cpu::children_train"),
      stress("raddle_conformance::lives::cpu::children_share_a_graph"),
      stress("raddle_conformance::lives::cpu::children_of_first_uses"),
-     test("raddle_sync::made::tests::nobody_waits_for_who_makes_it")]
+     test("raddle_sync::race_once::tests::nobody_waits_for_who_makes_it")]
     [child_takes_locks]
 "T6.8" "Thread-locals, statics and exit handlers may use anything, in any order."
     "raddle_runtime::stream::binding::find"
@@ -1132,25 +1132,54 @@ mod tests {
         assert!(lost.is_empty(), "{}", lost.join("\n"));
     }
 
+    /// All sources below a folder, each with its module's name on top.
+    fn sources(folder: &Path, found: &mut Vec<String>) {
+        for entry in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+            if entry.is_dir() {
+                sources(&entry, found);
+            } else if entry.extension().is_some_and(|extension| extension == "rs") {
+                let module = entry.file_stem().unwrap().to_str().unwrap();
+                found.push(format!("// mod {module}\n{}", fs::read_to_string(&entry).unwrap()));
+            }
+        }
+    }
+
+    fn all_sources(folders: &[&str]) -> Vec<String> {
+        let mut found = Vec::new();
+        folders.iter().for_each(|folder| sources(&Path::new(ROOT).join(folder), &mut found));
+        found
+    }
+
+    /// A check that has got another name would fail only when all checks run, half an hour later.
+    #[test]
+    fn names_of_checks_are_in_the_sources() {
+        let sources = all_sources(&["crates", "backends", "conformance", "xtask"]);
+        let is_no_letter = |letter: char| !letter.is_alphanumeric() && letter != '_';
+        let words: HashSet<&str> = sources.iter().flat_map(|text| text.split(is_no_letter)).collect();
+        let is_module = |name: &str| sources.iter().any(|text| text.contains(&format!("mod {name}")));
+        let is_lost = |check: &Check| {
+            let mut names = check.name.split("::").skip(1).collect::<Vec<_>>();
+            let is_there = match names.pop().unwrap_or("*").split_once('*') {
+                Some(("", _)) => true,
+                Some((start, _)) => words.iter().any(|word| word.starts_with(start)),
+                None => words.contains(check.name.rsplit("::").next().unwrap()),
+            };
+            // Other kinds are trials, which have names of their own.
+            !is_there || check.kind == Kind::Test && !names.iter().all(|name| is_module(name))
+        };
+        let checks = PROPERTIES.iter().flat_map(|row| row.checks);
+        let lost: Vec<_> = checks.filter(|check| check.kind != Kind::Spec && is_lost(check)).collect();
+        assert!(lost.is_empty(), "{lost:#?}");
+    }
+
     /// A model that no row names would be run by nobody, and its faults would count as caught whatever it does.
     #[test]
     fn every_model_is_in_a_row() {
-        fn sources(folder: &Path, found: &mut Vec<String>) {
-            for entry in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
-                if entry.is_dir() {
-                    sources(&entry, found);
-                } else if entry.extension().is_some_and(|extension| extension == "rs") {
-                    let text = fs::read_to_string(&entry).unwrap();
-                    let tests = text.split("#[test]").skip(1);
-                    let names =
-                        tests.filter_map(|test| test.trim().strip_prefix("fn model_")?.split('(').next());
-                    found.extend(names.map(|name| format!("::model_{name}")));
-                }
-            }
-        }
         let mut models = Vec::new();
-        for folder in ["crates", "backends"] {
-            sources(&Path::new(ROOT).join(folder), &mut models);
+        for text in all_sources(&["crates", "backends"]) {
+            let tests = text.split("#[test]").skip(1);
+            let names = tests.filter_map(|test| test.trim().strip_prefix("fn model_")?.split('(').next());
+            models.extend(names.map(|name| format!("::model_{name}")));
         }
         let checks: Vec<_> = PROPERTIES.iter().flat_map(|row| row.checks).collect();
         let is_named = |model: &String| checks.iter().any(|check| check.name.ends_with(model.as_str()));
