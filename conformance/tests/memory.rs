@@ -2,7 +2,7 @@
 //! a snapshot of a run, scratch of kernels.
 
 use raddle::{
-    DType, Device, Error, Priority, Stream, Tensor,
+    DType, Device, Error, Foreign, Layout, Priority, Ready, Stream, Tensor,
     runtime::{self, AfterNeed, PieceState},
 };
 use raddle_sync::faults::{Fault, assert_caught};
@@ -106,6 +106,7 @@ fn a_snapshot_of_a_run_is_consistent() {
         match event.kind {
             runtime::MemoryEventKind::Allocate => assert!(alive.insert(event.address), "given out twice"),
             runtime::MemoryEventKind::Free => assert!(alive.remove(&event.address), "freed twice"),
+            other => panic!("there is no memory of others, and it says {other:?}"),
         }
     }
     let pieces = snapshot.slabs.iter().flat_map(|slab| &slab.pieces);
@@ -211,5 +212,102 @@ fn fault_scratch_is_not_counted() {
 fn fault_searched_lines_are_copied() {
     for test in ["scratch_is_memory_of_the_device", "long_lines_keep_to_the_limit"] {
         assert_caught(Fault::searched_lines_are_copied, test);
+    }
+}
+
+/// What a tensor over memory of others is: a tensor, whose ops are of that memory.
+#[test]
+fn tensors_lie_over_memory_of_others() {
+    for name in ["cpu", "sim:12"] {
+        let device = Device::new(name).unwrap();
+        let values: Vec<f32> = (0..12).map(|value| value as f32).collect();
+        let address = values.as_ptr() as u64;
+        let x = Tensor::over_vec(values, [3, 4], &device).unwrap();
+        assert_eq!((x.buffer().address(), x.buffer().is_foreign()), (address, true));
+        x.select(0, 1).unwrap().mul_(10).unwrap();
+        assert_eq!(x.sum(1, false).unwrap().to_vec::<f32>().unwrap(), [6.0, 220.0, 38.0]);
+        assert_eq!(device.memory_stats().foreign_bytes, 48);
+
+        // Bytes that are counted: read, and never written, in place or as an output.
+        let counted: Arc<[u8]> = Arc::from([0u8; 32]);
+        let y = Tensor::over_bytes(counted.clone(), [4], DType::I64, &device).unwrap();
+        assert_eq!(y.add(1).unwrap().to_vec::<i64>().unwrap(), [1; 4]);
+        let text = |op: &str| {
+            format!(
+                "{op}: the output is memory of others that may only be read, 32 bytes on {name}; use copy() first"
+            )
+        };
+        assert_eq!(y.add_(1).unwrap_err().to_string(), text("add"));
+        assert_eq!(y.narrow(0, 1, 2).unwrap().fill_(1).unwrap_err().to_string(), text("fill"));
+        assert_eq!(y.add_out(1, &y).unwrap_err().to_string(), text("add"));
+        assert_eq!(y.copy_from_slice(&[1i64; 4]).unwrap_err().to_string(), text("copy_from_slice"));
+        assert_eq!((y.version(), y.copy().unwrap().add_(1).is_ok()), (0, true));
+        assert_eq!(y.to_vec::<i64>().unwrap(), [0; 4]);
+        // Bytes at an odd place are copied.
+        struct Odd(Arc<[u8]>);
+        impl AsRef<[u8]> for Odd {
+            fn as_ref(&self) -> &[u8] {
+                let at = self.0.as_ptr().align_offset(8);
+                &self.0[(at + 1) % 8..][..16]
+            }
+        }
+        let odd = Tensor::over_bytes(Odd(counted.clone()), [2], DType::I64, &device).unwrap();
+        assert!(!odd.buffer().is_foreign());
+        let error = |tensor: raddle::Result<Tensor>| tensor.unwrap_err().to_string();
+        assert_eq!(
+            error(Tensor::over_bytes([2u8], [1], DType::Bool, &device)),
+            "over_bytes: a bool is out of range, expected 0 or 1, found 2"
+        );
+        assert_eq!(
+            error(Tensor::over_bytes([2u8], [2], DType::U8, &device)),
+            "over_bytes: shape [2] has 2 elements, found 1"
+        );
+        assert_eq!(
+            error(Tensor::over_vec(vec![1.0f32], [2, 0], &device)),
+            "over_vec: shape [2, 0] has 0 elements, found 1"
+        );
+        assert_eq!(Tensor::over_vec(Vec::<f32>::new(), [2, 0], &device).unwrap().shape()[..], [2, 0]);
+
+        // With strides, of an owner that says when the memory isn't used any more.
+        struct Lent(Vec<u8>, std::ops::Range<usize>, std::sync::mpsc::Sender<()>);
+        impl AsRef<[u8]> for Lent {
+            fn as_ref(&self) -> &[u8] {
+                &self.0[self.1.clone()]
+            }
+        }
+        impl Drop for Lent {
+            fn drop(&mut self) {
+                self.2.send(()).unwrap();
+            }
+        }
+        let (sender, back) = std::sync::mpsc::channel();
+        let over = |range: std::ops::Range<usize>, shape: [usize; 2], strides: [usize; 2]| {
+            let bytes: Vec<u8> = (1..10).flat_map(|value| (value as f32).to_ne_bytes()).collect();
+            let mut bytes = [bytes, vec![0; 4]].concat();
+            let start = bytes.as_ptr().align_offset(4);
+            bytes.rotate_right(start);
+            let owner = Lent(bytes, range.start + start..range.end + start, sender.clone());
+            let memory = Foreign::slice(&x.device(), owner)?;
+            let [shape, strides] = [shape, strides].map(|sizes| sizes.into_iter().collect());
+            Tensor::from_foreign(memory, Layout::new(shape, strides, 0), DType::F32, Ready::Now)
+        };
+        let z = over(0..24, [3, 2], [1, 3]).unwrap();
+        assert_eq!(z.to_vec::<f32>().unwrap(), [1.0, 4.0, 2.0, 5.0, 3.0, 6.0]);
+        let view = z.select(0, 1).unwrap();
+        let doubled = view.mul(2).unwrap();
+        drop((z, view));
+        device.synchronize().unwrap();
+        back.recv().unwrap();
+        assert_eq!(doubled.to_vec::<f32>().unwrap(), [4.0, 10.0]);
+        assert_eq!(
+            error(over(0..20, [3, 2], [1, 3])),
+            "from_foreign: the view reaches element 5, the storage has 5 elements"
+        );
+        assert!(error(over(1..17, [1, 1], [1, 1])).starts_with("from_foreign: the address is out of range"));
+        assert_eq!(back.try_iter().count(), 2, "who is refused has it back");
+        drop((x, y, odd, doubled));
+        device.synchronize().unwrap();
+        assert!(name == "cpu" || device.close().unwrap());
+        assert_eq!(Arc::strong_count(&counted), 1);
     }
 }

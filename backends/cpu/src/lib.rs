@@ -155,6 +155,7 @@ impl Cpu {
             alignment_bytes: memory::ALIGNMENT_BYTES,
             poison: false,
             survives_fork: true,
+            is_host: true,
             prepares: false,
             bounds,
             source: Source::new(),

@@ -166,6 +166,7 @@ impl Cuda {
             alignment_bytes: ALIGNMENT_BYTES,
             poison: false,
             survives_fork: false,
+            is_host: false,
             prepares: true,
             bounds,
             source: Source::new(),

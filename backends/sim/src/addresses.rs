@@ -45,6 +45,7 @@ impl AddressSpace {
             alignment_bytes: 256,
             poison: false,
             survives_fork: false,
+            is_host: false,
             prepares: false,
             bounds: Bounds::default(),
             source: Source::new(),

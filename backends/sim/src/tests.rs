@@ -38,6 +38,7 @@ impl Mover {
             alignment_bytes: 1,
             poison: false,
             survives_fork: true,
+            is_host: true,
             prepares: false,
             bounds: raddle_hal::Bounds::default(),
             source: raddle_hal::trace::Source::new(),

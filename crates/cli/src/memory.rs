@@ -64,6 +64,7 @@ fn show(snapshot: &MemorySnapshot) -> Outcome {
             PoolKind::Small { block_bytes } => format!("blocks of {block_bytes} bytes"),
             PoolKind::Large => "large blocks".into(),
             PoolKind::Private { number } => format!("private pool {number}"),
+            PoolKind::Foreign => "memory of others".into(),
         };
         line(name, &pool.bytes)?;
     }

@@ -294,6 +294,8 @@ pub struct Info {
     pub poison: bool,
     /// May a forked child go on with it?
     pub survives_fork: bool,
+    /// Does it compute in memory of the host, so that any of that may be an [`Address`], its handle being a pointer?
+    pub is_host: bool,
     /// Does it want [`Device::prepare`] before each launch, not only before those that may want scratch memory? Then to prepare is
     /// dear: it compiles, loads, pins.
     pub prepares: bool,

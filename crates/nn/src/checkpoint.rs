@@ -26,7 +26,9 @@ use std::{
     fmt, fs,
     io::Write,
     marker::PhantomData,
+    ops::Range,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 #[cfg(not(target_endian = "little"))]
@@ -218,7 +220,7 @@ pub fn load_bytes(path: impl AsRef<Path>, file: &[u8], device: &Device) -> Resul
 /// ask. While it is open nobody should write to the file.
 pub struct Checkpoint {
     path: PathBuf,
-    file: MappedFile,
+    file: Arc<MappedFile>,
     parsed: Parsed,
     /// The place in the list of entries of each name.
     places: HashMap<String, usize>,
@@ -233,7 +235,7 @@ impl Checkpoint {
         let file = open(path)?;
         let parsed = parse(path, &file)?;
         let places = parsed.entries.iter().enumerate().map(|(place, entry)| (entry.name.clone(), place));
-        Ok(Checkpoint { path: path.into(), places: places.collect(), file, parsed })
+        Ok(Checkpoint { path: path.into(), places: places.collect(), file: Arc::new(file), parsed })
     }
 
     /// Where it is.
@@ -260,6 +262,23 @@ impl Checkpoint {
     ///
     /// Errors: there is none; its dtype is one that this library lacks; bools that are neither 0 nor 1; those of the device.
     pub fn tensor(&self, name: &str, device: &Device) -> Result<Tensor> {
+        self.parsed.tensor(&self.path, &self.file, self.entry(name)?, device)
+    }
+
+    /// The tensor of a name, over the file's own bytes where the device computes in memory of the host (`cpu`, `sim`) and they lie at a
+    /// multiple of an element's size: nothing is copied, pages come in when they are touched, processes share them, and no op may
+    /// write the tensor. Elsewhere as [`tensor`](Checkpoint::tensor). While the tensor lives nobody should write to the file.
+    ///
+    /// Errors: as of [`tensor`](Checkpoint::tensor).
+    pub fn mapped(&self, name: &str, device: &Device) -> Result<Tensor> {
+        let entry = self.entry(name)?;
+        let (dtype, bytes) = self.parsed.bytes(&self.path, &self.file, entry)?;
+        let start = bytes.as_ptr() as usize - self.file.as_ptr() as usize;
+        let owner = MappedBytes { file: self.file.clone(), range: start..start + bytes.len() };
+        Ok(Tensor::over_bytes(owner, &entry.shape, dtype, device)?)
+    }
+
+    fn entry(&self, name: &str) -> Result<&Entry> {
         let Some(place) = self.places.get(name) else {
             return Err(CheckpointError::Entry {
                 file: self.path.clone(),
@@ -269,7 +288,19 @@ impl Checkpoint {
                 found: "no such tensor".into(),
             });
         };
-        self.parsed.tensor(&self.path, &self.file, &self.parsed.entries[*place], device)
+        Ok(&self.parsed.entries[*place])
+    }
+}
+
+/// A part of a file.
+struct MappedBytes {
+    file: Arc<MappedFile>,
+    range: Range<usize>,
+}
+
+impl AsRef<[u8]> for MappedBytes {
+    fn as_ref(&self) -> &[u8] {
+        &self.file[self.range.clone()]
     }
 }
 
@@ -346,6 +377,12 @@ struct Parsed {
 impl Parsed {
     /// A tensor of the file that this was read from.
     fn tensor(&self, path: &Path, file: &[u8], entry: &Entry, device: &Device) -> Result<Tensor> {
+        let (dtype, bytes) = self.bytes(path, file, entry)?;
+        Ok(Tensor::from_bytes(bytes, &entry.shape, dtype, device)?)
+    }
+
+    /// Its dtype, and the bytes of its elements.
+    fn bytes<'a>(&self, path: &Path, file: &'a [u8], entry: &Entry) -> Result<(DType, &'a [u8])> {
         let wrong = |what, expected: String, found: String| {
             let (file, tensor) = (path.into(), entry.name.clone());
             Err(CheckpointError::Entry { file, tensor, what, expected, found })
@@ -359,7 +396,7 @@ impl Parsed {
         {
             return wrong("a bool", "0 or 1".into(), found.to_string());
         }
-        Ok(Tensor::from_bytes(bytes, &entry.shape, dtype, device)?)
+        Ok((dtype, bytes))
     }
 }
 

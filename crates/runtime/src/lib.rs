@@ -28,14 +28,15 @@ mod submit;
 #[cfg(test)]
 mod tests;
 
-pub use device::{CacheStats, StreamStats};
+pub use device::{CacheStats, Ready, StreamStats};
 pub use graph::{Capture, Graph, GraphCounts, GraphStats, Replacement};
 pub use ground::{Device, Error, Misfit, NoTime, NotCapturable, Result, Which, capturing::uncaptured};
 #[cfg(all(feature = "process", not(loom)))]
 pub use host::harness as process;
 pub use host::{FileReplacement, MappedFile, keep_access, replaceable, trace};
 pub use memory::{
-    AfterNeed, Buffer, HookGuard, MemoryNeed, OUT_OF_MEMORY_RETRY_COUNT_MAX, Watermarks,
+    AfterNeed, Buffer, Foreign, HookGuard, MemoryNeed, OUT_OF_MEMORY_RETRY_COUNT_MAX, Plain, Watermarks,
+    on_release,
     policy::{
         Allocation, DeviceMemory, FailAt, FailingResource, LimitingResource, LogFormat, LoggingResource,
         MemoryPool, MemoryPoolGuard, MemoryResource, ResourceStatistics, StatisticsResource,

@@ -5,9 +5,10 @@ use raddle_base::{DType, Dims, Layout, Scalar};
 use raddle_cpu::Cpu;
 use raddle_op::{Distribution, Kernel, PARAM_COUNT_MAX, Pointwise, ReduceOp};
 use raddle_runtime::{
-    Access, AfterNeed, Allocation, Buffer, Capture, Device, DeviceMemory, Error, Event, MemoryPool,
-    MemoryResource, Operand, Priority, Recording, Result, Stream, TraceError,
+    Access, AfterNeed, Allocation, Buffer, Capture, Device, DeviceMemory, Error, Event, Foreign, MemoryPool,
+    MemoryResource, Operand, Priority, Ready, Recording, Result, Stream, TraceError,
     hal::{self, QueueId},
+    on_release,
     process::{self, End, Leave},
     testing, trace,
 };
@@ -851,4 +852,47 @@ fn a_child_holds_no_stream() {
     assert!(!stream.query());
     drop(held);
     stream.synchronize().unwrap();
+}
+
+/// Memory of others goes back where it was adopted: a child neither gives back what its parent has, nor keeps what it has itself.
+#[test]
+fn a_child_gives_back_its_own() {
+    let device = Device::open(Box::new(Cpu::new())).unwrap();
+    let adopt = |sender: &Sender<u8>, name: u8| {
+        let (sender, mut numbers) = (sender.clone(), vec![name; 4]);
+        // SAFETY: the closure owns the numbers, and is dropped when they have been given back.
+        let foreign = unsafe {
+            let address = numbers.as_mut_ptr() as u64;
+            Foreign::new(&device, address, 4, on_release(move || sender.send(numbers[0]).unwrap()))
+        };
+        device.adopt(foreign, Ready::Now).unwrap()
+    };
+    let (sender, back) = mpsc::channel();
+    let mut parents = Some(adopt(&sender, 1));
+    let child = process::in_child(TIME_S_MAX, Leave::Normally, || {
+        let mut bytes = [0; 4];
+        let parents = parents.take().unwrap(); // of the child's own copy
+        device.download(&parents, 0, &mut bytes).unwrap();
+        let own = adopt(&sender, 3);
+        device.upload(&own, 0, &bytes).unwrap();
+        own.synchronize().unwrap();
+        drop((own, parents));
+        let grandchilds = adopt(&sender, 4);
+        let end = process::in_child(TIME_S_MAX, Leave::AtOnce, || {
+            drop(grandchilds);
+            i32::from(back.try_iter().count() != 1)
+        });
+        let stats = device.memory_stats();
+        i32::from(end.unwrap() != End::Code(0) || stats.foreign_bytes != 4 || device.close().unwrap())
+    });
+    assert_eq!(child.unwrap(), End::Code(0));
+    assert!(back.try_recv().is_err());
+    drop(parents);
+    assert_eq!((back.recv().unwrap(), device.memory_stats().foreign_bytes), (1, 0));
+    assert!(device.close().unwrap());
+}
+
+#[test]
+fn fault_child_releases_foreign() {
+    assert_caught(Fault::child_releases_foreign, "a_child_gives_back_its_own");
 }

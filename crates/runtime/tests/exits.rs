@@ -4,7 +4,7 @@
 #![cfg(not(loom))]
 
 use raddle_cpu::Cpu;
-use raddle_runtime::{Buffer, Device, Priority, Stream, hal::QueueId};
+use raddle_runtime::{Buffer, Device, Foreign, Priority, Ready, Stream, hal::QueueId, on_release};
 use raddle_sim::{Others, Sim, SimOptions};
 use raddle_sync::faults::{Fault, assert_caught};
 use std::{
@@ -69,8 +69,8 @@ fn a_thread_ends_beside_a_stream_that_stands_still() {
     assert_eq!(read(device, &buffer), [5; SIZE_BYTES]);
 }
 
-/// Nor does the end of the process, with work of its own thread in flight, a callback that waits, memory that was freed, and a
-/// trace to be written.
+/// Nor does the end of the process, with work of its own thread in flight, a callback that waits, memory that was freed, also that of
+/// others, and a trace to be written.
 #[test]
 fn a_process_ends_beside_a_stream_that_stands_still() {
     if env::var_os(ENDS).is_some() {
@@ -81,6 +81,21 @@ fn a_process_ends_beside_a_stream_that_stands_still() {
         let buffer = device.allocate(SIZE_BYTES).unwrap();
         device.upload(&buffer, 0, &[3; SIZE_BYTES]).unwrap();
         stream.on_complete(|_| process::abort()).unwrap();
+        // Nor is memory of others given back, whose last handle has gone and that the stream still reads.
+        let owner = || on_release(|| process::abort());
+        // SAFETY: the memory is never freed.
+        let foreign = || unsafe {
+            Foreign::new(
+                &device,
+                Box::leak(Box::new([0u8; SIZE_BYTES])).as_mut_ptr() as u64,
+                SIZE_BYTES,
+                owner(),
+            )
+        };
+        let [read, kept] = [foreign(), foreign()].map(|foreign| device.adopt(foreign, Ready::Now).unwrap());
+        device.upload(&read, 0, &[3; SIZE_BYTES]).unwrap();
+        drop(read);
+        std::mem::forget(kept);
         // The callback's thread waits for it, and nobody else may.
         refuse_waits(others, 2);
         drop((buffer, write_and_end(device, stream, 5)));

@@ -73,6 +73,20 @@ faults! {
     callback_stream breaks "T6";
     /// All callbacks of a list run with the stream of the first one.
     callback_of_another breaks "T6";
+    /// Memory of others whose last handle has gone is given back though work that touches it is in flight.
+    foreign_without_fence breaks "T3";
+    /// Memory of others is adopted as if what its producer has put on a stream were over.
+    adopted_without_tick breaks "T2";
+    /// Memory of others that was given back is kept in the allocator's lists.
+    foreign_given_out_again breaks "T1";
+    /// Memory of others is given back under a lock of the device.
+    released_under_lock breaks "T5";
+    /// A forked child gives back what its parent has adopted.
+    child_releases_foreign breaks "T6";
+    /// An op writes memory of others that may only be read.
+    read_only_is_written breaks "T10";
+    /// Who waits for a buffer waits for its last write only.
+    waits_for_writes_only breaks "T2";
     /// A wrapped stream is closed without a tick for what others have put there last.
     unfenced_close breaks "T1";
     /// Handles of a wrapped stream are compared by the slot alone, which may stand for another one by now.

@@ -24,6 +24,27 @@ impl To for &Device {
     }
 }
 
+/// Are these as many bytes as the shape has elements?
+pub(crate) fn check_bytes(op: &'static str, size_bytes: usize, shape: &Dims, dtype: DType) -> Result<()> {
+    let size = shape.checked_product().and_then(|count| count.checked_mul(dtype.size_bytes()));
+    if size != Some(size_bytes) {
+        let expected = shape.checked_product().unwrap_or(usize::MAX);
+        let found = size_bytes / dtype.size_bytes();
+        return Err(Error::ElementCount { op, shape: shape.to_vec(), expected, found });
+    }
+    Ok(())
+}
+
+/// Kernels take bools for the numbers 0 and 1.
+pub(crate) fn check_bools(op: &'static str, bytes: &[u8], dtype: DType) -> Result<()> {
+    if dtype == DType::Bool
+        && let Some(&found) = bytes.iter().find(|byte| **byte > 1)
+    {
+        return Err(Error::Argument { op, what: "a bool", expected: "0 or 1", found: found.into() });
+    }
+    Ok(())
+}
+
 impl Tensor {
     /// A tensor of the elements of `values` in row-major order.
     ///
@@ -69,18 +90,8 @@ impl Tensor {
     ) -> Result<Tensor> {
         let op = "from_bytes";
         let shape = dims(op, shape.as_ref())?;
-        let size = shape.checked_product().and_then(|count| count.checked_mul(dtype.size_bytes()));
-        if size != Some(bytes.len()) {
-            let expected = shape.checked_product().unwrap_or(usize::MAX);
-            let found = bytes.len() / dtype.size_bytes();
-            return Err(Error::ElementCount { op, shape: shape.to_vec(), expected, found });
-        }
-        // Kernels take bools for the numbers 0 and 1.
-        if dtype == DType::Bool
-            && let Some(&found) = bytes.iter().find(|byte| **byte > 1)
-        {
-            return Err(Error::Argument { op, what: "a bool", expected: "0 or 1", found: found.into() });
-        }
+        check_bytes(op, bytes.len(), &shape, dtype)?;
+        check_bools(op, bytes, dtype)?;
         Tensor::upload(op, bytes, shape, dtype, device)
     }
 

@@ -21,6 +21,7 @@ mod call;
 mod compose;
 mod create;
 mod error;
+mod foreign;
 mod fused;
 mod generator;
 pub mod gradient;
@@ -64,7 +65,9 @@ pub use view::INFER;
 
 pub use raddle_base::{DType, Dims, Element, Layout, MAX_RANK, Overlap, Scalar, ViewError, bf16, f16};
 pub use raddle_op::{Activation, Expr, Mask, Pointwise, Program, ProgramRef, ScatterMode};
-pub use raddle_runtime::{Device, GraphStats, Misfit, NotCapturable, uncaptured};
+pub use raddle_runtime::{
+    Device, Foreign, GraphStats, Misfit, NotCapturable, Plain, Ready, on_release, uncaptured,
+};
 
 /// What an op returns.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -326,7 +326,7 @@ pub(crate) fn check_device(op: &'static str, first: &Tensor, others: &[&Tensor])
     }
 }
 
-/// A given output has the result's shape, lies on the device and has no two elements in one place.
+/// A given output has the result's shape, lies on the device, in memory that may be written, and has no two elements in one place.
 pub(crate) fn check_out(op: &'static str, out: &Tensor, shape: &Dims, device: &Device) -> Result<()> {
     if out.shape() != shape {
         return Err(shape_error(op, "the output", shape, out.shape()));
@@ -337,6 +337,7 @@ pub(crate) fn check_out(op: &'static str, out: &Tensor, shape: &Dims, device: &D
     if !out.is_contiguous() && out.layout().self_overlap() {
         return Err(Error::SelfOverlap { op, shape: out.shape().to_vec(), strides: out.strides().to_vec() });
     }
+    out.buffer().check_writable(op)?;
     Ok(())
 }
 

@@ -220,6 +220,11 @@ rows! {
     "raddle_runtime::memory::large::Large::cut"
     [sim("raddle_runtime::tests::memory::pieces_that_are_split_off_keep_their_marks")]
     [split_forgets_marks]
+"T1.10" "Memory of others is given back, and never given out: no list of free blocks has it."
+    "raddle_runtime::memory::release::free_foreign"
+    [sim("raddle_runtime::tests::foreign::memory_of_others_is_not_given_out_again"),
+     sim("raddle_runtime::tests::foreign::threads_adopt_at_once")]
+    [foreign_given_out_again]
 
 "T2.1" "A read is ordered behind the last write."
     "raddle_runtime::order::marks::Marks::claim_read"
@@ -283,6 +288,14 @@ rows! {
     [test("raddle_runtime::ends::what_is_behind_a_hold_waits"), conformance("raddle_conformance::cpu::cpu::testing::*"),
      conformance("raddle_conformance::sim::sim::testing::*"), device("raddle_conformance::cuda::cuda::testing::*")]
     [hold_holds_nothing]
+"T2.13" "Memory of others is used behind what its producer has put on a stream."
+    "raddle_runtime::memory::foreign::Foreign::adopt"
+    [sim("raddle_runtime::tests::foreign::memory_of_others_is_used_behind_its_producer")]
+    [adopted_without_tick]
+"T2.14" "Other code that waits for a buffer, on a stream of its own or on the host, is behind all reads and writes of it."
+    "raddle_runtime::order::marks::Marks::are_over"
+    [sim("raddle_runtime::tests::foreign::other_code_has_a_buffer_behind_all_that_touches_it")]
+    [waits_for_writes_only]
 
 "T3.1" "An op owns its operands through the marks that it stamps: none is freed before the op is over (safe by construction: all ops submit by this one path)."
     "raddle_runtime::submit::enqueue::Stream::enqueue"
@@ -349,6 +362,13 @@ rows! {
      conformance("raddle_conformance::sim::sim::graphs::operands_outlive_their_handles"),
      device("raddle_conformance::cuda::cuda::graphs::operands_outlive_their_handles")]
     [graph_borrows_operands]
+"T3.10" "Memory of others is given back once, when the last handle has gone and everything that touches it is complete."
+    "raddle_runtime::memory::release::release"
+    [sim("raddle_runtime::tests::foreign::memory_of_others_is_given_back_when_its_work_is_over"),
+     sim("raddle_runtime::tests::foreign::memory_of_others_in_flight_has_no_limit"),
+     sim("raddle_runtime::tests::foreign::a_drop_waits_for_nothing"),
+     sim("raddle_runtime::tests::foreign::the_end_of_a_thread_gives_memory_back")]
+    [foreign_without_fence]
 
 "T4.1" "An event that has recorded nothing is not complete."
     "raddle_runtime::stream::event::Event::query"
@@ -492,6 +512,10 @@ rows! {
     [test("raddle_sync::biased::tests::an_owner_that_is_put_off_holds_up_no_other"),
      loom("raddle_sync::biased::models::model_owner_and_sweep")]
     [sweeps_in_order]
+"T5.18" "Memory of others is given back under no lock: its owner may use the device."
+    "raddle_runtime::memory::release::Owner::release"
+    [sim("raddle_runtime::tests::foreign::owners_may_do_what_they_like")]
+    [released_under_lock]
 
 "T6.1" "Closing a device drains it: nothing is in flight, and all memory is given back."
     "raddle_runtime::device::life::Device::close"
@@ -632,6 +656,11 @@ rows! {
     [conformance("raddle_conformance::cpu::cpu::testing::holds_end_with_their_device"),
      test("raddle_runtime::ends::closing_lets_go_of_what_is_held")]
     [close_waits_for_holds]
+"T6.26" "A forked child gives back what it has adopted itself, and nothing of its parent's; a process that ends gives back nothing."
+    "raddle_runtime::memory::release::Owner::release"
+    [test("raddle_runtime::ends::a_child_gives_back_its_own"),
+     test("raddle_runtime::exits::a_process_ends_beside_a_stream_that_stands_still")]
+    [child_releases_foreign]
 
 "T7.1" "A kernel writes every element of its output view."
     "raddle_cpu::kernels::pointwise"
@@ -1085,6 +1114,11 @@ rows! {
     "raddle_tensor::number::fit"
     [test("raddle_tensor::it::number_rule::*")]
     [number_is_cut]
+"T10.36" "An op that would write memory that may only be read is refused, also in a capture and in the place of a graph's operand."
+    "raddle_runtime::memory::foreign::Buffer::check_writable"
+    [test("raddle_runtime::tests::foreign::read_only_memory_is_not_written"),
+     test("raddle_conformance::memory::tensors_lie_over_memory_of_others")]
+    [read_only_is_written]
 }
 
 #[cfg(test)]

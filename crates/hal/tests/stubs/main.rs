@@ -18,6 +18,7 @@ fn info(name: &str, alignment_bytes: usize) -> Info {
         alignment_bytes,
         poison: false,
         survives_fork: false,
+        is_host: false,
         prepares: false,
         bounds: raddle_hal::Bounds::default(),
         source: raddle_hal::trace::Source::new(),

@@ -65,6 +65,27 @@ fn what_is_saved_is_loaded() {
     );
 }
 
+/// Tensors over the file itself, where its bytes lie as they must; they outlive what has opened it.
+#[test]
+fn mapped_tensors_are_the_files_own_bytes() {
+    let scratch = Scratch::new("mapped");
+    save(&scratch.0, &samples()).unwrap();
+    let file = Checkpoint::open(&scratch.0).unwrap();
+    let mapped = samples().iter().map(|(name, _)| file.mapped(name, device()).unwrap()).collect::<Vec<_>>();
+    drop(file);
+    let foreign = mapped.iter().filter(|tensor| tensor.buffer().is_foreign()).count();
+    assert!(mapped[0].buffer().is_read_only() && foreign >= 5, "{foreign}");
+    for ((_, tensor), found) in samples().iter().zip(&mapped) {
+        assert_eq!((found.shape(), found.dtype()), (tensor.shape(), tensor.dtype()));
+        assert_eq!(found.to_bytes().unwrap(), tensor.to_bytes().unwrap());
+    }
+    assert_eq!(
+        mapped[0].add(1).unwrap().to_vec::<f32>().unwrap()[1],
+        samples()[0].1.to_vec::<f32>().unwrap()[1] + 1.0
+    );
+    assert!(mapped[0].add_(1).unwrap_err().to_string().contains("may only be read"));
+}
+
 #[test]
 fn texts_beside_the_tensors_stay() {
     let scratch = Scratch::new("metadata");

@@ -3,16 +3,68 @@
 use crate::{
     ground::{Device, Error, Floor, Result, fork},
     memory::{
-        AfterNeed, Buffer, HookGuard, Memory, MemoryNeed, Watermarks,
+        AfterNeed, Buffer, Foreign, HookGuard, Memory, MemoryNeed, Watermarks,
         policy::{AllocInterceptors, MemoryPool, MemoryResource},
         report::{MemorySnapshot, MemoryStats},
     },
-    order::Stream,
+    order::{Stream, Streams, Tick},
+    stream::Event,
 };
 use raddle_sync::{atomic::Ordering::*, fault};
 use std::{ptr, sync::Arc};
 
+/// When what others have written to their memory is there to be read.
+#[derive(Clone, Copy, Debug)]
+pub enum Ready<'a> {
+    /// It is: who wrote it has waited for it, or has written nothing.
+    Now,
+    /// Behind what is on a stream now; on a [wrapped](Stream::wrap) one also what others have put there.
+    After(Stream),
+    /// Behind what an event has recorded; at once if it has recorded nothing.
+    AfterEvent(&'a Event),
+}
+
 impl Device {
+    /// A buffer over memory that somebody else has. Ops use it as any buffer, from any thread and on any stream, the first ones behind
+    /// what `ready` says, which nobody waits for here. When the last handle has gone and everything that touches the memory is
+    /// complete, its owner is dropped, which gives the memory back: on the thread that drops the handle, or on one of the runtime. Until then
+    /// it counts as [`MemoryStats::foreign_bytes`], and against no limit.
+    ///
+    /// Whoever adopts the same memory twice has two buffers, whose ops nothing orders: adopt once, and take views.
+    ///
+    /// Takes a lock of the device; blocks only if `ready` is a wrapped stream that is full. In a forked child the owner of what the
+    /// parent has adopted isn't dropped.
+    ///
+    /// Errors: [`Error::BufferDevice`], [`Error::StreamDevice`], [`Error::StreamClosed`], [`Error::Forked`]. The owner is dropped then.
+    pub fn adopt(&self, memory: Foreign, ready: Ready<'_>) -> Result<Buffer> {
+        let op = "adopt";
+        let expected = || self.name().into();
+        if memory.device() != *self {
+            return Err(Error::BufferDevice {
+                op,
+                expected: expected(),
+                found: memory.device().name().into(),
+            });
+        }
+        let check = |streams: &'static Streams, tick| match ptr::eq(streams.core, self.0) {
+            true => Ok(tick),
+            false => Err(Error::StreamDevice { op, expected: expected(), found: streams.name().into() }),
+        };
+        let behind = match ready {
+            _ if fork::is_child(self.0) => Tick::NONE, // nothing is in flight
+            Ready::Now => Tick::NONE,
+            Ready::After(stream) => {
+                check(stream.0.device, Tick::NONE)?;
+                stream.check_open()?;
+                stream.now()?
+            }
+            Ready::AfterEvent(event) => {
+                event.tick().map_or(Ok(Tick::NONE), |(streams, tick)| check(streams, tick))?
+            }
+        };
+        memory.adopt(behind)
+    }
+
     /// Gives cached memory that no work in flight uses back to the device. Live buffers stay.
     pub fn empty_cache(&self) {
         if fork::is_child(self.0) {

@@ -9,4 +9,5 @@ mod work;
 pub use caches::CacheStats;
 #[cfg(test)]
 pub(crate) use life::build;
+pub use memory::Ready;
 pub use work::StreamStats;

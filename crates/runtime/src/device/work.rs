@@ -25,9 +25,17 @@ pub struct StreamStats {
     pub waits_elided: u64,
 }
 
+/// May all be written that is written?
+#[inline]
+fn check_writable(op: &'static str, operands: &[Operand<'_>]) -> Result<()> {
+    let mut written = operands.iter().filter(|operand| operand.access == Access::Write);
+    written.try_for_each(|operand| operand.buffer.check_writable(op))
+}
+
 impl Stream {
     /// As [`Device::submit_named`], on this stream.
     pub fn submit_kernel(self, op: &'static str, kernel: &Kernel, operands: &[Operand<'_>]) -> Result<()> {
+        check_writable(op, operands)?;
         if capturing::is_on(self.0.device) {
             return graph::record(Memory::of(self.0.device.core), op, kernel, operands);
         }
@@ -37,6 +45,53 @@ impl Stream {
             }
             self.launch(op, launch, touches).map(drop)
         })
+    }
+}
+
+/// What other code has to wait for.
+impl Stream {
+    /// Puts whatever comes to this stream from now on, also what others put on a [wrapped](Stream::wrap) one, behind everything
+    /// that touches a buffer now. Waits for nothing but room on the stream, on which it takes a place.
+    ///
+    /// Errors: [`Error::StreamDevice`], [`Error::StreamClosed`], [`Error::NotCapturable`]; not that of a kernel on which the content depends.
+    pub fn wait_buffer(self, buffer: &Buffer) -> Result<()> {
+        let op = "wait_buffer";
+        let streams = self.0.device;
+        if !ptr::eq(buffer.block().device, streams.core) {
+            let (expected, found) = (buffer.device().name().into(), streams.name().into());
+            return Err(Error::StreamDevice { op, expected, found });
+        }
+        capturing::refuse(streams, op, NotCapturable::Wait)?;
+        if fork::is_child(streams) {
+            return fork::check(streams);
+        }
+        self.wait_block(buffer.block()).map(drop)
+    }
+
+    fn wait_block(self, block: &Block) -> Result<u64> {
+        let access = if fault!(waits_for_writes_only) { Access::Read } else { Access::Write };
+        self.submit("wait", &Launch::Nothing, &mut [BlockAccess { block, access, whole: false }], &[])
+    }
+}
+
+impl Buffer {
+    /// Blocks until everything that touches the memory is complete, so that other code may read and write it. At once, without a call
+    /// of the device, if it is. If the content depends on a kernel that failed, its error is told here.
+    pub fn synchronize(&self) -> Result<()> {
+        let (block, device) = (self.block(), self.device());
+        capturing::refuse(device.0, "synchronize", NotCapturable::Wait)?;
+        let streams = Streams::of(device.0);
+        if fork::is_child(device.0) {
+            let read = BlockAccess { block, access: Access::Read, whole: false };
+            return child::submit(streams, "synchronize", &Launch::Nothing, &[read]);
+        }
+        if block.taint.load(Relaxed) == 0 && block.marks.are_over(|tick| streams.is_complete(tick)) {
+            return Ok(());
+        }
+        let stream = binding::current(streams)?;
+        let taint = stream.wait_block(block)?;
+        stream.0.synchronize(stream.0.latest().sequence())?;
+        if taint == 0 { Ok(()) } else { device.failure(taint) }
     }
 }
 
@@ -66,7 +121,8 @@ impl Device {
     ///
     /// The operands are as the kernel's doc says, outputs first: this has been checked by the caller. Doesn't wait for the
     /// result; blocks while the stream is full, and runs the kernel here on devices that do so. A kernel that fails here
-    /// and now has written nothing; one that fails later is told to whoever reads what depends on it.
+    /// and now has written nothing; one that fails later is told to whoever reads what depends on it. One that would write memory
+    /// that may only be read is refused ([`Error::ReadOnly`]).
     #[inline]
     pub fn submit(&self, kernel: &Kernel, operands: &[Operand<'_>]) -> Result<()> {
         self.submit_named(kernel.name(), kernel, operands)
@@ -75,6 +131,7 @@ impl Device {
     /// As [`Device::submit`], under the name that errors and traces show.
     #[inline]
     pub fn submit_named(&self, op: &'static str, kernel: &Kernel, operands: &[Operand<'_>]) -> Result<()> {
+        check_writable(op, operands)?;
         if capturing::is_on(self.0) {
             return graph::record(Memory::of(self.0), op, kernel, operands);
         }
@@ -96,10 +153,11 @@ impl Device {
     /// bytes, and others that submit to the same stream wait meanwhile. Who minds gives such uploads a stream of their own,
     /// or makes several of one.
     ///
-    /// Errors: [`Error::BufferRange`], [`Error::BufferDevice`], and those of the device. Then nothing was copied.
+    /// Errors: [`Error::BufferRange`], [`Error::BufferDevice`], [`Error::ReadOnly`], and those of the device. Then nothing was copied.
     pub fn upload(&self, to: &Buffer, offset_bytes: usize, bytes: &[u8]) -> Result<()> {
         capturing::refuse(self.0, "upload", NotCapturable::Upload)?;
         let block = self.range("upload", to, offset_bytes, bytes.len())?;
+        to.check_writable("upload")?;
         let whole = bytes.len() == to.size_bytes();
         let from = hal::HostBytes { address: bytes.as_ptr() as usize, size_bytes: bytes.len() };
         let to = hal::Address { offset_bytes: block.address.offset_bytes + offset_bytes, ..block.address };

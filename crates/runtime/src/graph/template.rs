@@ -257,6 +257,9 @@ impl Template {
             if !std::ptr::eq(new.block().device, self.device.core) {
                 return misfit(Misfit::Device);
             }
+            if self.outside[index].access == Access::Write && new.check_writable("replay").is_err() {
+                return misfit(Misfit::ReadOnly);
+            }
             let range = &self.outside[index].range;
             let (start, end) =
                 (range.start.checked_add_signed(*shift_bytes), range.end.checked_add_signed(*shift_bytes));

@@ -51,6 +51,11 @@ pub enum Error {
         "{op}: expected a range within {buffer_bytes} bytes, found {size_bytes} bytes from {offset_bytes} on"
     )]
     BufferRange { op: &'static str, offset_bytes: usize, size_bytes: usize, buffer_bytes: usize },
+    /// An op would write [memory of others](crate::Foreign) that is there to be read.
+    #[error(
+        "{op}: the output is memory of others that may only be read, {size_bytes} bytes on {device}; use copy() first"
+    )]
+    ReadOnly { op: &'static str, device: String, size_bytes: usize },
     /// The stream has given out all its sequence numbers (2^48).
     #[error("{device}: stream {stream:#x} has used up its sequence numbers, use another one")]
     StreamExhausted { device: String, stream: u64 },
@@ -215,6 +220,8 @@ pub enum Misfit {
     Alignment,
     /// Its memory is another operand's, and one of the two is written.
     Shared,
+    /// It is written, and its memory may only be read.
+    ReadOnly,
 }
 
 impl fmt::Display for Misfit {
@@ -227,6 +234,7 @@ impl fmt::Display for Misfit {
             Misfit::Alignment => {
                 "expected a start that differs by a multiple of 256 bytes from the operand's, use copy() first"
             }
+            Misfit::ReadOnly => "the graph writes it, and it is memory of others that may only be read, use copy() first",
             Misfit::Shared => "its memory is another operand's, and one of the two is written, use copy() first",
         })
     }

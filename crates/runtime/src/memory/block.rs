@@ -22,7 +22,7 @@ const RECORDED_COUNT: usize = SLOT_COUNT.div_ceil(64);
 pub(crate) struct Source {
     /// Index of its size class, or [`LARGE`](super::classes::LARGE).
     pub(crate) class: u8,
-    /// Which slab it is of, in the list of its class; of a large block, which piece.
+    /// Which slab it is of, in the list of its class; of a large block, which piece; of memory of others, its place in their list.
     pub(crate) index: u32,
     /// The number of the private pool whose list that is; 0 for the device's.
     pub(crate) pool: u32,
@@ -129,6 +129,22 @@ impl Block {
     }
 }
 
+/// Who has the memory of a block that was adopted.
+pub(crate) struct Owner {
+    /// The process's count of forks when that was.
+    pub(super) forks: u32,
+    /// Dropping it gives the memory back.
+    pub(super) memory: Box<dyn Send>,
+}
+
+/// A block of memory of others. The block is in front, so that a pointer to it is one to the whole.
+#[repr(C)]
+struct Adopted {
+    block: Block,
+    /// Touched by whoever has the block alone.
+    owner: Owner,
+}
+
 /// A block that is owned alone: in a magazine, the central lists, or a list of free pieces. Made by `Box::into_raw`. Its owner makes
 /// no `&mut Block`, since others may look at its atomics at any time: see [`BlockRef`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -140,6 +156,20 @@ unsafe impl Send for FreeBlock {}
 impl FreeBlock {
     pub(crate) fn new(block: Block) -> FreeBlock {
         FreeBlock(NonNull::from(Box::leak(Box::new(block))))
+    }
+
+    /// A block of memory of others, with its owner.
+    pub(crate) fn adopted(block: Block, owner: Owner) -> FreeBlock {
+        FreeBlock(NonNull::from(Box::leak(Box::new(Adopted { block, owner }))).cast())
+    }
+
+    /// Frees the description of memory of others, which is left with its owner.
+    ///
+    /// # Safety
+    /// - It was made by [`FreeBlock::adopted`], and no copy of it is used any more.
+    pub(crate) unsafe fn disown(self) -> Owner {
+        // SAFETY: made by `Box::leak` in `adopted`; by the contract it is freed once.
+        unsafe { Box::from_raw(self.0.cast::<Adopted>().as_ptr()) }.owner
     }
 
     /// The block whose last handle has gone.
@@ -166,6 +196,12 @@ impl FreeBlock {
         }
         // SAFETY: a free block is owned alone.
         unsafe { self.get().marks.uses(own, is_complete) }
+    }
+
+    /// The tick of a use that isn't complete, if there is one.
+    pub(crate) fn incomplete(&mut self, is_complete: impl Fn(Tick) -> bool) -> Option<Tick> {
+        // SAFETY: a free block is owned alone.
+        unsafe { self.get().marks.incomplete(is_complete) }
     }
 
     /// Has it no uses, or forgotten all? Then `uses` would say that they are over.
@@ -253,6 +289,12 @@ impl BlockRef {
     /// Has somebody a handle?
     pub(crate) fn is_given_out(&self) -> bool {
         self.handles().load(Relaxed) > 0
+    }
+
+    /// Where it lies, and how long it is; of memory of others, which are nobody's to change.
+    pub(crate) fn adopted_range(&self) -> (Address, usize) {
+        // SAFETY: as in `handles`; nobody stores these fields while the list of the memory of others has the block.
+        unsafe { ((*self.0.as_ptr()).address, (*self.0.as_ptr()).capacity_bytes) }
     }
 
     /// How many bytes were asked for, the last time.

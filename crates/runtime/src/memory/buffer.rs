@@ -7,8 +7,9 @@ use super::{
     allocate::put_back,
     block::{Block, BlockRef, FreeBlock, Source},
     child,
-    classes::{EMPTY, UNIT_BYTES},
+    classes::{EMPTY, UNIT_BYTES, is_unlisted},
     policy,
+    release::free_foreign,
     report::trace as recording,
     store::Memory,
 };
@@ -64,9 +65,8 @@ impl Memory {
 #[inline]
 fn free(mut block: FreeBlock) {
     let device = block.get().device;
-    if block.get().source.class == EMPTY {
-        // SAFETY: the last handle is gone, no list has it, and work in flight touches no byte of it.
-        return unsafe { block.destroy() };
+    if is_unlisted(block.get().source.class) {
+        return free_unlisted(block);
     }
     if fork::is_child(device) {
         return child::free(block);
@@ -84,6 +84,19 @@ fn free(mut block: FreeBlock) {
         block.forget_uses();
     }
     if device.is_watched() { policy::free_watched(block) } else { put_back(block) }
+}
+
+/// Of no bytes, or memory of others.
+#[cold]
+fn free_unlisted(block: FreeBlock) {
+    if block.get().source.class != EMPTY {
+        if block.get().is_recorded() && !fork::is_child(block.get().device) {
+            fence_recorded(&block);
+        }
+        return free_foreign(block);
+    }
+    // SAFETY: the last handle is gone, no list has it, and work in flight touches no byte of it.
+    unsafe { block.destroy() };
 }
 
 /// Covers what other code has put on the streams that were noted.
@@ -112,7 +125,7 @@ impl Buffer {
 
     /// A buffer of no bytes. Its address is no slab's; it isn't 0, which isn't allowed for an empty slice either.
     #[cold]
-    fn empty(device: &'static Core) -> Buffer {
+    pub(super) fn empty(device: &'static Core) -> Buffer {
         let address = Address { handle: UNIT_BYTES as u64, offset_bytes: 0 };
         let source = Source { class: EMPTY, index: 0, pool: 0 };
         Buffer::give(FreeBlock::new(Block::new(device, address, 0, source, Marks::new())), 0)

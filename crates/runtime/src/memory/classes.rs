@@ -8,6 +8,16 @@ pub(crate) const CLASS_COUNT: usize = 36;
 pub(crate) const LARGE: u8 = u8::MAX;
 /// Of blocks of no bytes, which are in no list: they come and go by themselves, and take nothing of the device.
 pub(crate) const EMPTY: u8 = LARGE - 1;
+/// Of [memory of others](super::foreign).
+pub(crate) const FOREIGN: u8 = LARGE - 2;
+/// Of memory of others that no op may write.
+pub(crate) const READ_ONLY: u8 = LARGE - 3;
+
+/// Has the device no list for it?
+#[inline]
+pub(crate) fn is_unlisted(class: u8) -> bool {
+    (READ_ONLY..=EMPTY).contains(&class)
+}
 
 /// The class that holds `size_bytes`.
 #[inline]

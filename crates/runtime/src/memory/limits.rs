@@ -63,6 +63,12 @@ impl Memory {
                 return self.share(block);
             }
         }
-        None
+        let foreign = self.foreign.lock();
+        let has = |block: &&BlockRef| {
+            let (start, size_bytes) = block.adopted_range();
+            address.checked_sub(start.number()).is_some_and(|offset| offset < size_bytes as u64)
+        };
+        // Several may have the same memory: one that is alive.
+        foreign.blocks().filter(has).find_map(|block| self.share(*block))
     }
 }

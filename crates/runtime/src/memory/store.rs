@@ -3,7 +3,7 @@
 
 use super::{
     block::{Block, FreeBlock},
-    central::FreeList,
+    central::{ForeignList, FreeList},
     classes::{CLASS_COUNT, LARGE},
     hooks::Hooks,
     large::{Grain, Large},
@@ -36,6 +36,8 @@ pub(crate) trait Above: Sync {
     fn poison(&self, block: &Block, value: u8);
     /// Marks a block as used by all that is on the stream of a slot, also by what others have put there.
     fn fence(&self, block: &Block, slot: usize);
+    /// Calls a closure, on a thread of the runtime and under no lock, once a tick is complete, or says that the device can't tell.
+    fn when_complete(&self, device: &'static Core, tick: Tick, closure: Box<dyn FnOnce(bool) + Send>);
     /// The slot of the thread's stream; the thread is bound to one if it wasn't.
     fn bound_slot(&self, device: &'static Core) -> usize;
 }
@@ -47,6 +49,7 @@ pub(crate) struct Memory {
     /// By class.
     pub(crate) central: Box<[Mutex<FreeList>]>,
     pub(crate) large: Mutex<Large>,
+    pub(crate) foreign: Mutex<ForeignList>,
     pub(crate) transit: Transit,
     pub(crate) hooks: Hooks,
     pools: Mutex<Pools>,
@@ -67,6 +70,8 @@ pub(crate) struct Memory {
     pub(crate) reserved: PeakGauge,
     /// In blocks that are given out.
     pub(crate) allocated: PeakGauge,
+    /// In memory of others that hasn't been given back.
+    pub(crate) foreign_bytes: AtomicUsize,
     pub(crate) allocations: AtomicU64,
     pub(crate) frees: AtomicU64,
     pub(crate) slab_allocations: AtomicU64,
@@ -109,6 +114,7 @@ impl Memory {
             above,
             central: (0..CLASS_COUNT).map(|_| Mutex::new(Rank::Centre, FreeList::default())).collect(),
             large: Mutex::new(Rank::Slabs, Large::new(Grain::LARGE, bounds)),
+            foreign: Mutex::new(Rank::Slabs, ForeignList::default()),
             transit: Transit::new(),
             hooks: Hooks::new(),
             pools: Mutex::new(Rank::Leaf, Pools::default()),
@@ -121,6 +127,7 @@ impl Memory {
             claimed_bytes: AtomicUsize::new(0),
             reserved: PeakGauge::new(),
             allocated: PeakGauge::new(),
+            foreign_bytes: AtomicUsize::new(0),
             allocations: AtomicU64::new(0),
             frees: AtomicU64::new(0),
             slab_allocations: AtomicU64::new(0),
@@ -207,9 +214,9 @@ impl Memory {
         }
     }
 
-    /// Has the device given no slab, and is it being asked for none?
+    /// Has the device given no slab, and is it being asked for none? Nor has it memory of others?
     pub(crate) fn is_empty(&self) -> bool {
-        self.claimed_bytes.load(Relaxed) == 0
+        self.claimed_bytes.load(Relaxed) == 0 && self.foreign_bytes.load(Relaxed) == 0
     }
 }
 

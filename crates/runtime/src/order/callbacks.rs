@@ -50,10 +50,10 @@ impl Callbacks {
         Callbacks { list: Mutex::new(Rank::Leaf, List::default()), idle: Condvar::new() }
     }
 
-    /// Takes one in; nothing if there are too many.
-    pub(crate) fn add(&self, sequence: u64, generation: u32, body: Body) -> Option<Added> {
+    /// Takes one in; nothing if there are so many already.
+    pub(crate) fn add(&self, sequence: u64, generation: u32, body: Body, count_max: usize) -> Option<Added> {
         let mut list = self.list.lock();
-        if list.waiting.len() >= CALLBACK_COUNT_MAX && !fault!(callbacks_without_end) {
+        if list.waiting.len() >= count_max && !fault!(callbacks_without_end) {
             return None;
         }
         let place = list.waiting.partition_point(|other| other.sequence <= sequence);

@@ -201,6 +201,13 @@ impl Marks {
         }
     }
 
+    /// Of memory that others have written, behind a tick.
+    pub(crate) fn written(tick: Tick) -> Marks {
+        let marks = Marks::new();
+        marks.write.store(tick.0, Relaxed); // whoever gets the block, gets it by a synchronized way
+        marks
+    }
+
     #[inline]
     fn shared(&self, order: raddle_sync::atomic::Ordering) -> Option<&Shared> {
         let shared = self.shared.load(order);
@@ -327,6 +334,29 @@ impl Marks {
         } else {
             Uses::Pending
         }
+    }
+
+    /// Is every use complete that a submission has stamped? One that is under way may have hidden another, so then it isn't said.
+    /// For anybody who has a handle.
+    pub(crate) fn are_over(&self, is_complete: impl Fn(Tick) -> bool) -> bool {
+        let is_over = |tick: Tick| tick == Tick::NONE || tick.0 != CLAIMED && is_complete(tick);
+        let is_read_over = |shared: &Shared| {
+            let mut readers = (0..SLOT_COUNT).filter(|slot| shared.has(*slot));
+            readers.all(|slot| is_over(Tick(shared.mark(slot).0.load(Acquire))))
+        };
+        // In this order. Who finds that the mark at home was handed on to the table sees the table; and who finds that a writer has
+        // taken a read over, there or here, sees its tick, which is behind that read. Acquire pairs with the Release in `release`.
+        is_over(Tick(self.home.0.load(Acquire)))
+            && self.shared(Acquire).is_none_or(is_read_over)
+            && is_over(Tick(self.write.load(Relaxed)))
+    }
+
+    /// The tick of a use that isn't complete, if there is one.
+    ///
+    /// # Safety
+    /// - As for [`Marks::uses`].
+    pub(crate) unsafe fn incomplete(&self, is_complete: impl Fn(Tick) -> bool) -> Option<Tick> {
+        self.ticks().find(|tick| *tick != Tick::NONE && !is_complete(*tick))
     }
 
     /// Is there none? For the block's only owner.

@@ -1,10 +1,10 @@
 //! What memory asks of streams.
 
-use super::binding;
+use super::{binding, callback};
 use crate::{
     ground::{Core, Floor, Result},
     memory::{Above, Block},
-    order::Streams,
+    order::{Streams, Tick},
     submit::{Access, BlockAccess},
 };
 use raddle_hal::Launch;
@@ -33,6 +33,11 @@ impl Above for StreamsAbove {
 
     fn fence(&self, block: &Block, slot: usize) {
         Streams::of(block.device).opened(slot).fence(block);
+    }
+
+    fn when_complete(&self, device: &'static Core, tick: Tick, closure: Box<dyn FnOnce(bool) + Send>) {
+        let stream = Streams::of(device).opened(tick.slot()).handle();
+        callback::add_unbounded(stream, tick.sequence(), Box::new(move |result| closure(result.is_ok())));
     }
 
     fn bound_slot(&self, device: &'static Core) -> usize {

@@ -18,7 +18,7 @@ use crate::{
     ground::{Core, Error, Result, fork},
     order::{
         Stream, Streams,
-        callbacks::{Body, CALLBACK_COUNT_MAX, Waiting},
+        callbacks::{Added, Body, CALLBACK_COUNT_MAX, Waiting},
     },
 };
 use raddle_hal::trace;
@@ -56,20 +56,30 @@ pub(crate) fn add(stream: Stream, sequence: u64, body: Body) -> Result<u64> {
         let default = Stream::default(&stream.device())?;
         return add(default, 0, Box::new(move |_| body(stream.0.synchronize(sequence))));
     }
-    let Some(added) = stream.0.callbacks.add(sequence, stream.1, body) else {
+    let Some(added) = stream.0.callbacks.add(sequence, stream.1, body, CALLBACK_COUNT_MAX) else {
         return Err(Error::TooManyCallbacks {
             device: stream.device().name().into(),
             stream: stream.id().0,
             count_max: CALLBACK_COUNT_MAX,
         });
     };
+    bring_thread(stream, &added);
+    Ok(added.number)
+}
+
+/// As [`add`], of what has a bound of its own: one for each piece of memory that others wait for.
+pub(crate) fn add_unbounded(stream: Stream, sequence: u64, body: Body) {
+    let added = stream.0.callbacks.add(sequence, stream.1, body, usize::MAX);
+    bring_thread(stream, &added.expect("there is always room"));
+}
+
+fn bring_thread(stream: Stream, added: &Added) {
     if added.needs_thread {
         let builder = thread::Builder::new().name("raddle-callbacks".into());
         if builder.spawn(move || work(stream, true)).is_err() {
             work(stream, false);
         }
     }
-    Ok(added.number)
 }
 
 /// Runs the callbacks of a stream until there is none. A thread of its own gives back what it has of the device before it says

@@ -203,7 +203,7 @@ impl Stream {
         }
         let goes_on = fault!(told_after_release) || witness::tell(touches);
         if !goes_on && fault!(refused_is_written) {
-            stream.note(None, touches);
+            stream.note(None, touches, true);
         }
         // Marks of what won't run are stamped all the same: it is behind what it would have been behind.
         let (launch, touches) = if goes_on { (launch, touches) } else { (&Launch::Nothing, &[][..]) };
@@ -221,7 +221,10 @@ impl Stream {
         } else {
             SmallVec::new()
         };
-        let taint = stream.note(fallible.then_some((op, tick, submitted == Submitted::Inline)), touches);
+        // What waits for a block, and does nothing, writes nothing.
+        let writes = !matches!(launch, Launch::Nothing);
+        let taint =
+            stream.note(fallible.then_some((op, tick, submitted == Submitted::Inline)), touches, writes);
         drop(enqueued);
         if fault!(told_after_release) {
             witness::tell(touches);
@@ -306,7 +309,12 @@ impl StreamInner {
     /// Counts the writes, and finds which failed, or perhaps failing, op the outputs depend on; 0 for none. Called while the
     /// operands are claimed.
     #[inline]
-    fn note(&self, fallible: Option<(&'static str, Tick, bool)>, touches: &[BlockAccess<'_>]) -> u64 {
+    fn note(
+        &self,
+        fallible: Option<(&'static str, Tick, bool)>,
+        touches: &[BlockAccess<'_>],
+        writes: bool,
+    ) -> u64 {
         let mut taint = if fault!(error_to_the_next) { self.device.taints.newest() } else { 0 };
         for touch in touches {
             let own = touch.block.taint.load(Relaxed); // ordered by the claim
@@ -317,7 +325,7 @@ impl StreamInner {
         if let Some((op, tick, inline)) = fallible {
             taint = self.device.taints.add(op, tick, inline, taint, self.device);
         }
-        for touch in touches.iter().filter(|touch| touch.access == Access::Write) {
+        for touch in touches.iter().filter(|touch| writes && touch.access == Access::Write) {
             touch.block.count_write();
             if touch.block.taint.load(Relaxed) != taint {
                 touch.block.taint.store(taint, Relaxed);

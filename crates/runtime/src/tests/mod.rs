@@ -13,6 +13,8 @@ mod errors;
 #[cfg(not(loom))]
 mod external;
 #[cfg(not(loom))]
+mod foreign;
+#[cfg(not(loom))]
 mod memory;
 #[cfg(not(loom))]
 mod ordering;

@@ -75,6 +75,7 @@ pub(crate) fn open_within(in_flight_count_max: u64, bounds: raddle_hal::Bounds) 
         alignment_bytes: 1,
         poison: false,
         survives_fork: false,
+        is_host: false,
         prepares: false,
         bounds,
         source: raddle_hal::trace::Source::new(),

@@ -111,12 +111,13 @@ impl AllocInterceptors {
         self.installed.lock().clone()
     }
 
-    fn record(&self, kind: MemoryEventKind, block: &FreeBlock, asked_bytes: usize) {
+    pub(in crate::memory) fn record(&self, kind: MemoryEventKind, block: &FreeBlock, asked_bytes: usize) {
         if fork::has_forked_in(self.device) {
             return; // the history is its parent's
         }
+        // Before the lock: a thread that frees what others have allocated gets a store of its own here.
+        let stream = local::get(self.device).map_or(0, |local| local.slot());
         if let Some(history) = &mut *self.history.lock() {
-            let stream = local::get(self.device).map_or(0, |local| local.slot());
             history.push(kind, block.get().address.number(), block.get().capacity_bytes, asked_bytes, stream);
         }
     }

@@ -12,6 +12,10 @@ pub enum MemoryEventKind {
     Allocate,
     /// Its last handle went.
     Free,
+    /// [Memory of others](crate::Foreign) was adopted.
+    Adopt,
+    /// The last handle of memory of others went, which is given back once what is in flight is over.
+    Release,
 }
 
 /// An entry of a history.

@@ -46,7 +46,8 @@ impl MemorySnapshot {
             .iter()
             .map(|event| {
                 let MemoryEvent { time_ns, kind, address, size_bytes, asked_bytes, stream, thread } = *event;
-                let given_out = u8::from(kind == MemoryEventKind::Allocate);
+                let given_out = matches!(kind, MemoryEventKind::Allocate | MemoryEventKind::Adopt);
+                let given_out = u8::from(given_out);
                 (time_ns, given_out, address, size_bytes, asked_bytes, stream, thread)
             })
             .collect();

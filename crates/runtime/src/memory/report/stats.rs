@@ -33,6 +33,9 @@ pub struct MemoryStats {
     pub reserved_peak_bytes: usize,
     /// In blocks that are free but used by work in flight.
     pub pending_bytes: usize,
+    /// In [memory of others](crate::Foreign) that was adopted and hasn't been given back. No part of what is allocated or reserved.
+    #[serde(default)]
+    pub foreign_bytes: usize,
     /// Buffers given out so far.
     pub allocations: u64,
     /// Buffers given back so far.
@@ -65,6 +68,8 @@ pub enum PoolKind {
         /// Its number.
         number: u64,
     },
+    /// [Memory of others](crate::Foreign): each adoption is a slab of one piece.
+    Foreign,
 }
 
 /// Bytes by what is done with them.
@@ -196,6 +201,12 @@ impl Memory {
             let kind = PoolKind::Private { number: pool.number.load(Relaxed) };
             self.survey_large(kind, &pool.large.lock(), &pending, &mut slabs);
         }
+        slabs.extend(self.foreign.lock().blocks().map(|block| {
+            let (address, size_bytes) = block.adopted_range();
+            // Who has no handle of it waits for what is in flight.
+            let pieces = [self.piece(address, size_bytes, block, Some(true))].into();
+            SlabSnapshot { address: address.number(), size_bytes, pool: PoolKind::Foreign, pieces }
+        }));
         slabs.sort_by_key(|slab| slab.address);
         slabs
     }
@@ -247,6 +258,7 @@ impl Memory {
             allocated_peak_bytes,
             reserved_bytes,
             reserved_peak_bytes,
+            foreign_bytes: self.foreign_bytes.load(Relaxed),
             allocations: self.allocations.load(Relaxed),
             frees: self.frees.load(Relaxed),
             slab_allocations: self.slab_allocations.load(Relaxed),
@@ -265,7 +277,9 @@ impl Memory {
             let pool = pools.entry(slab.pool).or_insert(PoolStats { kind: slab.pool, slabs: 0, bytes });
             pool.slabs += 1;
             for piece in &slab.pieces {
-                all.add(piece);
+                if slab.pool != PoolKind::Foreign {
+                    all.add(piece);
+                }
                 pool.bytes.add(piece);
                 if let Some(stream) = piece.stream {
                     let entry = streams.entry(stream).or_insert(StreamMemory { stream, blocks: 0, bytes });
