@@ -84,6 +84,8 @@ RETURNS = {
     "__enter__": "Stream",
     "record_event": "Event",
     "elapsed_time": "builtins.float",
+    "__dlpack__": "Any",
+    "__dlpack_device__": "tuple[builtins.int, builtins.int]",
 }
 
 

@@ -143,7 +143,7 @@ class Tensor:
     def __and__(self, value: Any) -> Tensor:
         """Return self&value."""
     def __array__(self, dtype: AnyDType | None = None, copy: builtins.bool | None = None) -> Any:
-        """For `numpy.asarray`."""
+        """For `numpy.asarray`: a copy, or with `copy=False` an array of the same memory."""
     def __bool__(self) -> builtins.bool:
         """True if self else False"""
     def __contains__(self, key: Any) -> builtins.bool:
@@ -151,6 +151,10 @@ class Tensor:
     def __copy__(self) -> Tensor:
         """Another handle of the same tensor."""
     def __deepcopy__(self, _memo: Any) -> Tensor: ...
+    def __dlpack__(self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: builtins.bool | None = None) -> Any:
+        """For consumers of DLPack, as `torch.from_dlpack` and `numpy.from_dlpack`: a capsule of the same memory. What a tensor on a GPU is"""
+    def __dlpack_device__(self) -> tuple[builtins.int, builtins.int]:
+        """Where it lies, in DLPack's words: (1, 0) is the CPU, (2, n) the GPU n."""
     def __float__(self) -> builtins.float:
         """float(self)"""
     def __floordiv__(self, value: Any) -> Tensor:
@@ -985,6 +989,8 @@ float32: dtype
 float64: dtype
 def floor_divide(input: Tensor, other: Operand, *, out: Tensor | None = None) -> Tensor:
     """`floor_divide` of two tensors, or of a tensor and a number at either side."""
+def from_dlpack(ext_tensor: Any, *, device: AnyDevice | None = None, copy: builtins.bool | None = None) -> Tensor:
+    """A tensor over the memory of another library's array or tensor, or of a capsule: no copy, and both go on with the memory. `device`: a"""
 def full(size: Any, fill_value: Any, *, out: Tensor | None = None, dtype: AnyDType | None = None, device: AnyDevice | None = None, requires_grad: builtins.bool = False) -> Tensor:
     """One number everywhere."""
 def full_like(input: Tensor, fill_value: Any, *, dtype: AnyDType | None = None, device: AnyDevice | None = None, requires_grad: builtins.bool = False) -> Tensor:

@@ -19,6 +19,11 @@ impl PyDevice {
     pub fn of(device: raddle::Device) -> PyDevice {
         PyDevice { name: device.name().to_string() }
     }
+
+    /// Which GPU of CUDA it is, if it is one.
+    pub fn ordinal(&self) -> Option<i32> {
+        self.name.strip_prefix("cuda:")?.parse().ok()
+    }
 }
 
 #[pymethods]

@@ -177,19 +177,18 @@ impl PyTensor {
         Ok(flat.call_method1("reshape", (Self::shape(slf)?,))?)
     }
 
-    /// For `numpy.asarray`.
+    /// For `numpy.asarray`: a copy, or with `copy=False` an array of the same memory.
     #[pyo3(signature = (dtype=None, copy=None))]
     fn __array__<'py>(
         slf: &Bound<'py, PyTensor>,
         dtype: Option<&Bound<'py, PyAny>>,
         copy: Option<bool>,
     ) -> Result<Bound<'py, PyAny>> {
-        if copy == Some(false) {
-            return crate::error::wrong_value(
-                "__array__: expected copy=None or True, the elements are copied to the host",
-            );
-        }
-        let array = Self::numpy(slf, false)?;
+        let array = match copy {
+            // Over the same memory, or an error.
+            Some(false) => slf.py().import("numpy")?.call_method1("from_dlpack", (slf,))?,
+            _ => Self::numpy(slf, false)?,
+        };
         match dtype {
             None => Ok(array),
             Some(dtype) => Ok(array.call_method1("astype", (dtype,))?),

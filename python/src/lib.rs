@@ -7,7 +7,7 @@
 //! - A mistake is an exception of Python's kind, with Raddle's text (`error`).
 //!
 //! What is shorter in Python stands in the package `raddle`: aliases, context managers, modules.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)] // but in `dlpack`, which reads structures of C
 #![allow(unsafe_op_in_unsafe_fn, reason = "PyO3 expands pairs of operators to such functions")]
 
 mod arg;
@@ -16,6 +16,7 @@ mod capture;
 mod checkpoint;
 mod create;
 mod device;
+mod dlpack;
 mod dtype;
 mod error;
 mod fused;
@@ -49,6 +50,7 @@ mod _raddle {
             rand_like, randint, randn, randn_like, randperm, tensor, zeros, zeros_like,
         },
         device::PyDevice,
+        dlpack::from_dlpack,
         dtype::PyDType,
         fused::PyKernel,
         host::{_rebuild, can_cast, promote_types, result_type},

@@ -14,6 +14,9 @@ impl Tensor {
     /// the same memory. The device [adopts](raddle_runtime::Device::adopt) it, behind what `ready` says; when nothing uses it any more its
     /// owner is dropped. Waits for nothing.
     ///
+    /// Memory that a living buffer of the device has already, as when it went to another library and comes back, is that buffer's: ops on
+    /// the new tensor are ordered with those on all others of it, and the owner is dropped at once, since the buffer keeps the memory.
+    ///
     /// Errors: the layout reaches past the end; the memory doesn't start at a multiple of an element's size; those of `adopt`. The
     /// owner is dropped then.
     pub fn from_foreign(memory: Foreign, layout: Layout, dtype: DType, ready: Ready<'_>) -> Result<Tensor> {
@@ -27,6 +30,12 @@ impl Tensor {
             return Err(Error::Argument { op, what: "the address", expected, found: found.into() });
         }
         let device = memory.device();
+        if let Some((buffer, offset_bytes)) = device.find(&memory, ready)?
+            && offset_bytes.is_multiple_of(dtype.size_bytes())
+        {
+            let offset = layout.offset() + offset_bytes / dtype.size_bytes();
+            return Ok(Tensor::over(buffer, layout.with_offset(offset), dtype));
+        }
         Ok(Tensor::over(device.adopt(memory, ready)?, layout, dtype))
     }
 

@@ -296,6 +296,10 @@ rows! {
     "raddle_runtime::order::marks::Marks::are_over"
     [sim("raddle_runtime::tests::foreign::other_code_has_a_buffer_behind_all_that_touches_it")]
     [waits_for_writes_only]
+"T2.15" "Memory that comes back while a buffer has it is that buffer's, behind its producer: two tensors of it are ordered."
+    "raddle_runtime::device::memory::Device::find"
+    [sim("raddle_runtime::tests::foreign::memory_that_comes_back_is_its_buffers")]
+    [adopted_twice]
 
 "T3.1" "An op owns its operands through the marks that it stamps: none is freed before the op is over (safe by construction: all ops submit by this one path)."
     "raddle_runtime::submit::enqueue::Stream::enqueue"

@@ -18,7 +18,8 @@ use std::{ptr, sync::Arc};
 pub enum Ready<'a> {
     /// It is: who wrote it has waited for it, or has written nothing.
     Now,
-    /// Behind what is on a stream now; on a [wrapped](Stream::wrap) one also what others have put there.
+    /// Behind what is on a stream now; also what others have put there, on a [wrapped](Stream::wrap) one or by its
+    /// [handle](Stream::as_raw).
     After(Stream),
     /// Behind what an event has recorded; at once if it has recorded nothing.
     AfterEvent(&'a Event),
@@ -30,13 +31,44 @@ impl Device {
     /// complete, its owner is dropped, which gives the memory back: on the thread that drops the handle, or on one of the runtime. Until then
     /// it counts as [`MemoryStats::foreign_bytes`], and against no limit.
     ///
-    /// Whoever adopts the same memory twice has two buffers, whose ops nothing orders: adopt once, and take views.
+    /// Whoever adopts the same memory twice has two buffers, whose ops nothing orders: ask [`Device::find`] first, or adopt once and
+    /// take views.
     ///
     /// Takes a lock of the device; blocks only if `ready` is a wrapped stream that is full. In a forked child the owner of what the
     /// parent has adopted isn't dropped.
     ///
     /// Errors: [`Error::BufferDevice`], [`Error::StreamDevice`], [`Error::StreamClosed`], [`Error::Forked`]. The owner is dropped then.
     pub fn adopt(&self, memory: Foreign, ready: Ready<'_>) -> Result<Buffer> {
+        let behind = self.behind(&memory, ready)?;
+        memory.adopt(behind)
+    }
+
+    /// The living buffer that has the memory already, as the device's own or as adopted before, and where in it: whoever uses that
+    /// instead of another one for the same memory is ordered with all its users, and needs no owner. From now on it is used behind what
+    /// `ready` says. None if there is none, or if only one of the two may be written. Looks through all memory of the device: some
+    /// microseconds.
+    ///
+    /// Errors: as of [`Device::adopt`].
+    pub fn find(&self, memory: &Foreign, ready: Ready<'_>) -> Result<Option<(Buffer, usize)>> {
+        let behind = self.behind(memory, ready)?;
+        if fork::is_child(self.0) || memory.size_bytes() == 0 || fault!(adopted_twice) {
+            return Ok(None);
+        }
+        let Some(buffer) = Memory::of(self.0).buffer_at(memory.address()) else { return Ok(None) };
+        let offset_bytes = (memory.address() - buffer.address()) as usize;
+        let fits =
+            buffer.size_bytes().checked_sub(offset_bytes).is_some_and(|rest| rest >= memory.size_bytes());
+        if !fits || buffer.is_read_only() != memory.is_read_only() {
+            return Ok(None);
+        }
+        if behind != Tick::NONE {
+            Stream::current(self)?.take_over(&buffer, behind)?;
+        }
+        Ok(Some((buffer, offset_bytes)))
+    }
+
+    /// The tick of what `ready` says.
+    fn behind(&self, memory: &Foreign, ready: Ready<'_>) -> Result<Tick> {
         let op = "adopt";
         let expected = || self.name().into();
         if memory.device() != *self {
@@ -50,19 +82,23 @@ impl Device {
             true => Ok(tick),
             false => Err(Error::StreamDevice { op, expected: expected(), found: streams.name().into() }),
         };
-        let behind = match ready {
+        Ok(match ready {
             _ if fork::is_child(self.0) => Tick::NONE, // nothing is in flight
             Ready::Now => Tick::NONE,
             Ready::After(stream) => {
                 check(stream.0.device, Tick::NONE)?;
                 stream.check_open()?;
+                // Where others have the stream's handle, there may be work of theirs behind the last tick.
+                if stream.0.is_shown.load(Relaxed) && !stream.is_external() {
+                    stream.0.wait_for_room()?;
+                    stream.mark()?;
+                }
                 stream.now()?
             }
             Ready::AfterEvent(event) => {
                 event.tick().map_or(Ok(Tick::NONE), |(streams, tick)| check(streams, tick))?
             }
-        };
-        memory.adopt(behind)
+        })
     }
 
     /// Gives cached memory that no work in flight uses back to the device. Live buffers stay.

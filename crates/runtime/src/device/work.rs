@@ -4,7 +4,7 @@ use crate::{
     graph,
     ground::{Device, Error, Floor, NotCapturable, Result, capturing, fork},
     memory::{Block, Buffer, Memory},
-    order::{Stream, Streams},
+    order::{Stream, Streams, Tick},
     stream::{binding, sharing},
     submit::{Access, BlockAccess, Operand, child, with_launch},
 };
@@ -68,6 +68,12 @@ impl Stream {
         self.wait_block(buffer.block()).map(drop)
     }
 
+    /// Puts what comes to a buffer from now on behind a tick.
+    pub(super) fn take_over(self, buffer: &Buffer, behind: Tick) -> Result<()> {
+        let all = BlockAccess { block: buffer.block(), access: Access::Write, whole: false };
+        self.submit("wait", &Launch::Nothing, &mut [all], &[behind]).map(drop)
+    }
+
     fn wait_block(self, block: &Block) -> Result<u64> {
         let access = if fault!(waits_for_writes_only) { Access::Read } else { Access::Write };
         self.submit("wait", &Launch::Nothing, &mut [BlockAccess { block, access, whole: false }], &[])
@@ -75,6 +81,13 @@ impl Stream {
 }
 
 impl Buffer {
+    /// Is everything complete that touches the memory, and does its content depend on no kernel that may have failed? Then
+    /// [`Buffer::synchronize`] returns at once. Doesn't block.
+    pub fn query(&self) -> bool {
+        let (block, streams) = (self.block(), Streams::of(self.device().0));
+        block.taint.load(Relaxed) == 0 && block.marks.are_over(|tick| streams.is_complete(tick))
+    }
+
     /// Blocks until everything that touches the memory is complete, so that other code may read and write it. At once, without a call
     /// of the device, if it is. If the content depends on a kernel that failed, its error is told here.
     pub fn synchronize(&self) -> Result<()> {
@@ -85,7 +98,7 @@ impl Buffer {
             let read = BlockAccess { block, access: Access::Read, whole: false };
             return child::submit(streams, "synchronize", &Launch::Nothing, &[read]);
         }
-        if block.taint.load(Relaxed) == 0 && block.marks.are_over(|tick| streams.is_complete(tick)) {
+        if self.query() {
             return Ok(());
         }
         let stream = binding::current(streams)?;

@@ -115,6 +115,11 @@ impl Foreign {
         self.size_bytes
     }
 
+    /// May no op write it?
+    pub fn is_read_only(&self) -> bool {
+        self.is_read_only
+    }
+
     /// The device that may adopt it.
     pub fn device(&self) -> Device {
         self.device

@@ -209,6 +209,55 @@ fn fault_waits_for_writes_only() {
     assert_caught(Fault::waits_for_writes_only, test);
 }
 
+/// Memory goes to other code, which puts work of its own on a stream, and comes back: its users here are ordered with those that
+/// it had, and behind that work.
+#[test]
+fn memory_that_comes_back_is_its_buffers() {
+    let _turn = turn();
+    for seed in 0..SEED_COUNT {
+        let (device, others) = open(seed);
+        let handle = others.make_stream().unwrap();
+        // SAFETY: as above.
+        let external = unsafe { Stream::wrap(&device, handle) }.unwrap();
+        let (sender, back) = mpsc::channel();
+        let lent = Lent::new(0);
+        let adopted = device.adopt(lent.foreign(&device, &sender), Ready::Now).unwrap();
+        let own = device.allocate(SIZE_BYTES).unwrap();
+        for buffer in [adopted, own] {
+            let [a, b] = [fresh(&device), fresh(&device)];
+            touch(a, &buffer); // 1
+            external.wait_buffer(&buffer).unwrap();
+            let to = Address { handle: buffer.address(), offset_bytes: 0 };
+            let launch = Launch::FillBytes { to, size_bytes: SIZE_BYTES, value: 6 };
+            // SAFETY: the memory lives until everything is over.
+            unsafe { others.submit(handle, &launch) };
+            // SAFETY: as of the buffer.
+            let again = |at: u64, size| unsafe { Foreign::new(&device, buffer.address() + at, size, ()) };
+            let event = external.record();
+            let ready = if seed % 2 == 0 { Ready::After(*external) } else { Ready::AfterEvent(&event) };
+            let found = device.find(&again(0, SIZE_BYTES), ready).unwrap();
+            let Some((found, 0)) = found else { panic!("it is found") };
+            let copy = device.allocate(SIZE_BYTES).unwrap();
+            op(b, &[&found], &[&copy]).unwrap();
+            touch(a, &buffer);
+            assert_eq!(bytes(&device, &copy), [6; SIZE_BYTES], "seed {seed}");
+            assert!(found.is(&buffer));
+            let part = device.find(&again(8, 16), Ready::Now).unwrap();
+            assert!(part.is_some_and(|(part, at)| part.is(&buffer) && at == 8));
+            let unfit = [again(8, SIZE_BYTES), again(0, 8).read_only(), again(0, 0)];
+            assert!(unfit.iter().all(|memory| device.find(memory, Ready::Now).unwrap().is_none()));
+        }
+        drop(external);
+        assert!(device.close().unwrap());
+        back.recv().unwrap();
+    }
+}
+
+#[test]
+fn fault_adopted_twice() {
+    assert_caught(Fault::adopted_twice, "tests::foreign::memory_that_comes_back_is_its_buffers");
+}
+
 /// What was memory of others is never anybody else's, however much is allocated and freed of that size.
 #[test]
 fn memory_of_others_is_not_given_out_again() {
