@@ -77,6 +77,8 @@ faults! {
     foreign_without_fence breaks "T3";
     /// Memory of others is adopted as if what its producer has put on a stream were over.
     adopted_without_tick breaks "T2";
+    /// Who looks whether a buffer's uses are over looks at its last write before its reads, which a writer may take over meanwhile.
+    write_looked_at_first breaks "T2";
     /// Memory that a living buffer has is adopted once more, as another one.
     adopted_twice breaks "T2";
     /// Memory of others that was given back is kept in the allocator's lists.

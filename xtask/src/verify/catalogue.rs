@@ -294,8 +294,9 @@ rows! {
     [adopted_without_tick]
 "T2.14" "Other code that waits for a buffer, on a stream of its own or on the host, is behind all reads and writes of it."
     "raddle_runtime::order::marks::Marks::are_over"
-    [sim("raddle_runtime::tests::foreign::other_code_has_a_buffer_behind_all_that_touches_it")]
-    [waits_for_writes_only]
+    [loom("raddle_runtime::tests::models::model_looked_at"),
+     sim("raddle_runtime::tests::foreign::other_code_has_a_buffer_behind_all_that_touches_it")]
+    [waits_for_writes_only, write_looked_at_first]
 "T2.15" "Memory that comes back while a buffer has it is that buffer's, behind its producer: two tensors of it are ordered."
     "raddle_runtime::device::memory::Device::find"
     [sim("raddle_runtime::tests::foreign::memory_that_comes_back_is_its_buffers")]

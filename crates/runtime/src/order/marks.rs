@@ -346,9 +346,11 @@ impl Marks {
         };
         // In this order. Who finds that the mark at home was handed on to the table sees the table; and who finds that a writer has
         // taken a read over, there or here, sees its tick, which is behind that read. Acquire pairs with the Release in `release`.
+        let is_write_over = || is_over(Tick(self.write.load(Relaxed)));
+        let early = fault!(write_looked_at_first).then(is_write_over);
         is_over(Tick(self.home.0.load(Acquire)))
             && self.shared(Acquire).is_none_or(is_read_over)
-            && is_over(Tick(self.write.load(Relaxed)))
+            && early.unwrap_or_else(is_write_over)
     }
 
     /// The tick of a use that isn't complete, if there is one.

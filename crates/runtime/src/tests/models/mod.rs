@@ -131,6 +131,24 @@ fn registered_readers(fault: Option<Fault>, preemptions: usize) {
     });
 }
 
+/// Somebody looks whether all uses of a buffer are over, of which two reads aren't, while a writer takes them over.
+fn looked_at(fault: Option<Fault>, preemptions: usize) {
+    explore("a buffer is looked at", fault, preemptions, |model| {
+        for reader_count in [1, 2] {
+            let buffer = model.written(0);
+            while model.oracle.complete_next(0) {}
+            (0..reader_count).for_each(|slot| model.op(slot, &[&buffer], &[]));
+            let writer = {
+                let buffer = buffer.clone();
+                model.spawn(move |model| model.op(2, &[], &[&buffer]))
+            };
+            assert!(!buffer.query(), "race on a buffer that is read");
+            writer.join().unwrap();
+            assert!(!buffer.query(), "race on a buffer that is written");
+        }
+    });
+}
+
 /// A stream reads again while another one makes the table and registers it there: the table must be seen whole.
 fn registered_by_another(fault: Option<Fault>, preemptions: usize) {
     explore("registered by another", fault, preemptions, |model| {
@@ -435,6 +453,14 @@ fn model_readers_and_writer() {
 #[test]
 fn model_registered_readers() {
     registered_readers(None, 5)
+}
+#[test]
+fn model_looked_at() {
+    looked_at(None, 4)
+}
+#[test]
+fn fault_write_looked_at_first() {
+    looked_at(Some(Fault::write_looked_at_first), 4)
 }
 #[test]
 fn model_free_and_reuse() {
