@@ -1,5 +1,4 @@
 //! The examples of the README and the guide, as they stand there: compiled, and run. `build.rs` makes a test of each.
-#![expect(unused, reason = "an example shows what there is")]
 
 use raddle::{
     nn::text::{BertConfig, write_random_model},
