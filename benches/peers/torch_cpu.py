@@ -11,6 +11,7 @@ Example: python torch_cpu.py --only gemm_1024 --json -
 """
 
 import itertools
+import os
 import sys
 import warnings
 
@@ -260,7 +261,8 @@ def measure(name, threads, unit, work, make):
 
 def run():
     options = parser(__doc__)
-    options.add_argument("--intra-op", metavar="N", type=int, default=2, help="threads of an op (default 2)")
+    cores = int(os.environ.get("RADDLE_NUM_THREADS") or len(os.sched_getaffinity(0)))  # as many as Raddle uses
+    options.add_argument("--intra-op", metavar="N", type=int, default=cores, help=f"threads of an op (default {cores})")
     arguments = options.parse_args()
 
     def device():

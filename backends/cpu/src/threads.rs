@@ -183,9 +183,10 @@ impl Job {
     }
 
     fn wait(&self) {
-        // Parts are alike, so the helper is about to end: spin first (guess), since sleeping costs about 10 µs.
-        let mut turns = 0;
-        while self.done.load(Acquire) < self.parts && turns < 200 {
+        // Parts are alike, so the helper is about to end: spin first, since sleeping costs about 10 µs. Longer, and it is one that
+        // waits for a core itself.
+        let (since, mut turns) = (Instant::now(), 0);
+        while self.done.load(Acquire) < self.parts && since.elapsed() < AWAIT {
             raddle_sync::pause(&mut turns);
         }
         let mut end = self.end.lock();
@@ -199,6 +200,8 @@ impl Job {
 /// So long a helper that has nothing to do looks for the next job before it sleeps: a training step is a chain of kernels with
 /// microseconds between them, and to wake a thread costs more than that.
 const LINGER: Duration = Duration::from_micros(100); // guess
+/// So long a caller looks whether its helpers have ended before it sleeps.
+const AWAIT: Duration = Duration::from_micros(5); // guess
 /// So often a helper may change cores by itself.
 const MOVE_EVERY: Duration = Duration::from_millis(1); // guess: a move takes some ten microseconds
 

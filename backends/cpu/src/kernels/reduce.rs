@@ -32,6 +32,9 @@ use std::ops::Range;
 
 /// Bytes of a row of partial results in [`across`]: a dozen such rows fit the first-level cache.
 const ROW_BYTES: usize = 2048;
+/// And at least: what is read at once is to be longer than a few lines. (16 cores of a Xeon, 2026-11-30, rows of 4096 `f32`: with 2048
+/// bytes, 8 units, 82 GB/s, with 1024 155, with 512 131.)
+const ROW_BYTES_MIN: usize = 512;
 /// The most partial results and means at a time: 8 MiB of `f64`. So many come of at least as many elements, which is work enough for
 /// any number of cores. Few in tests, so that they see windows.
 const PARTIAL_COUNT_MAX: usize = if cfg!(test) { 8 } else { 1 << 20 };
@@ -350,16 +353,22 @@ unsafe fn across<A: Compute, F: Fold<A>>(plan: &Plan, sink: &Sink<A>, axis: usiz
     let Plan { items, inner, part_count: piece_count, .. } = plan;
     let means = sink.means;
     let length = items.shape[axis];
-    let width_max = (ROW_BYTES / size_of::<A>()).min(length);
-    let chunk_count = length.div_ceil(width_max);
     let mut rest = *items;
     rest.shape.remove(axis);
     for strides in &mut rest.strides {
         strides.remove(axis);
     }
     let stride = |operand: usize| items.strides[operand][axis];
+    // Narrower where there would be fewer units than threads: how wide a row is changes no order.
+    let units = |width: usize| rest.count() * length.div_ceil(width) * piece_count;
+    let mut width_max = ROW_BYTES / size_of::<A>();
+    while units(width_max) < threads.0 && width_max * size_of::<A>() > ROW_BYTES_MIN {
+        width_max /= 2;
+    }
+    let width_max = width_max.min(length);
+    let chunk_count = length.div_ceil(width_max);
     let cost = inner.count.min(PIECE) * width_max;
-    for_each_range(threads, rest.count() * chunk_count * piece_count, cost, |range| {
+    for_each_range(threads, units(width_max), cost, |range| {
         let depth = RowCascade::<()>::DEPTH + 1;
         scratch::<A, _>((depth + 1 + 1 + 8) * width_max, |memory| {
             let (rows, staged) = memory.split_at_mut(depth * width_max);
