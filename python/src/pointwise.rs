@@ -81,6 +81,13 @@ macro_rules! methods {
     (@row leaky_relu $($rest:tt)*) => {};
     (@row elu $($rest:tt)*) => {};
     (@row softplus $($rest:tt)*) => {};
+    (@row hardtanh $($rest:tt)*) => {};
+    (@row hardshrink $($rest:tt)*) => {};
+    (@row softshrink $($rest:tt)*) => {};
+    (@row threshold $($rest:tt)*) => {};
+    (@row celu $($rest:tt)*) => {};
+    (@row logit $($rest:tt)*) => {};
+    (@row nan_to_num $($rest:tt)*) => {};
     (@row gelu $($rest:tt)*) => {};
     (@row gelu_tanh $($rest:tt)*) => {};
     (@row where_ $($rest:tt)*) => {};
@@ -225,6 +232,13 @@ macro_rules! parametrized {
 parametrized! {
     leaky_relu(negative_slope = 0.01) "`x > 0 ? x : negative_slope · x`. The derivative at 0 is the slope.";
     elu(alpha = 1.0) "`x > 0 ? x : alpha · (eˣ - 1)`. The derivative at 0 is `alpha`.";
+    hardtanh(min_val = -1.0, max_val = 1.0) "`x` between `min_val` and `max_val`, else the nearer. The derivative at a bound is 0.";
+    hardshrink(lambd = 0.5) "`x` beyond `lambd` and `-lambd`, else 0.";
+    softshrink(lambd = 0.5) "`x` nearer to 0 by `lambd`, and 0 within.";
+    threshold(threshold = 0.0, value = 0.0) "`x > threshold ? x : value`. The derivative at the threshold is 0.";
+    celu(alpha = 1.0) "`x > 0 ? x : alpha · (e^(x / alpha) - 1)`.";
+    logit(eps = -1.0) "`ln(z / (1 - z))`, `z` being `x` between `eps` and `1 - eps`; `x` itself if `eps` isn't given, or negative.";
+    nan_to_num(nan = 0.0, posinf = 0.0, neginf = 0.0) "Numbers for NaN and the infinities.";
     softplus(beta = 1.0, threshold = 20.0) "`ln(1 + e^(beta · x)) / beta`; `x` itself where `beta · x > threshold`.";
 }
 

@@ -60,6 +60,9 @@ fn truth(op: Pointwise, x: &[Scalar]) -> Option<bool> {
         isnan => x[0].to_f64().is_nan(),
         isinf => x[0].to_f64().is_infinite(),
         isfinite => x[0].to_f64().is_finite(),
+        isposinf => x[0].to_f64() == f64::INFINITY,
+        isneginf => x[0].to_f64() == -f64::INFINITY,
+        signbit => negative(x[0].to_f64()),
         logical_and => not_zero(x[0]) && not_zero(x[1]),
         logical_or => not_zero(x[0]) || not_zero(x[1]),
         logical_xor => not_zero(x[0]) != not_zero(x[1]),
@@ -74,6 +77,21 @@ fn choice(op: Pointwise, x: &[Scalar], p: &[Scalar]) -> Option<Scalar> {
         Pointwise::copy => x[0],
         Pointwise::fill => p[0],
         Pointwise::where_ => x[if x[0].to_f64() != 0.0 { 1 } else { 2 }],
+        Pointwise::heaviside if x[0].to_f64() == 0.0 => x[1],
+        Pointwise::heaviside => Scalar::Int(i64::from(x[0].to_f64() > 0.0)),
+        Pointwise::fmax if x[0].to_f64().is_nan() => x[1],
+        Pointwise::fmin if x[0].to_f64().is_nan() => x[1],
+        Pointwise::fmax | Pointwise::fmin if x[1].to_f64().is_nan() => x[0],
+        Pointwise::hardtanh if x[0].to_f64() <= p[0].to_f64() => p[0],
+        Pointwise::hardtanh if x[0].to_f64() >= p[1].to_f64() => p[1],
+        Pointwise::threshold if x[0].to_f64() <= p[0].to_f64() => p[1],
+        Pointwise::hardtanh | Pointwise::threshold => x[0],
+        Pointwise::nan_to_num => match x[0].to_f64() {
+            value if value.is_nan() => p[0],
+            f64::INFINITY => p[1],
+            f64::NEG_INFINITY => p[2],
+            _ => x[0],
+        },
         Pointwise::masked_fill => {
             if x[1].to_f64() != 0.0 {
                 p[0]
@@ -89,8 +107,8 @@ fn of_bools(op: Pointwise, x: &[Scalar]) -> bool {
     use Pointwise::*;
     let x: Vec<bool> = x.iter().map(|value| value.to_bool()).collect();
     match op {
-        add | maximum | clamp_min | bitwise_or => x[0] || x[1],
-        mul | minimum | clamp_max | bitwise_and => x[0] && x[1],
+        add | maximum | fmax | clamp_min | bitwise_or => x[0] || x[1],
+        mul | minimum | fmin | clamp_max | bitwise_and => x[0] && x[1],
         sign => x[0],
         bitwise_xor => x[0] != x[1],
         bitwise_not => !x[0],
@@ -127,8 +145,8 @@ fn of_integers(op: Pointwise, dtype: DType, x: &[i128], p: &[i128]) -> i128 {
         relu => x[0].max(0),
         floor | ceil | round | trunc => x[0],
         frac => 0,
-        minimum => x[0].min(x[1]),
-        maximum => x[0].max(x[1]),
+        minimum | fmin => x[0].min(x[1]),
+        maximum | fmax => x[0].max(x[1]),
         clamp => x[0].max(x[1]).min(x[2]),
         clamp_min => x[0].max(x[1]),
         clamp_max => x[0].min(x[1]),
@@ -258,8 +276,110 @@ fn of_floats(op: Pointwise, x: &[f64], p: &[f64]) -> f64 {
         clamp => smaller(larger(x[0], x[1]), x[2]),
         clamp_min => larger(x[0], x[1]),
         clamp_max => smaller(x[0], x[1]),
+        fmin => smaller(x[0], x[1]),
+        fmax => larger(x[0], x[1]),
+        hypot => libm::hypot(x[0], x[1]),
+        copysign => {
+            if negative(x[1]) {
+                -x[0].abs()
+            } else {
+                x[0].abs()
+            }
+        }
+        ldexp => x[0] * x[1].exp2(),
+        deg2rad => x[0].to_radians(),
+        rad2deg => x[0].to_degrees(),
+        exp2 => x[0].exp2(),
+        // Both terms beside the larger one.
+        logaddexp => log_sum(x[0], x[1], 1.0),
+        logaddexp2 => log_sum(x[0], x[1], std::f64::consts::LN_2),
+        xlogy if x[0] == 0.0 && !x[1].is_nan() => 0.0,
+        xlogy => x[0] * x[1].ln(),
+        xlog1py if x[0] == 0.0 && !x[1].is_nan() => 0.0,
+        xlog1py => x[0] * x[1].ln_1p(),
+        entr if x[0] == 0.0 => 0.0,
+        entr if x[0] < 0.0 => -f64::INFINITY,
+        entr => -x[0] * x[0].ln(),
+        logit => {
+            let z = if p[0] < 0.0 { x[0] } else { x[0].min(1.0 - p[0]).max(p[0]) };
+            // A difference of logarithms: not the quotient of the row.
+            if x[0].is_nan() { x[0] } else { z.ln() - (-z).ln_1p() }
+        }
+        asinh => libm::asinh(x[0]),
+        acosh => libm::acosh(x[0]),
+        atanh => libm::atanh(x[0]),
+        sinc if x[0] == 0.0 => 1.0,
+        sinc if x[0].fract() == 0.0 => 0.0,
+        sinc => (std::f64::consts::PI * x[0]).sin() / (std::f64::consts::PI * x[0]),
+        erfinv => inverse_error_function(x[0]),
+        ndtr => normal_distribution(x[0]),
+        hardsigmoid => hard_sigmoid(x[0]),
+        hardswish if x[0] <= -3.0 => 0.0,
+        hardswish => x[0] * hard_sigmoid(x[0]),
+        hardshrink if x[0].abs() <= p[0] && p[0] >= 0.0 => 0.0,
+        hardshrink => x[0],
+        softshrink => {
+            if x[0] > p[0] {
+                x[0] - p[0]
+            } else if x[0] < -p[0] {
+                x[0] + p[0]
+            } else {
+                0.0 * x[0]
+            }
+        }
+        softsign => x[0] / (1.0 + x[0].abs()),
+        tanhshrink => x[0] - x[0].tanh(),
+        logsigmoid if x[0].is_nan() => x[0],
+        logsigmoid => x[0].min(0.0) - (-x[0].abs()).exp().ln_1p(),
+        mish => {
+            let e = x[0].exp();
+            if e > 1e10 { x[0] } else { x[0] * (e * (e + 2.0) / (e * (e + 2.0) + 2.0)) }
+        }
+        selu if x[0] > 0.0 => 1.050_700_987_355_480_5 * x[0],
+        selu => 1.050_700_987_355_480_5 * 1.673_263_242_354_377_2 * x[0].exp_m1(),
+        celu if x[0] > 0.0 => x[0],
+        celu => p[0] * (x[0] / p[0]).exp_m1(),
+        prelu if x[0] > 0.0 => x[0],
+        prelu => x[1] * x[0],
         _ => unreachable!("{} of floats", op.name()),
     }
+}
+
+/// Below 0, or -0; a NaN is neither.
+fn negative(x: f64) -> bool {
+    x.is_sign_negative() && !x.is_nan()
+}
+
+/// `ln(e^(u·x) + e^(u·y)) / u`
+fn log_sum(x: f64, y: f64, unit: f64) -> f64 {
+    if x.is_nan() || y.is_nan() {
+        return f64::NAN;
+    }
+    let most = x.max(y);
+    if most.is_infinite() { most } else { most + ((unit * (x.min(y) - most)).exp().ln_1p()) / unit }
+}
+
+/// `min(max(x + 3, 0), 6) / 6`
+fn hard_sigmoid(x: f64) -> f64 {
+    if x.is_nan() { x } else { (x + 3.0).clamp(0.0, 6.0) / 6.0 }
+}
+
+/// By halving an interval on `erf`, or on `erfc` where that has more digits.
+fn inverse_error_function(x: f64) -> f64 {
+    let a = x.abs();
+    if a.is_nan() || a > 1.0 {
+        return f64::NAN;
+    }
+    if a == 1.0 {
+        return x * f64::INFINITY;
+    }
+    let (mut low, mut high) = (0.0f64, 6.0f64);
+    for _ in 0..200 {
+        let middle = 0.5 * (low + high);
+        let below = if a < 0.5 { libm::erf(middle) < a } else { libm::erfc(middle) > 1.0 - a };
+        *(if below { &mut low } else { &mut high }) = middle;
+    }
+    high.copysign(x)
 }
 
 /// The largest integer not above the exact quotient. The sign of `q · y − x` is exact with a fused product.

@@ -81,6 +81,27 @@ macro_rules! for_each_pointwise {
         lerp(x, y, weight;) { types: Float, result: Same, ulp: 4.0, domain: 0.1..10.0, derivative: derived, body: {
             weight.lt(0.5).select(x + weight * (y - x), y - (1.0 - weight) * (y - x))
         } }
+        /// `√(x² + y²)`, without squares that overflow or vanish; infinite if one is, even beside NaN. The derivative at the origin is 0.
+        hypot(x, y;) { types: Float, result: Same, ulp: 3.0, domain: -100.0..100.0, derivative: [g =>
+            x.hypot(y).eq(0.0).select(0.0, g * (x / x.hypot(y))), x.hypot(y).eq(0.0).select(0.0, g * (y / x.hypot(y)))
+        ], body: {
+            let (a, b) = (x.abs(), y.abs());
+            let most = a.maximum(b);
+            let ratio = a.minimum(b) / most;
+            let size = most.eq(0.0).select(0.0, most * (1.0 + ratio * ratio).sqrt());
+            (a.eq(f64::INFINITY) | b.eq(f64::INFINITY)).select(f64::INFINITY, size)
+        } }
+        /// `|x|` with the sign of `y`, that of -0 too. A NaN counts as positive, whatever its bit; PyTorch looks at the bit. The derivative
+        /// by `x` is 0 at 0, the one by `y` is 0.
+        copysign(x, y;) { types: Float, result: Same, ulp: 0.0, domain: -100.0..100.0, derivative: [g => x.eq(0.0).select(0.0, (x.lt(0.0) ^ y.signbit()).select(-g, g)), y.literal(0.0)], body: y.signbit().select(-x.abs(), x.abs()) }
+        /// 0, `values` or 1 as `x` is below 0, is 0 or is above; 0 of NaN.
+        heaviside(x, values;) { types: All, result: Same, ulp: 0.0, domain: -10.0..10.0, derivative: none, body: x.eq(0.0).select(values, x.gt(0.0).select(1.0, 0.0)) }
+        /// `x · 2ʸ`.
+        ldexp(x, y;) { types: Float, result: Same, ulp: 4.0, domain: -10.0..10.0, derivative: derived, body: x * y.exp2() }
+        /// `x` in radians.
+        deg2rad(x;) { types: Float, result: Same, ulp: 1.5, domain: -360.0..360.0, derivative: derived, body: x * (std::f64::consts::PI / 180.0) }
+        /// `x` in degrees.
+        rad2deg(x;) { types: Float, result: Same, ulp: 1.5, domain: -7.0..7.0, derivative: derived, body: x * (180.0 / std::f64::consts::PI) }
 
         // Exponentials and logarithms
 
@@ -96,6 +117,32 @@ macro_rules! for_each_pointwise {
         log2(x;) { types: Float, result: Same, ulp: 2.0, domain: 0.000001..1000000.0, derivative: derived, body: x.unary(Log2) }
         /// `log₁₀ x`.
         log10(x;) { types: Float, result: Same, ulp: 2.0, domain: 0.000001..1000000.0, derivative: derived, body: x.unary(Log10) }
+        /// `2ˣ`.
+        exp2(x;) { types: Float, result: Same, ulp: 2.0, domain: -80.0..80.0, derivative: derived, body: x.literal(2.0).pow(x) }
+        /// `ln(eˣ + eʸ)`, without powers that overflow.
+        logaddexp(x, y;) { types: Float, result: Same, ulp: 4.0, domain: 1.0..10.0, derivative: [g =>
+            x.eq(y).select(0.5 * g, g * (x - y).sigmoid()), x.eq(y).select(0.5 * g, g * (y - x).sigmoid())
+        ], body: x.eq(y).select(x + std::f64::consts::LN_2, x.maximum(y) + (-(x - y).abs()).exp().log1p()) }
+        /// `log₂(2ˣ + 2ʸ)`, without powers that overflow.
+        logaddexp2(x, y;) { types: Float, result: Same, ulp: 4.0, domain: 1.0..10.0, derivative: [g =>
+            x.eq(y).select(0.5 * g, g * ((x - y) * std::f64::consts::LN_2).sigmoid()),
+            x.eq(y).select(0.5 * g, g * ((y - x) * std::f64::consts::LN_2).sigmoid())
+        ], body: x.eq(y).select(x + 1.0, x.maximum(y) + (-(x - y).abs()).exp2().log1p() / std::f64::consts::LN_2) }
+        /// `x · ln y`; 0 where `x` is 0, unless `y` is NaN. The derivative by `x` is 0 where `x` is 0 and `y` isn't above 0.
+        xlogy(x, y;) { types: Float, result: Same, ulp: 4.0, domain: 1.5..10.0, derivative: [g => (g.eq(0.0) | (x.eq(0.0) & y.le(0.0))).select(0.0, g * y.log()), g * (x / y)], body: (x.eq(0.0) & !y.isnan()).select(0.0, x * y.log()) }
+        /// `x · ln(1 + y)`; 0 where `x` is 0, unless `y` is NaN. The derivative by `x` is 0 where `x` is 0 and `y` isn't above -1.
+        xlog1py(x, y;) { types: Float, result: Same, ulp: 4.0, domain: 0.5..10.0, derivative: [g => (g.eq(0.0) | (x.eq(0.0) & y.le(-1.0))).select(0.0, g * y.log1p()), g * (x / (1.0 + y))], body: (x.eq(0.0) & !y.isnan()).select(0.0, x * y.log1p()) }
+        /// `-x · ln x`, the entropy; 0 at 0, -∞ below.
+        entr(x;) { types: Float, result: Same, ulp: 4.0, domain: 1.5..10.0, derivative: [g => g * (-x.log() - 1.0)], body: x.eq(0.0).select(0.0, x.lt(0.0).select(-f64::INFINITY, -x * x.log())) }
+        /// `ln(z / (1 - z))` of `z = min(max(x, eps), 1 - eps)`; of `x` itself if `eps` is negative, which is NaN outside of 0 to 1. The
+        /// derivative is 0 beyond `eps`, and NaN outside of 0 to 1 without it.
+        logit(x; eps) { types: Float, result: Same, ulp: 6.0, domain: 0.01..0.3, derivative: [g => eps.lt(0.0).select(
+            (x.lt(0.0) | x.gt(1.0)).select(f64::NAN, g / (x * (1.0 - x))),
+            (x.lt(eps) | x.gt(1.0 - eps)).select(0.0, g / (x * (1.0 - x)))
+        )], body: {
+            let z = eps.lt(0.0).select(x, x.lt(eps).select(eps, x.gt(1.0 - eps).select(1.0 - eps, x)));
+            (z / (1.0 - z)).log()
+        } }
 
         // Trigonometry
 
@@ -130,6 +177,37 @@ macro_rules! for_each_pointwise {
         } }
         /// Hyperbolic tangent.
         tanh(x;) { types: Float, result: Same, ulp: 2.0, domain: -20.0..20.0, derivative: derived, body: x.unary(Tanh) }
+        /// Inverse hyperbolic sine, exact near 0.
+        asinh(x;) { types: Float, result: Same, ulp: 6.0, domain: -100.0..100.0, derivative: [g => x.abs().gt(1e8).select(g / x.abs(), g / (1.0 + x * x).sqrt())], body: {
+            let a = x.abs();
+            let y = a.gt(1e8).select(a.log() + std::f64::consts::LN_2, (a + a * a / (1.0 + (1.0 + a * a).sqrt())).log1p());
+            x.eq(0.0).select(x, x.lt(0.0).select(-y, y))
+        } }
+        /// Inverse hyperbolic cosine, exact near 1; NaN below 1.
+        acosh(x;) { types: Float, result: Same, ulp: 6.0, domain: 1.5..100.0, derivative: [g => g / ((x - 1.0).sqrt() * (x + 1.0).sqrt())], body: {
+            let t = x - 1.0;
+            let y = x.gt(1e8).select(x.log() + std::f64::consts::LN_2, (t + (2.0 * t + t * t).sqrt()).log1p());
+            x.lt(1.0).select(f64::NAN, y)
+        } }
+        /// Inverse hyperbolic tangent, exact near 0; infinite at 1 and -1, NaN beyond.
+        atanh(x;) { types: Float, result: Same, ulp: 6.0, domain: -0.9..0.9, derivative: [g => g / ((1.0 - x) * (1.0 + x))], body: {
+            let a = x.abs();
+            let y = 0.5 * (2.0 * a / (1.0 - a)).log1p();
+            x.eq(0.0).select(x, x.lt(0.0).select(-y, y))
+        } }
+        /// `sin(πx) / (πx)`, 1 at 0; exactly 0 at other integers. Of infinities NaN.
+        sinc(x;) { types: Float, result: Same, ulp: 8.0, domain: -0.7..0.7, derivative: [g => {
+            use std::f64::consts::PI;
+            let a = PI * x;
+            let q = a * a;
+            // Near 0 the difference has no digits: its series.
+            g * q.lt(0.0025).select(-PI / 3.0 * a * (1.0 - 0.1 * q + q * q / 280.0), (a.cos() - x.sinc()) / x)
+        }], body: {
+            let whole = x.round();
+            let s = (std::f64::consts::PI * (x - whole)).sin();
+            let s = whole.fmod(2.0).eq(0.0).select(s, -s);
+            x.eq(0.0).select(1.0, s / (std::f64::consts::PI * x))
+        } }
 
         // Error function and activations
 
@@ -137,6 +215,22 @@ macro_rules! for_each_pointwise {
         erf(x;) { types: Float, result: Same, ulp: 3.0, domain: -4.0..4.0, derivative: derived, body: x.unary(Erf) }
         /// `1 - erf(x)`, exact where that is small.
         erfc(x;) { types: Float, result: Same, ulp: 4.0, domain: -4.0..5.0, derivative: derived, body: x.unary(Erfc) }
+        /// The `y` with `erf(y) = x`; infinite at 1 and -1, NaN beyond. A rational approximation and two steps of Newton's.
+        erfinv(x;) { types: Float, result: Same, ulp: 16.0, domain: -0.7..0.7, derivative: [g => g * (0.5 * std::f64::consts::PI.sqrt()) * (x.erfinv() * x.erfinv()).exp()], body: {
+            let a = x.abs();
+            let z = x * x;
+            let inner = x * (((-0.140543331 * z + 0.914624893) * z - 1.645349621) * z + 0.886226899)
+                / ((((0.012229801 * z - 0.329097515) * z + 1.442710462) * z - 2.118377725) * z + 1.0);
+            let t = (-(0.5 * (1.0 - a)).log()).sqrt();
+            let outer = (((1.641345311 * t + 3.429567803) * t - 1.624906493) * t - 1.970840454)
+                / ((1.637067800 * t + 3.543889200) * t + 1.0);
+            let y = a.le(0.7).select(inner, x.lt(0.0).select(-outer, outer));
+            let step = |y: Expr<'r>| y - (y.erf() - x) / (std::f64::consts::FRAC_2_SQRT_PI * (-(y * y)).exp());
+            let y = step(step(y));
+            a.eq(1.0).select(x * f64::INFINITY, a.gt(1.0).select(f64::NAN, y))
+        } }
+        /// `Φ(x)`, the distribution of the standard normal; the lower tail keeps its digits.
+        ndtr(x;) { types: Float, result: Same, ulp: 32.0, domain: -4.0..5.0, derivative: derived, body: 0.5 * (-std::f64::consts::FRAC_1_SQRT_2 * x).erfc() }
         /// `1 / (1 + e⁻ˣ)`.
         sigmoid(x;) { types: Float, result: Same, ulp: 4.0, domain: -80.0..80.0, derivative: derived, body: {
             // With e⁻ˣ the derivative would be 0 · ∞ where that overflows. A select instead of |x|, whose derivative at 0
@@ -170,6 +264,36 @@ macro_rules! for_each_pointwise {
             let (most, rest) = (z.lt(0.0).select(0.0, z), z.lt(0.0).select(z, -z));
             z.gt(threshold).select(x, (most + rest.exp().log1p()) / beta)
         } }
+        /// `x` between `min_val` and `max_val`, else the nearer; NaN stays. The derivative at a bound is 0.
+        hardtanh(x; min_val, max_val) { types: Number, result: Same, ulp: 0.0, domain: -10.0..10.0, derivative: derived, body: x.le(min_val).select(min_val, x.ge(max_val).select(max_val, x)) }
+        /// `min(max(x + 3, 0), 6) / 6`. The derivative at -3 and 3 is 0.
+        hardsigmoid(x;) { types: Float, result: Same, ulp: 2.0, domain: -2.0..10.0, derivative: derived, body: x.le(-3.0).select(0.0, x.ge(3.0).select(1.0, (x + 3.0) / 6.0)) }
+        /// `x · hardsigmoid(x)`. The derivative at -3 is 0, at 3 it is 1.
+        hardswish(x;) { types: Float, result: Same, ulp: 3.0, domain: -2.0..10.0, derivative: derived, body: x.le(-3.0).select(0.0, x.ge(3.0).select(x, x * (x + 3.0) / 6.0)) }
+        /// `x` beyond `lambd` and `-lambd`, else 0; NaN stays.
+        hardshrink(x; lambd) { types: Float, result: Same, ulp: 0.0, domain: -10.0..10.0, derivative: derived, body: (x.ge(-lambd) & x.le(lambd)).select(0.0, x) }
+        /// `x` nearer to 0 by `lambd`, and 0 within; NaN stays.
+        softshrink(x; lambd) { types: Float, result: Same, ulp: 0.5, domain: -10.0..10.0, derivative: derived, body: x.gt(lambd).select(x - lambd, x.lt(-lambd).select(x + lambd, x.isnan().select(x, 0.0))) }
+        /// `x / (1 + |x|)`. NaN at the infinities, as in PyTorch.
+        softsign(x;) { types: Float, result: Same, ulp: 1.5, domain: -10.0..10.0, derivative: derived, body: x / (1.0 + x.abs()) }
+        /// `x - tanh x`.
+        tanhshrink(x;) { types: Float, result: Same, ulp: 6.0, domain: 2.0..10.0, derivative: [g => g * (x.tanh() * x.tanh())], body: x - x.tanh() }
+        /// `x > threshold ? x : value`; NaN stays. The derivative at the threshold is 0.
+        threshold(x; threshold, value) { types: Number, result: Same, ulp: 0.0, domain: -10.0..10.0, derivative: derived, body: x.le(threshold).select(value, x) }
+        /// `ln(1 / (1 + e⁻ˣ))`, without powers that overflow.
+        logsigmoid(x;) { types: Float, result: Same, ulp: 4.0, domain: -80.0..80.0, derivative: [g => g * (-x).sigmoid()], body: x.lt(0.0).select(x, 0.0) - (-x.abs()).exp().log1p() }
+        /// `x · tanh(ln(1 + eˣ))`. NaN at -∞, as in PyTorch.
+        mish(x;) { types: Float, result: Same, ulp: 8.0, domain: -10.0..10.0, derivative: derived, body: {
+            let e = x.gt(20.0).select(0.0, x).exp();
+            let n = e * (e + 2.0);
+            x.gt(20.0).select(x, x * (n / (n + 2.0)))
+        } }
+        /// `scale · elu(x)` with the constants of self-normalizing networks. The derivative at 0 is the one from below.
+        selu(x;) { types: Float, result: Same, ulp: 4.0, domain: -10.0..10.0, derivative: derived, body: 1.0507009873554805 * x.gt(0.0).select(x, 1.6732632423543772 * x.expm1()) }
+        /// `x > 0 ? x : alpha · (e^(x / alpha) - 1)`.
+        celu(x; alpha) { types: Float, result: Same, ulp: 6.0, domain: 0.1..10.0, derivative: derived, body: x.gt(0.0).select(x, alpha * (x / alpha).expm1()) }
+        /// `x > 0 ? x : weight · x`. The derivative by `x` at 0 is the weight.
+        prelu(x, weight;) { types: Float, result: Same, ulp: 0.5, domain: -10.0..10.0, derivative: derived, body: x.gt(0.0).select(x, weight * x) }
 
         // Rounding; integers stay
 
@@ -215,6 +339,12 @@ macro_rules! for_each_pointwise {
             x.eq(max).select(0.5 * g, x.lt(max).select(0.0, g));
             numbers: x.lt(max).select(g, 0.0)
         ], body: x.minimum(max) }
+        /// The larger; of NaN the other. At a tie `x` has the gradient.
+        fmax(x, y;) { types: All, result: Same, ulp: 0.0, domain: -100.0..100.0, derivative: [g => (x.ge(y) | y.isnan()).select(g, 0.0), (x.ge(y) | y.isnan()).select(0.0, g)], body: x.isnan().select(y, y.isnan().select(x, x.maximum(y))) }
+        /// The smaller; of NaN the other. At a tie `x` has the gradient.
+        fmin(x, y;) { types: All, result: Same, ulp: 0.0, domain: -100.0..100.0, derivative: [g => (x.le(y) | y.isnan()).select(g, 0.0), (x.le(y) | y.isnan()).select(0.0, g)], body: x.isnan().select(y, y.isnan().select(x, x.minimum(y))) }
+        /// `nan`, `posinf` and `neginf` for what they name. There the derivative is 0.
+        nan_to_num(x; nan, posinf, neginf) { types: Number, result: Same, ulp: 0.0, domain: -10.0..10.0, derivative: derived, body: x.isnan().select(nan, x.eq(f64::INFINITY).select(posinf, x.eq(-f64::INFINITY).select(neginf, x))) }
 
         // Choice and copies
 
@@ -245,6 +375,12 @@ macro_rules! for_each_pointwise {
         isnan(x;) { types: All, result: Bool, ulp: 0.0, domain: -10.0..10.0, derivative: none, body: x.ne(x) }
         /// Is it infinite?
         isinf(x;) { types: Float, result: Bool, ulp: 0.0, domain: -10.0..10.0, derivative: none, body: x.abs().eq(f64::INFINITY) }
+        /// Is it ∞?
+        isposinf(x;) { types: Float, result: Bool, ulp: 0.0, domain: -10.0..10.0, derivative: none, body: x.eq(f64::INFINITY) }
+        /// Is it -∞?
+        isneginf(x;) { types: Float, result: Bool, ulp: 0.0, domain: -10.0..10.0, derivative: none, body: x.eq(-f64::INFINITY) }
+        /// Is it negative, or -0? A NaN counts as positive, whatever its bit; PyTorch looks at the bit.
+        signbit(x;) { types: Float, result: Bool, ulp: 0.0, domain: -10.0..10.0, derivative: none, body: x.lt(0.0) | (x.eq(0.0) & (1.0 / x).lt(0.0)) }
         /// Is it neither infinite nor NaN?
         isfinite(x;) { types: Float, result: Bool, ulp: 0.0, domain: -10.0..10.0, derivative: none, body: x.abs().lt(f64::INFINITY) }
 
