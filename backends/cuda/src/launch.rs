@@ -190,11 +190,14 @@ impl Shared {
         steps: &mut Steps,
     ) -> Result<(), DeviceError> {
         let scratch = scratch_of(&steps.plan, operands);
-        if !wants_record(&steps.plan) {
+        let checked = match wants_record(&steps.plan) {
+            true => errors::Indices::of(kernel, operands),
+            false => None,
+        };
+        let Some(indices) = checked else {
             // SAFETY: by the contract.
             return unsafe { self.steps(driver, queue.stream(), steps, scratch, 0) };
-        }
-        let indices = errors::indices(kernel, operands);
+        };
         let read = |record| queue.record_at(record);
         let given = queue.errors.lock().give(sequence, indices, queue.executed(), read);
         let given = given.expect("the caller keeps below `in_flight_count_max`");

@@ -157,7 +157,7 @@ fn attention(device: &Device) {
         (&[], [19, 130, 128, 128]),
         (&[], [3, 34, 150, 140]),
     ];
-    for dtype in FLOATS {
+    for &dtype in FLOATS {
         for (batch, [n, m, d, dv]) in sizes {
             let mut draw = |matrix: [usize; 2]| drawn(dtype, &[batch, &matrix[..]].concat(), &mut random);
             let inputs = [draw([n, d]), draw([m, d]), draw([m, dv])];
@@ -171,7 +171,7 @@ fn masks(device: &Device) {
     let mut random = Random::named("attention_masks");
     let (batch, [n, m]) = ([2, 3], [18, 37]);
     let shapes: [&[usize]; 6] = [&[2, 3, 18, 37], &[2, 1, 1, 37], &[3, 1, 37], &[18, 37], &[18, 1], &[]];
-    for dtype in FLOATS {
+    for &dtype in FLOATS {
         for (d, dv) in [(16, 32), (5, 3)] {
             let mut draw = |matrix: [usize; 2]| drawn(dtype, &[&batch[..], &matrix].concat(), &mut random);
             let inputs = [draw([n, d]), draw([m, d]), draw([m, dv])];
@@ -213,7 +213,7 @@ fn shapes_that_broadcast(device: &Device) {
 fn heads_of_rows(device: &Device) {
     let mut random = Random::named("attention_heads");
     let (texts, n, heads, d) = (2, 21, 3, 32);
-    for dtype in FLOATS {
+    for &dtype in FLOATS {
         let rows = drawn(dtype, &[texts * n, 3 * heads * d], &mut random);
         let projected = Tensor::from_bytes(&rows.bytes(), &rows.shape, dtype, device).unwrap();
         let parts = projected.view([texts, n, 3, heads, d]).unwrap().permute([2, 0, 3, 1, 4]).unwrap();

@@ -144,7 +144,7 @@ fn ranges(device: &Device) {
         let found = Tensor::arange(start, end, step, DType::I64, device).unwrap();
         assert_eq!(found.to_vec::<i64>().unwrap(), expected, "{start} to {end} by {step}");
     }
-    for dtype in super::harness::FLOATS {
+    for &dtype in super::harness::FLOATS {
         for (start, end, step) in [(0.0f64, 1.0, 0.1), (2.0, -1.0, -0.25), (-3.0, 3.0, 1.0)] {
             let count = ((end - start) / step).ceil() as usize;
             let value = |at: usize| Expected::ulp(dtype, start + at as f64 * step, 1.0);

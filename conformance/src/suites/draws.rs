@@ -119,7 +119,7 @@ fn moments(device: &Device) {
 }
 
 fn ranges(device: &Device) {
-    for dtype in super::harness::FLOATS {
+    for &dtype in super::harness::FLOATS {
         let x = Tensor::empty([20_000], dtype, device).unwrap();
         x.uniform_(0.0, 1.0, &Generator::new(3)).unwrap();
         let values: Vec<f64> = Array::read(&x).data.iter().map(|value| value.to_f64()).collect();
@@ -186,7 +186,7 @@ fn integers(device: &Device) {
 
 /// T8: what is drawn doesn't depend on strides, and gaps stay.
 fn same_for_every_layout(device: &Device) {
-    for dtype in super::harness::FLOATS {
+    for &dtype in super::harness::FLOATS {
         for kind in KINDS {
             for shape in [&[][..], &[1], &[7], &[4, 2, 3], &[1001], &[37, 41]] {
                 let mut first: Option<Array> = None;
@@ -238,7 +238,7 @@ fn same_on_every_device(device: &Device) {
     let cpu = Device::new("cpu").unwrap();
     // On a GPU so many that most words a number can be made from occur.
     let most = if device.name().starts_with("cuda") { 1 << 25 } else { 1 << 12 };
-    for dtype in super::harness::FLOATS {
+    for &dtype in super::harness::FLOATS {
         for kind in KINDS {
             if dtype == DType::F64 && ["normal", "exponential"].contains(&kind) {
                 continue;

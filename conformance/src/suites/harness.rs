@@ -257,7 +257,7 @@ impl Op<'_> {
 }
 
 /// The float dtypes.
-pub const FLOATS: [DType; 4] = [DType::F16, DType::BF16, DType::F32, DType::F64];
+pub const FLOATS: &[DType] = DType::FLOATS;
 
 /// The axes of a list as the methods take them.
 pub fn signed(axes: &[usize]) -> Vec<isize> {

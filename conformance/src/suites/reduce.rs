@@ -198,7 +198,7 @@ pub fn draw(name: &str, dtype: DType, drawing: &Drawing) -> bool {
 
 fn std_and_norms(device: &Device) {
     let mut random = Random::named("std");
-    for dtype in FLOATS {
+    for &dtype in FLOATS {
         for (correction, p) in [(0.0, 1.0), (1.0, 3.0), (2.0, f64::INFINITY), (3.0, 0.5)] {
             std_and_norm_of(dtype, &[9, 6], 0, (correction, p), &mut random, &everywhere(device));
         }
@@ -317,7 +317,7 @@ fn extreme_of(
 /// -0 is below 0, wherever they stand; where a place is asked for they are equal, and the first is meant.
 fn zeros_of_both_signs(device: &Device) {
     let mut random = Random::named("zeros");
-    for dtype in FLOATS {
+    for &dtype in FLOATS {
         for (shape, axis) in [([2, 3], 1), ([3, 40], 1), ([40, 9], 0), ([2, 1000], 1), ([20_001, 2], 0)] {
             // Some lines have zeros of one sign only.
             let x = Array::from_fn(dtype, &shape, |index| match index[1 - axis] {
@@ -460,7 +460,7 @@ fn running_sum_of(dtype: DType, shape: &[usize], axis: usize, random: &mut Rando
 /// Equal numbers don't deviate, however their mean is rounded; and squares that `f32` doesn't hold have roots that it does.
 /// Calls with rows of equal numbers, of which many sums are rounded.
 fn equal_numbers(device: &Device, each: &dyn Fn(&Tensor, &str)) {
-    for dtype in FLOATS {
+    for &dtype in FLOATS {
         for value in [1_000_000.1, 10_000.1, 0.1, 0.7, -1e-3] {
             for count in [2, 3, 7, 1000, 1001, 20_001] {
                 if dtype != DType::F16 || value < 6e4 {

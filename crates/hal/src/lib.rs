@@ -30,7 +30,7 @@ pub use limits::{Bounds, Fixed, Limit, LimitError, Limits, OWN, Preset, Unit, VA
 pub use operand::{Address, Operand, Slab, View};
 pub use raddle_sync::CacheCounts;
 
-pub use raddle_op::{Cut, Kernel, KernelError};
+pub use raddle_op::{Checked, Cut, Kernel, KernelError};
 
 use std::{fmt, sync::Arc};
 

@@ -5,27 +5,11 @@ use super::element::{Compute, Source, by_compute, by_dtype};
 use super::fold::{Largest, Smallest, fold_slice};
 use super::view;
 use crate::threads::{Threads, for_each_range};
-use raddle_hal::{Kernel, KernelError, Operand, View};
-
-/// Runs a kernel of this module.
-///
-/// # Safety
-/// - As of [`super::execute`].
-pub unsafe fn execute(kernel: &Kernel, operands: &[Operand], threads: Threads) -> Result<(), KernelError> {
-    // SAFETY: the contract of each is the one of this function.
-    unsafe {
-        match *kernel {
-            Kernel::ArgReduce { largest, axis } => arg_reduce(largest, axis, operands, threads),
-            Kernel::CumSum { axis } => cum_sum(axis, operands[0].view(), operands[1].view(), threads),
-            _ => unreachable!("cpu: {} is no scan", kernel.name()),
-        }
-    }
-    Ok(())
-}
+use raddle_hal::{Operand, View};
 
 /// # Safety
 /// - As of [`super::execute`].
-unsafe fn arg_reduce(largest: bool, axis: usize, operands: &[Operand], threads: Threads) {
+pub unsafe fn arg_reduce(largest: bool, axis: usize, operands: &[Operand], threads: Threads) {
     let (values, indices, input) = (operands[0].view(), operands[1].view(), operands[2].view());
     let layouts = [input, values, indices].map(view::layout);
     let grid = Grid::of(layouts, others(layouts[0].rank(), axis));
@@ -75,7 +59,7 @@ unsafe fn arg_reduce(largest: bool, axis: usize, operands: &[Operand], threads: 
 ///
 /// # Safety
 /// - As of [`super::execute`].
-unsafe fn cum_sum(axis: usize, output: &View, input: &View, threads: Threads) {
+pub unsafe fn cum_sum(axis: usize, output: &View, input: &View, threads: Threads) {
     let layouts = [input, output].map(view::layout);
     let grid = Grid::of(layouts, others(layouts[0].rank(), axis));
     let lines = [input, output].map(|operand| Line::new(operand, [axis]));
