@@ -21,7 +21,7 @@ mod threads;
 
 use queue::Queues;
 use raddle_hal::{
-    Bounds, CacheStats, Device, DeviceError, Fixed, Gate, Info, KernelError, Launch, OWN, Priority,
+    Bounds, CacheStats, DTypes, Device, DeviceError, Fixed, Gate, Info, KernelError, Launch, OWN, Priority,
     QUEUE_COUNT_MAX, QueueId, Slab, Stamp, Submitted, Wait,
     trace::{self, Source, Work},
 };
@@ -45,6 +45,9 @@ const ERROR_COUNT_MAX: usize = 4096;
 /// A launch gets helpers only if an operand, or all together, has at least so many elements (guess: below, a kernel is over
 /// before a helper has come).
 const PARALLEL_ELEMENTS_MIN: usize = 8192;
+
+/// The dtypes that its kernels know.
+pub const DTYPES: DTypes = DTypes::ALL;
 
 /// The bounds that can't be set.
 pub const FIXED: &[Fixed] = &[
@@ -153,6 +156,7 @@ impl Cpu {
             memory_bytes: (memory_bytes < OWN).then_some(memory_bytes),
             in_flight_count_max: IN_FLIGHT_COUNT_MAX,
             alignment_bytes: memory::ALIGNMENT_BYTES,
+            dtypes: DTYPES,
             poison: false,
             survives_fork: true,
             is_host: true,

@@ -71,7 +71,7 @@ use compile::Compiler;
 use disk::Disk;
 use errors::RECORD_COUNT;
 use inside::Inside;
-use raddle_hal::{DeviceError, Fixed, Info, QUEUE_COUNT_MAX, trace::Source};
+use raddle_hal::{DTypes, DeviceError, Fixed, Info, QUEUE_COUNT_MAX, trace::Source};
 use raddle_sync::{
     Arc, Cache, Mutex, Rank, Retired,
     atomic::{AtomicUsize, Ordering::*},
@@ -87,6 +87,9 @@ const IN_FLIGHT_COUNT_MAX: u64 = 256;
 const ALIGNMENT_BYTES: usize = 256;
 /// The first with all that is called here.
 const DRIVER_VERSION_MIN: i32 = 12000;
+
+/// The dtypes that its kernels know.
+pub const DTYPES: DTypes = DTypes::ALL;
 
 /// The bounds that can't be set.
 pub const FIXED: &[Fixed] = &[
@@ -164,6 +167,7 @@ impl Cuda {
             memory_bytes: Some(card.memory_bytes.min(bounds.memory_bytes)),
             in_flight_count_max: IN_FLIGHT_COUNT_MAX,
             alignment_bytes: ALIGNMENT_BYTES,
+            dtypes: DTYPES,
             poison: false,
             survives_fork: false,
             is_host: false,

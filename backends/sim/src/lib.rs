@@ -67,6 +67,7 @@ impl Sim {
             name: format!("sim:{}", options.seed),
             description: format!("simulator over {}", inner.info().name),
             in_flight_count_max: options.in_flight_count_max,
+            dtypes: inner.info().dtypes.and(options.dtypes),
             poison: true,
             survives_fork: false,
             prepares: false,

@@ -36,6 +36,7 @@ impl Mover {
             memory_bytes: None,
             in_flight_count_max: 1,
             alignment_bytes: 1,
+            dtypes: raddle_hal::DTypes::ALL,
             poison: false,
             survives_fork: true,
             is_host: true,

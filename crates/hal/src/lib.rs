@@ -28,6 +28,7 @@ pub mod trace;
 pub use graph::{Draw, Graph, Node};
 pub use limits::{Bounds, Fixed, Limit, LimitError, Limits, OWN, Preset, Unit, VARIABLES};
 pub use operand::{Address, Operand, Slab, View};
+pub use raddle_base::DTypes;
 pub use raddle_sync::CacheCounts;
 
 pub use raddle_op::{Checked, Cut, Kernel, KernelError};
@@ -290,6 +291,8 @@ pub struct Info {
     pub in_flight_count_max: u64,
     /// Blocks are aligned to it.
     pub alignment_bytes: usize,
+    /// The dtypes that its kernels know. No tensor on it has another one.
+    pub dtypes: DTypes,
     /// The runtime fills memory with junk when it is allocated and when it is freed, in stream order.
     pub poison: bool,
     /// May a forked child go on with it?

@@ -107,7 +107,7 @@
 
 mod device;
 
-pub use device::Device;
+pub use device::{BACKENDS, Backend, Device};
 pub use raddle_grad as grad;
 pub use raddle_hal::{Bounds, Limits};
 pub use raddle_nn as nn;

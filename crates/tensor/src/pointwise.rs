@@ -9,6 +9,7 @@ use crate::{
     number::{Side, fit, fit_bound, is_held},
     promote,
     record::{self, Mode, TensorRefs},
+    tensor::check_has,
 };
 use raddle_base::{Kind, MAX_RANK, Scalar, ViewError};
 use raddle_op::{
@@ -211,6 +212,7 @@ impl<'a> Plan<'a> {
         } else if operand.compute() != operand && compares(op) {
             self.unfit = unrounded(args, operand);
         }
+        check_has(op.name(), self.compute, &device)?;
         if self.unfit.is_some() {
             return Ok(device);
         }
