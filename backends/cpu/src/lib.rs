@@ -22,7 +22,7 @@ mod threads;
 use queue::Queues;
 use raddle_hal::{
     Bounds, CacheStats, DTypes, Device, DeviceError, Fixed, Gate, Info, KernelError, Launch, OWN, Priority,
-    QUEUE_COUNT_MAX, QueueId, Slab, Stamp, Submitted, Wait,
+    QUEUE_COUNT_MAX, QueueId, Slab, Submitted, TimingEvent, Wait,
     trace::{self, Source, Work},
 };
 use raddle_sync::{
@@ -255,7 +255,7 @@ impl Shared {
             Launch::Kernel { operands, .. } => operands.iter().map(|operand| operand.shape().product()).sum(),
             Launch::Upload { from: host, .. } | Launch::Download { to: host, .. } => host.size_bytes,
             Launch::FillBytes { size_bytes, .. } => *size_bytes,
-            Launch::Stamp(_) | Launch::Spin(_) | Launch::Gate(_) | Launch::Nothing => 0,
+            Launch::TimingEvent(_) | Launch::Spin(_) | Launch::Gate(_) | Launch::Nothing => 0,
             Launch::Graph { .. } => 0, // the nodes of a graph are asked for one by one
         };
         if size < PARALLEL_ELEMENTS_MIN {
@@ -346,16 +346,16 @@ impl Device for Cpu {
         Ok(())
     }
 
-    fn make_stamp(&self) -> Result<Stamp, DeviceError> {
+    fn make_timing_event(&self) -> Result<TimingEvent, DeviceError> {
         Ok(clock::make())
     }
 
-    unsafe fn release_stamp(&self, stamp: Stamp) {
+    unsafe fn release_timing_event(&self, event: TimingEvent) {
         // SAFETY: the contract is the same.
-        unsafe { clock::release(stamp) };
+        unsafe { clock::release(event) };
     }
 
-    unsafe fn elapsed_ms(&self, start: Stamp, end: Stamp) -> Result<f64, DeviceError> {
+    unsafe fn elapsed_ms(&self, start: TimingEvent, end: TimingEvent) -> Result<f64, DeviceError> {
         // SAFETY: the contract is the same.
         Ok(unsafe { clock::elapsed_ms(start, end) })
     }

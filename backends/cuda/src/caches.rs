@@ -24,7 +24,7 @@ impl Shared {
             let image = self.compiler.image(key.entry(), &key.source())?;
             let entry = CString::new(key.entry()).expect("names have no zeros");
             let (module, function) = driver.module_load(&image, &entry)?;
-            exit::watch();
+            exit::install();
             if let Some(start) = start {
                 trace::here("compile and load", start);
             }
@@ -94,7 +94,7 @@ impl Shared {
     pub(crate) fn algorithm(&self, shape: &Shape) -> Result<Arc<Algorithm>, DeviceError> {
         let (algorithm, evicted) = self.algorithms.get(shape, || {
             gates::check_none_is_closed(LOADED_TOO_LATE)?;
-            Ok((self.matmul()?.choose(shape).inspect(|_| exit::watch())?, size_of::<Algorithm>()))
+            Ok((self.matmul()?.choose(shape).inspect(|_| exit::install())?, size_of::<Algorithm>()))
         })?;
         evicted.into_iter().for_each(|evicted| self.retired_algorithms.add(evicted));
         self.retired_algorithms.collect(|| self.in_flight(), |wait| self.is_executed(wait));

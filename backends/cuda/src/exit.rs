@@ -87,7 +87,7 @@ unsafe extern "C" {
 /// Arranges for the end: called when the driver has a context, when something was built for the first time, and at the
 /// first, second, fourth, … launch of each queue. After the first thousand calls only every power of two counts.
 #[cold]
-pub fn watch() {
+pub fn install() {
     static CALLS: AtomicU32 = AtomicU32::new(0);
     let calls = CALLS.fetch_add(1, Relaxed) + 1;
     PROCESS.store(std::process::id(), Relaxed);
@@ -123,7 +123,7 @@ mod tests {
     fn end_with_a_thread_inside(comes_out: bool) -> ! {
         // SAFETY: it prints, and doesn't unwind.
         unsafe { libc::atexit(last) };
-        watch();
+        install();
         trace::on_early_end(|| println!("trace"));
         let (is_in, goes_in) = mpsc::channel();
         thread::spawn(move || {

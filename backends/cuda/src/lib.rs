@@ -177,7 +177,7 @@ impl Cuda {
         };
         let writes_values = card.writes_values;
         let context = driver::open::context(ordinal, card)?;
-        exit::watch();
+        exit::install();
         let words = if writes_values {
             let driver = context.enter()?;
             driver.mem_host_zeroed(QUEUE_COUNT_MAX * WORD_STRIDE_BYTES as usize)?
@@ -206,7 +206,7 @@ impl Cuda {
             timing: timing::Timing::new(),
             suspects: OnceLock::new(),
         });
-        timed::watch(&shared);
+        timed::ask_at_end(&shared);
         if shared.options.spin.is_some() {
             shared.load_spin()?;
         }

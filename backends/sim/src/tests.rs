@@ -92,7 +92,7 @@ impl Device for Mover {
             }
             Launch::Kernel { kernel: Kernel::Gather { .. }, .. } => return Err(GATHER_ERROR),
             Launch::Kernel { .. } | Launch::Graph { .. } => panic!("planted"),
-            Launch::Stamp(_) | Launch::Spin(_) | Launch::Gate(_) | Launch::Nothing => {}
+            Launch::TimingEvent(_) | Launch::Spin(_) | Launch::Gate(_) | Launch::Nothing => {}
         }
         Ok(())
     }

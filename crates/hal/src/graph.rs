@@ -9,7 +9,7 @@ use std::{any::Any, ops::Range, sync::Arc};
 /// A kernel with its operands, as [`Launch::Kernel`](crate::Launch::Kernel) lends them.
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// Which.
+    /// The kernel.
     pub kernel: Kernel,
     /// Outputs first, as the kernel says; where the device asked for scratch memory that is the last.
     pub operands: Box<[Operand]>,

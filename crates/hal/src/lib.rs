@@ -15,7 +15,7 @@
 //! | `completed` | a counter | events and a progress mark in pinned memory | the shared event's value | a counter |
 //! | address | pointer | device pointer | buffer and offset | pointer of the wrapped device |
 //! | a stream of other code | there is none | a stream | a command queue | a list that tests append to |
-//! | a stamp | a word | an event with a time | a sample of a counter | the wrapped device's |
+//! | a timing event | a word | an event with a time | a sample of a counter | the wrapped device's |
 //! | scratch memory of a kernel | what [`Device::prepare`] asks for, where fixed blocks of the thread's own won't do | all that `prepare` asks for | the same | what the wrapped device asks for |
 //! | a gate | a queue whose head isn't run | a word that a stream waits for | a shared event's value | a flag |
 //! | a graph | its nodes, one after the other | an executable graph, made when it is first prepared | an encoder for all nodes | the pieces of its nodes |
@@ -61,9 +61,9 @@ pub enum Priority {
     High,
 }
 
-/// Where a device notes a time, from [`Device::make_stamp`]; what it knows it by.
+/// Where a device notes a time, from [`Device::make_timing_event`]; what it knows it by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Stamp(pub u64);
+pub struct TimingEvent(pub u64);
 
 /// Where a queue is held until somebody lets it go on, from [`Device::make_gate`]; what the device knows it by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -74,30 +74,30 @@ pub struct Gate(pub u64);
 pub enum Launch<'a> {
     /// A kernel on operands.
     Kernel {
-        /// Which.
+        /// The kernel.
         kernel: &'a Kernel,
         /// Outputs first, as the kernel says.
         operands: &'a [Operand],
     },
     /// Host bytes to the device. The source has been read when `submit` (or `run`) returns.
     Upload {
-        /// From.
+        /// The bytes that are read.
         from: HostBytes,
-        /// To.
+        /// Where they are written, as many bytes.
         to: Address,
     },
     /// Device bytes to the host; they are there when the launch is complete.
     Download {
-        /// From.
+        /// Where the bytes are read.
         from: Address,
-        /// To.
+        /// The memory that they are written to, as many bytes.
         to: HostBytes,
     },
     /// Every byte of a region set to `value`.
     FillBytes {
-        /// Where.
+        /// Where the region begins.
         to: Address,
-        /// How many.
+        /// The size of the region.
         size_bytes: usize,
         /// The byte.
         value: u8,
@@ -109,8 +109,8 @@ pub enum Launch<'a> {
         /// For each of its nodes that draws random numbers, in order: from where.
         draws: &'a [Draw],
     },
-    /// Notes the time when it is reached, in place of what the stamp had noted.
-    Stamp(Stamp),
+    /// Notes the time when it is reached, in place of what the event had noted.
+    TimingEvent(TimingEvent),
     /// Takes so many nanoseconds, or a little more, from when it is reached: for tests. It is never `Inline`, unless the system
     /// gives no thread.
     Spin(u64),
@@ -129,7 +129,7 @@ impl Launch<'_> {
             Launch::Download { .. } => "download",
             Launch::FillBytes { .. } => "fill_bytes",
             Launch::Graph { .. } => "graph",
-            Launch::Stamp(_) => "stamp",
+            Launch::TimingEvent(_) => "timing_event",
             Launch::Spin(_) => "spin",
             Launch::Gate(_) => "hold",
             Launch::Nothing => "nothing",
@@ -199,14 +199,14 @@ pub enum DeviceError {
     },
     /// The device has no such thing.
     Unsupported {
-        /// What.
+        /// What was asked for.
         what: &'static str,
     },
     /// A handle of other code that can't be used.
     Refused {
-        /// Which.
+        /// The handle.
         handle: u64,
-        /// Why.
+        /// The reason.
         reason: &'static str,
     },
     /// The driver has no device of that number.
@@ -379,7 +379,7 @@ pub trait Device: Send + Sync {
     }
 
     /// Makes a place for a time. May block.
-    fn make_stamp(&self) -> Result<Stamp, DeviceError> {
+    fn make_timing_event(&self) -> Result<TimingEvent, DeviceError> {
         Err(DeviceError::Unsupported { what: "clock" })
     }
 
@@ -411,28 +411,28 @@ pub trait Device: Send + Sync {
         None
     }
 
-    /// Gives a stamp back.
+    /// Gives a timing event back.
     ///
     /// # Safety
     /// - It came from this device and has not been given back; nothing in flight names it, and nothing will.
-    unsafe fn release_stamp(&self, stamp: Stamp) {
-        _ = stamp;
+    unsafe fn release_timing_event(&self, event: TimingEvent) {
+        _ = event;
     }
 
-    /// Is it known that the last launch of a stamp is complete? False if only [`Device::completed`] tells.
+    /// Is it known that the last launch of a timing event is complete? False if only [`Device::completed`] tells.
     ///
     /// # Safety
-    /// - The stamp is of this device and lives, and its last launch has been submitted.
-    unsafe fn is_noted(&self, stamp: Stamp) -> bool {
-        _ = stamp;
+    /// - The event is of this device and lives, and its last launch has been submitted.
+    unsafe fn is_noted(&self, event: TimingEvent) -> bool {
+        _ = event;
         false
     }
 
-    /// Milliseconds from what one stamp has noted to what another has; negative if it was earlier.
+    /// Milliseconds from what one timing event has noted to what another has; negative if it was earlier.
     ///
     /// # Safety
     /// - Both are of this device and live, and the last launch of each is complete.
-    unsafe fn elapsed_ms(&self, start: Stamp, end: Stamp) -> Result<f64, DeviceError> {
+    unsafe fn elapsed_ms(&self, start: TimingEvent, end: TimingEvent) -> Result<f64, DeviceError> {
         _ = (start, end);
         Err(DeviceError::Unsupported { what: "clock" })
     }

@@ -151,7 +151,7 @@ pub enum Kernel {
     },
     /// `start + i · step` for the `i`-th element in row-major order, computed in `f64` (integers: in `i64`). Out: any.
     Iota {
-        /// The first.
+        /// The first element.
         start: Scalar,
         /// The difference.
         step: Scalar,
@@ -188,7 +188,7 @@ pub enum Kernel {
     /// and f32 are pairwise or in f32 with blocks, whatever the strides; splits depend on the shape only (T8). The
     /// result is divided by `divisor` (mean: n; 1 else). Out of `All`/`Any`: bool. Integers: sum and prod in i64.
     Reduce {
-        /// How.
+        /// How elements are combined.
         op: ReduceOp,
         /// Which axes, as bits.
         axes: u8,

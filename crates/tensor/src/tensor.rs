@@ -292,7 +292,7 @@ pub enum Mode {
 pub enum Call {
     /// A row of the op table. The inputs are the tensors among `args`, in order.
     Pointwise {
-        /// Which.
+        /// The row.
         op: Pointwise,
         /// The row's inputs.
         args: SmallVec<[CallArg; 4]>,

@@ -152,7 +152,7 @@ impl Places {
 pub struct Group {
     /// The row of the first token of the first.
     pub first: usize,
-    /// How many.
+    /// The number of texts.
     pub texts: usize,
     /// Tokens of each, with padding.
     pub length: usize,

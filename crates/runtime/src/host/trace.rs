@@ -69,7 +69,7 @@ static AT_EXIT: RaceOnce<(PathBuf, u32)> = RaceOnce::new();
 
 /// Called whenever a device is opened: starts what the environment asks for. When it returns that has been started, whoever else
 /// is at it: who comes meanwhile does it, too, rather than wait, as a child that was forked meanwhile would for ever.
-pub(crate) fn watch(span_count_max: impl FnOnce() -> usize) {
+pub(crate) fn start_at_open(span_count_max: impl FnOnce() -> usize) {
     static STARTED: RaceOnce<()> = RaceOnce::new();
     static BEGUN: AtomicBool = AtomicBool::new(false);
     if fault!(trace_starts_once) && BEGUN.swap(true, Relaxed) {

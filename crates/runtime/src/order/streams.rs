@@ -11,9 +11,9 @@ use super::{
     callbacks::Callbacks,
     gates::Gates,
     id::StreamId,
-    stamps::Stamps,
     taint::{Failure, Launches, Taints},
     tick::{Clock, EXTERNAL_FIRST, POOL_COUNT, SLOT_COUNT, Tick},
+    timing_events::SpareTimingEvents,
 };
 use crate::ground::{Core, Device, Error, Floor, Result, fork};
 use raddle_hal::{self as hal, KernelError, Priority, QueueId};
@@ -45,7 +45,7 @@ pub(crate) struct Streams {
     pub(crate) next_normal: AtomicU32,
     pub(crate) next_high: AtomicU32,
     pub(crate) taints: Taints,
-    pub(crate) stamps: Stamps,
+    pub(crate) timing_events: SpareTimingEvents,
     pub(crate) gates: Gates,
 }
 
@@ -83,7 +83,7 @@ impl Streams {
             next_normal: AtomicU32::new(0),
             next_high: AtomicU32::new(0),
             taints: Taints::new(bounds.failure_count),
-            stamps: Stamps::new(),
+            timing_events: SpareTimingEvents::new(),
             gates: Gates::new(),
         }
     }
