@@ -69,7 +69,6 @@ impl Shared {
     }
 
     pub(crate) fn cache_stats(&self) -> CacheStats {
-        let compiled = self.compiler.counts();
         let thread_count = prepared::with(|here| {
             here.map_or(0, |here| here.used.kernels.count(self.id) + here.used.algorithms.count(self.id))
         });
@@ -80,7 +79,8 @@ impl Shared {
             executable_count: self.executables.count() as u64,
             pinned_bytes: self.staging.total_bytes() as u64,
             thread_count: thread_count as u64,
-            ..compiled
+            own: self.compiler.counts(),
+            ..CacheStats::default()
         }
     }
 

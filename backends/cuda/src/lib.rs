@@ -45,6 +45,7 @@ mod options;
 mod prepared;
 mod process;
 mod queue;
+mod setup;
 mod shared;
 mod staging;
 mod stress;
@@ -58,6 +59,7 @@ pub use control::Control;
 pub use doctor::{DeviceReport, LibraryReport, Report, report};
 pub use kernels::steps as plan;
 pub use options::{CudaOptions, DiskCache};
+pub use setup::SetupError;
 pub use stress::Spin;
 
 /// The GPUs that the driver shows; 0 if there is no driver. An error if there is one that doesn't work, and in a forked child
@@ -126,12 +128,11 @@ pub struct Cuda(Arc<Shared>);
 /// The card of an ordinal, after checking that there is one that can be used.
 fn find(ordinal: usize) -> Result<driver::Card, DeviceError> {
     if !driver::open::is_present() {
-        return Err(DeviceError::MissingLibrary { library: driver::LIBRARY, remedy: driver::REMEDY });
+        return Err(SetupError::missing(driver::LIBRARY, driver::REMEDY));
     }
     let version = driver::open::version();
     if version < DRIVER_VERSION_MIN {
-        let parts = |version: i32| [version as u32 / 1000, version as u32 % 1000 / 10];
-        return Err(DeviceError::OldDriver { found: parts(version), needed: parts(DRIVER_VERSION_MIN) });
+        return Err(SetupError::old_driver(version, DRIVER_VERSION_MIN));
     }
     let count = driver::open::device_count()?;
     if ordinal >= count {

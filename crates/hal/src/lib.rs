@@ -214,20 +214,8 @@ pub enum DeviceError {
         /// How many it has.
         count: usize,
     },
-    /// The driver is too old.
-    OldDriver {
-        /// Its version, major and minor.
-        found: [u32; 2],
-        /// The least that works.
-        needed: [u32; 2],
-    },
-    /// A library that the device works with can't be loaded.
-    MissingLibrary {
-        /// Which.
-        library: &'static str,
-        /// How to get it.
-        remedy: &'static str,
-    },
+    /// What only the backend has a name for: what it needs is not installed, or too old.
+    Backend(BackendError),
     /// The driver is a parent's, from whom this process was forked.
     Forked {
         /// The number of the process that has initialized it.
@@ -259,14 +247,7 @@ impl fmt::Display for DeviceError {
                 write!(f, "the handle {handle:#x} is refused: {reason}")
             }
             DeviceError::NoDevice { count } => write!(f, "no such device, the driver shows {count}"),
-            DeviceError::OldDriver { found, needed } => write!(
-                f,
-                "the driver is too old, expected version {}.{} or later, found {}.{}",
-                needed[0], needed[1], found[0], found[1]
-            ),
-            DeviceError::MissingLibrary { library, remedy } => {
-                write!(f, "{library} can't be loaded; {remedy}")
-            }
+            DeviceError::Backend(error) => error.fmt(f),
             DeviceError::Forked { owner } => write!(
                 f,
                 "the driver has been used by process {owner}, from which this one was forked; expected its first use \
@@ -277,6 +258,35 @@ impl fmt::Display for DeviceError {
     }
 }
 impl std::error::Error for DeviceError {}
+
+/// An error of a backend's own type: [`downcast_ref`](BackendError::downcast_ref) tells. Two are equal if their texts are.
+#[derive(Clone, Debug)]
+pub struct BackendError(Arc<dyn std::error::Error + Send + Sync>);
+
+impl BackendError {
+    /// Of a backend's error.
+    pub fn new(error: impl std::error::Error + Send + Sync + 'static) -> BackendError {
+        BackendError(Arc::new(error))
+    }
+
+    /// The error, if it is one of that type.
+    pub fn downcast_ref<T: std::error::Error + 'static>(&self) -> Option<&T> {
+        self.0.downcast_ref()
+    }
+}
+
+impl PartialEq for BackendError {
+    fn eq(&self, other: &BackendError) -> bool {
+        self.0.to_string() == other.0.to_string()
+    }
+}
+impl Eq for BackendError {}
+
+impl fmt::Display for BackendError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
 
 /// What a device is like.
 #[derive(Clone, Debug)]
@@ -319,22 +329,43 @@ pub struct CacheStats {
     pub retired_count: u64,
     /// Executable graphs, of captured ones and of those that work in flight may be of.
     pub executable_count: u64,
-    /// Runs of the compiler.
-    pub compiles: u64,
-    /// How long they took in all.
-    pub compile_ns: u64,
-    /// Kernels that were found on the disk.
-    pub disk_hits: u64,
-    /// Kernels that were not.
-    pub disk_misses: u64,
-    /// Files that were damaged or not what their names say; they count as misses, too.
-    pub disk_corrupt: u64,
     /// Pinned memory that copies go through, in use and free.
     pub pinned_bytes: u64,
     /// Descriptions of launches that the calling thread keeps.
     pub thread_count: u64,
     /// Scratch memory of kernels that the calling thread keeps.
     pub thread_bytes: u64,
+    /// What else the backend counts.
+    pub own: Counters,
+}
+
+/// The most counters of a backend's own.
+pub const COUNTER_COUNT_MAX: usize = 8;
+
+/// Counters that a backend has names for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    names: &'static [&'static str],
+    values: [u64; COUNTER_COUNT_MAX],
+}
+
+impl Counters {
+    /// As many values as names.
+    pub fn new<const N: usize>(names: &'static [&'static str; N], values: [u64; N]) -> Counters {
+        let mut all = [0; COUNTER_COUNT_MAX];
+        all[..N].copy_from_slice(&values);
+        Counters { names, values: all }
+    }
+
+    /// One after the other.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+        self.names.iter().copied().zip(self.values)
+    }
+
+    /// The value of a name.
+    pub fn get(&self, name: &str) -> Option<u64> {
+        self.iter().find(|(known, _)| *known == name).map(|(_, value)| value)
+    }
 }
 
 /// A device. All methods may be called from any thread at any time.
