@@ -37,8 +37,8 @@ impl Task {
             Launch::Kernel { kernel, operands } => {
                 Task::Kernel { kernel: kernel.clone(), operands: operands.into() }
             }
-            Launch::Upload { from, to } if fault!(upload_borrows) => Task::Plain(Launch::Upload { from, to }),
             Launch::Upload { from, to } => {
+                fault!(upload_borrows => return Some(Task::Plain(Launch::Upload { from, to })));
                 let bytes = match from.size_bytes {
                     0 => &[], // with any address
                     size if size > COPIED_BYTES_MAX => return None,

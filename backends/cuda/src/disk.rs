@@ -103,13 +103,11 @@ impl Disk {
             let mut untidied = self.untidied.lock();
             let (files, bytes) = *untidied;
             let is_due = files == 0 || bytes < size_bytes;
-            *untidied = if is_due && fault!(folder_tidied_once) {
-                (usize::MAX, u64::MAX)
-            } else if is_due {
-                (self.file_count_max / 8, self.bytes_max / 8)
-            } else {
-                (files - 1, bytes - size_bytes)
+            *untidied = match is_due {
+                true => (self.file_count_max / 8, self.bytes_max / 8),
+                false => (files - 1, bytes - size_bytes),
             };
+            fault!(folder_tidied_once => if is_due { *untidied = (usize::MAX, u64::MAX) });
             is_due
         };
         if is_due {

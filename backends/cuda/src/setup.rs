@@ -23,20 +23,18 @@ pub enum SetupError {
 }
 
 impl SetupError {
+    fn told(self) -> DeviceError {
+        DeviceError::Backend(BackendError::new(self))
+    }
+
     /// Versions as the driver tells them: 12040 is 12.4.
     pub(crate) fn old_driver(found: i32, needed: i32) -> DeviceError {
         let parts = |version: i32| [version as u32 / 1000, version as u32 % 1000 / 10];
-        SetupError::OldDriver { found: parts(found), needed: parts(needed) }.into()
+        SetupError::OldDriver { found: parts(found), needed: parts(needed) }.told()
     }
 
     pub(crate) fn missing(library: &'static str, remedy: &'static str) -> DeviceError {
-        SetupError::MissingLibrary { library, remedy }.into()
-    }
-}
-
-impl From<SetupError> for DeviceError {
-    fn from(error: SetupError) -> DeviceError {
-        DeviceError::Backend(BackendError::new(error))
+        SetupError::MissingLibrary { library, remedy }.told()
     }
 }
 

@@ -7,13 +7,15 @@
 //!   of its own, which must fail: `sim::allocator_race::fault_free_without_fence`. A suite that has never been seen to fail on a
 //!   device proves nothing about it.
 
+mod cases;
 mod fixture;
 mod gradients;
-mod cases;
 mod streams;
 mod threads;
 
 use crate::child::{self, Ended};
+pub(crate) use cases::Model;
+use cases::RaceCase;
 use fixture::Fixture;
 pub use fixture::Place;
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -22,8 +24,6 @@ use raddle::{
     cuda::{CudaOptions, Spin},
 };
 use raddle_sync::faults::{self, Fault};
-pub(crate) use cases::Model;
-use cases::RaceCase;
 use std::{
     env,
     process::{Command, ExitCode},

@@ -344,9 +344,9 @@ pub(crate) fn check_out(op: &'static str, out: &Tensor, shape: &Dims, device: &D
 
 /// No input shares memory with the output, unless it is the very same view.
 pub(crate) fn check_overlap(op: &'static str, out: &Tensor, inputs: &[&Tensor]) -> Result<()> {
+    fault!(overlap_allowed => return Ok(()));
     let meets = |input: &&&Tensor| {
         !input.is(out)
-            && !fault!(overlap_allowed)
             && input.buffer().is(out.buffer())
             && out.layout().overlap(input.layout()) == Overlap::Partial
     };

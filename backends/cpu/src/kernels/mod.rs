@@ -49,8 +49,9 @@ use raddle_sync::fault;
 pub fn scratch_bytes(kernel: &Kernel, operands: &[Operand], threads: Threads) -> usize {
     use Kernel::*;
     use raddle_op::ScatterMode;
-    if fault!(searched_lines_are_copied) && matches!(kernel, ArgReduce { .. }) {
-        return 8 * operands.iter().map(|operand| operand.view().layout.element_count()).max().unwrap_or(0);
+    if let ArgReduce { .. } = kernel {
+        let longest = || operands.iter().map(|operand| operand.view().layout.element_count()).max();
+        fault!(searched_lines_are_copied => return 8 * longest().unwrap_or(0));
     }
     let need = match *kernel {
         MatMul { .. } => matmul::need(operands),

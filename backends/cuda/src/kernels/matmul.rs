@@ -256,7 +256,9 @@ fn row_of(builder: &mut Builder, bias: &Array) -> Option<Place> {
         return None;
     }
     let packed = builder.packed(&row);
-    if is_aligned(packed.place, BIAS_ALIGNMENT_BYTES) || fault!(bias_where_it_lies) {
+    let mut lies_well = is_aligned(packed.place, BIAS_ALIGNMENT_BYTES);
+    fault!(bias_where_it_lies => lies_well = true);
+    if lies_well {
         return Some(packed.place);
     }
     let copy = builder.scratch_array(row.dtype, row.shape);

@@ -34,7 +34,9 @@ pub fn order(lengths: &[usize], tokens_max: usize) -> Order {
 impl Order {
     /// Where in [`texts`](Order::texts) each text of the caller's list stands; nothing if they are in order.
     pub fn places(&self) -> Option<Vec<i64>> {
-        if self.texts.is_sorted() || fault!(rows_stay_sorted) {
+        let mut is_in_order = self.texts.is_sorted();
+        fault!(rows_stay_sorted => is_in_order = true);
+        if is_in_order {
             return None;
         }
         let mut places = vec![0; self.texts.len()];

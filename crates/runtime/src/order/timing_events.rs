@@ -29,7 +29,9 @@ impl SpareTimingEvents {
         (timing, tick): (TimingEvent, Tick),
         is_complete: impl Fn(Tick) -> bool,
     ) -> Option<TimingEvent> {
-        if is_complete(tick) || fault!(stamp_in_flight) {
+        let mut is_free = is_complete(tick);
+        fault!(stamp_in_flight => is_free = true);
+        if is_free {
             return Some(timing);
         }
         self.0.lock().push_back((timing, tick));

@@ -91,9 +91,7 @@ impl Event {
     ///
     /// In a forked child an event that another thread of the parent was using at the fork counts as complete for good.
     pub fn record(&self, stream: Stream) {
-        if fault!(record_first_only) && self.tick().is_some() {
-            return;
-        }
+        fault!(record_first_only => if self.tick().is_some() { return });
         let device = stream.0.device;
         let recorded = if self.is_timing {
             let time = record_time(stream).map(Arc::new);
@@ -123,7 +121,10 @@ impl Event {
         drop(recorded);
         match tick {
             Some((device, tick)) => device.opened(tick.slot()).query(tick.sequence()),
-            None => fault!(event_born_complete),
+            None => {
+                fault!(event_born_complete => return true);
+                false
+            }
         }
     }
 
@@ -235,8 +236,8 @@ impl Future for EventFuture {
             let waker = context.waker().clone();
             let mut told = told.lock();
             let result = told.result.take();
-            let before = if result.is_none() { told.waker.replace(waker) } else { None };
-            let before = before.filter(|_| !fault!(waker_under_lock));
+            let mut before = if result.is_none() { told.waker.replace(waker) } else { None };
+            fault!(waker_under_lock => before = None);
             drop(told);
             drop(before);
             let Some(result) = result else { return Poll::Pending };
