@@ -1,6 +1,6 @@
 //! Tensors of the host: a shape and a plain list of numbers in row-major order. Oracles compute with these.
 
-use raddle::{DType, Element, Scalar, Tensor, bf16, f16};
+use raddle::{DType, Element, Scalar, Tensor, by_element};
 
 /// A tensor of the host. Every element is one that its dtype holds.
 #[derive(Clone, Debug)]
@@ -13,62 +13,22 @@ pub struct Array {
     pub data: Vec<Scalar>,
 }
 
-/// Runs `$body` with `$t` as the element type of a dtype.
-macro_rules! with_element {
-    ($dtype:expr, $t:ident => $body:expr) => {
-        match $dtype {
-            DType::Bool => {
-                type $t = bool;
-                $body
-            }
-            DType::U8 => {
-                type $t = u8;
-                $body
-            }
-            DType::I32 => {
-                type $t = i32;
-                $body
-            }
-            DType::I64 => {
-                type $t = i64;
-                $body
-            }
-            DType::F16 => {
-                type $t = f16;
-                $body
-            }
-            DType::BF16 => {
-                type $t = bf16;
-                $body
-            }
-            DType::F32 => {
-                type $t = f32;
-                $body
-            }
-            DType::F64 => {
-                type $t = f64;
-                $body
-            }
-        }
-    };
-}
-
 /// The number as the dtype holds it.
 pub fn round(dtype: DType, value: Scalar) -> Scalar {
-    with_element!(dtype, T => T::from_scalar(value).to_scalar())
+    dtype.round(value)
 }
 
 /// The element's bytes.
 pub fn bytes_of(dtype: DType, value: Scalar) -> Vec<u8> {
     let mut bytes = Vec::new();
-    with_element!(dtype, T => T::from_scalar(value).append_bytes(&mut bytes));
+    by_element!(dtype, T => T::from_scalar(value).append_bytes(&mut bytes));
     bytes
 }
 
 /// The elements in a list of bytes.
 pub fn scalars_of(dtype: DType, bytes: &[u8]) -> Vec<Scalar> {
     let size_bytes = dtype.size_bytes();
-    with_element!(dtype, T => bytes.chunks_exact(size_bytes).map(|bytes| T::from_bytes(bytes).to_scalar()).collect())
+    by_element!(dtype, T => bytes.chunks_exact(size_bytes).map(|bytes| T::from_bytes(bytes).to_scalar()).collect())
 }
 
 /// All indices of a shape in row-major order; one, without axes, of the empty shape.

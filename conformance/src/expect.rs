@@ -7,12 +7,12 @@ use crate::Backend;
 pub enum Known {
     /// It can't be run.
     Skipped {
-        /// Why.
+        /// The reason.
         reason: &'static str,
     },
     /// It is run and must fail.
     Fails {
-        /// Why.
+        /// The reason.
         reason: &'static str,
     },
 }

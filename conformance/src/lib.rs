@@ -5,7 +5,7 @@
 //! - [`layouts`]: operands of every layout, with guards around them. [`mod@array`]: tensors of the host. [`report`]: what is
 //!   expected, and what is said when it isn't met. [`expect`]: what is known not to hold, with a reason.
 //! - [`lifetime`]: a model of operands that outlive their handles. [`programs`]: random programs of many threads and streams,
-//!   compared with running them in sequence. [`races`]: scenes of threads and streams that meet in memory, with the planted
+//!   compared with running them in sequence. [`races`]: cases of threads and streams that meet in memory, with the planted
 //!   faults that must show in each. [`lives`]: processes that fork and end. [`soak`]: all of it for long.
 #![forbid(unsafe_code)]
 

@@ -21,17 +21,7 @@ pub enum Expected {
 
 /// One unit in the last place of a float dtype at a value.
 pub fn ulp_size(dtype: DType, value: f64) -> f64 {
-    let (mantissa, least) = match dtype {
-        DType::F16 => (10, -14),
-        DType::BF16 => (7, -126),
-        DType::F32 => (23, -126),
-        DType::F64 => (52, -1022),
-        _ => unreachable!("{dtype} has no last place"),
-    };
-    // The exponent: of zero and subnormals the least.
-    let exponent =
-        if value == 0.0 { least } else { ((value.abs().to_bits() >> 52) as i32 - 1023).max(least) };
-    f64::powi(2.0, exponent - mantissa).max(f64::from_bits(1))
+    dtype.format().unwrap_or_else(|| unreachable!("{dtype} has no last place")).ulp(value)
 }
 
 impl Expected {

@@ -366,7 +366,7 @@ pub fn run(device: &Device, options: Options) -> Result<Report> {
                 }
             });
         }
-        let held = watch(shared, begin, options.time);
+        let held = sample_memory(shared, begin, options.time);
         shared.stop.store(true, Relaxed);
         held
     });
@@ -388,7 +388,7 @@ pub fn run(device: &Device, options: Options) -> Result<Report> {
 }
 
 /// Until the time is up: what was held after the warm-up, and at each tenth of the time.
-fn watch(shared: &Shared<'_>, begin: Instant, time: Duration) -> (Held, Vec<Held>) {
+fn sample_memory(shared: &Shared<'_>, begin: Instant, time: Duration) -> (Held, Vec<Held>) {
     let mut start = None;
     let mut samples = Vec::new();
     let (mut steps, mut moved) = (0, Instant::now());

@@ -7,10 +7,10 @@
 //! for an op that resizes, B-10 for a solver of triangular systems, G-27, G-28 and G-30 for the pipeline.
 
 use raddle::{
-    DType, Device, Error, Generator, Pointwise, Priority, Result, SimOptions, Stream, Tensor, grad::Autograd,
-    manual_seed, nn, testing::hold,
+    DType, DTypes, Device, Error, Generator, Pointwise, Priority, Result, SimOptions, Stream, Tensor,
+    grad::Autograd, manual_seed, nn, testing::hold,
 };
-use raddle_conformance::suites::reports;
+use raddle_conformance::suites::{self, reports};
 use std::{collections::HashSet, thread};
 
 /// Runs a body on the CPU and on some simulators.
@@ -440,5 +440,47 @@ fn g_29_uploads_keep_their_sources() {
         assert_eq!(noise[17], 9.0);
         drop(e);
         assert!(device.close().unwrap(), "seed {seed}");
+    }
+}
+
+// ------------------------------------------------------------ devices that lack a dtype
+
+#[test]
+fn a_device_lacks_a_dtype() {
+    let dtypes = DTypes::ALL.without(DType::F64).without(DType::BF16);
+    let device = Device::sim(SimOptions { seed: 3, dtypes, ..SimOptions::default() }).unwrap();
+    assert_eq!(device.dtypes(), dtypes);
+    let lacks = |op: &str, dtype: &str| {
+        let expected = "bool, u8, i32, i64, f16, f32";
+        format!("{op}: sim:3 lacks the dtype, expected one of {expected}, found {dtype}")
+    };
+    let x = f32s(&[1.0, 2.0], &[2], &device);
+    let error = |result: Result<Tensor>| result.unwrap_err().to_string();
+    assert_eq!(error(Tensor::zeros([2], DType::F64, &device)), lacks("zeros", "f64"));
+    assert_eq!(error(Tensor::from_slice(&[1.0f64], [1], &device)), lacks("from_slice", "f64"));
+    assert_eq!(error(x.to(DType::BF16)), lacks("to", "bf16"));
+    let elsewhere = Tensor::ones([2], DType::F64, &Device::cpu().unwrap()).unwrap();
+    assert_eq!(error(elsewhere.to(&device)), lacks("to", "f64"));
+    assert_eq!(read(&x.add(1).unwrap()), [2.0, 3.0]);
+    // On a device without i64, what would be computed in it.
+    let dtypes = DTypes::ALL.without(DType::I64);
+    let narrow = Device::sim(SimOptions { seed: 4, dtypes, ..SimOptions::default() }).unwrap();
+    let x = Tensor::from_slice(&[1u8, 2], [2], &narrow).unwrap();
+    let text = |error: &str| error.contains("sim:4 lacks the dtype") && error.ends_with("found i64");
+    assert!(text(&error(x.eq(1000))), "{}", error(x.eq(1000)));
+    assert!(text(&error(x.sum(0, false))), "{}", error(x.sum(0, false)));
+    assert_eq!(x.eq(1).unwrap().to_vec::<bool>().unwrap(), [true, false]);
+}
+
+#[test]
+fn cases_skip_what_a_device_lacks() {
+    let dtypes = DTypes::ALL.without(DType::BF16);
+    let names = ["random::add", "random::sum", "random::softmax", "normalize::layer_norm", "order::sort"];
+    let cases: Vec<_> = suites::all().into_iter().filter(|case| names.contains(&&*case.name)).collect();
+    assert_eq!(cases.len(), names.len());
+    for case in cases {
+        let device = Device::sim(SimOptions { seed: 5, dtypes, ..SimOptions::default() }).unwrap();
+        (case.body)(&device);
+        assert!(device.close().unwrap(), "{}: buffers are alive after the case", case.name);
     }
 }

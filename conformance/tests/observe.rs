@@ -226,7 +226,7 @@ fn caches_are_cleared_under_use_and_counters_go_on() {
         drop(graph);
         assert_eq!(device.cache_stats().graphs.alive_count, 0);
         let text = serde_json::to_string(&stats).unwrap();
-        assert!(text.contains("\"compile_ns\":0") && text.contains("\"evictions\":0"), "{text}");
+        assert!(text.contains("\"pinned_bytes\":0") && text.contains("\"evictions\":0"), "{text}");
     }
 }
 

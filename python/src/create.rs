@@ -10,7 +10,7 @@ use pyo3::{
     prelude::*,
     types::{PyBytes, PyList, PyMemoryView, PyTuple},
 };
-use raddle::{DType, Device, Scalar, Tensor, grad::Autograd};
+use raddle::{DType, Device, Kind, Scalar, Tensor, grad::Autograd};
 
 /// Where a tensor goes, and of which dtype it is.
 struct Target {
@@ -111,22 +111,13 @@ impl Nested {
 
 /// Bytes of so many elements, converted as Raddle converts numbers.
 fn encode(values: &[Scalar], dtype: DType) -> Vec<u8> {
-    use raddle::{Element, bf16, f16};
+    use raddle::{Element, by_element};
     fn all<T: Element>(values: &[Scalar]) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(values.len() * size_of::<T>());
         values.iter().for_each(|&value| T::from_scalar(value).append_bytes(&mut bytes));
         bytes
     }
-    match dtype {
-        DType::Bool => all::<bool>(values),
-        DType::U8 => all::<u8>(values),
-        DType::I32 => all::<i32>(values),
-        DType::I64 => all::<i64>(values),
-        DType::F16 => all::<f16>(values),
-        DType::BF16 => all::<bf16>(values),
-        DType::F32 => all::<f32>(values),
-        DType::F64 => all::<f64>(values),
-    }
+    by_element!(dtype, T => all::<T>(values))
 }
 
 /// A tensor of whatever a user gives: numbers, lists of them, tensors, NumPy's arrays, buffers. A copy.
@@ -189,16 +180,22 @@ pub fn from_object(
 /// The dtype of a buffer's format, as Python's `struct` writes it.
 fn buffer_dtype(format: &str, itemsize: usize) -> Option<DType> {
     let format = format.strip_prefix(['@', '=', '<']).unwrap_or(format);
-    Some(match (format, itemsize) {
-        ("?", 1) => DType::Bool,
-        ("B", 1) => DType::U8,
-        ("i" | "l", 4) => DType::I32,
-        ("l" | "q", 8) => DType::I64,
-        ("e", 2) => DType::F16,
-        ("f", 4) => DType::F32,
-        ("d", 8) => DType::F64,
+    let (kind, has_sign) = match format {
+        "?" => (Kind::Bool, false),
+        "b" | "h" | "i" | "l" | "q" => (Kind::Int, true),
+        "B" | "H" | "I" | "L" | "Q" => (Kind::Int, false),
+        "e" | "f" | "d" => (Kind::Float, false),
         _ => return None,
-    })
+    };
+    let fits = |dtype: &DType| {
+        let is_signed = dtype.integer_range().is_some_and(|(least, _)| least < 0);
+        // No format of buffers is bf16.
+        *dtype != DType::BF16
+            && dtype.kind() == kind
+            && dtype.size_bytes() == itemsize
+            && is_signed == has_sign
+    };
+    DType::ALL.iter().copied().find(fits)
 }
 
 /// A copy of a buffer's elements, whatever its strides.

@@ -12,23 +12,9 @@ use raddle::DType;
 #[pyclass(frozen, name = "dtype", module = "raddle")]
 pub struct PyDType(pub DType);
 
-/// PyTorch's name, and its other ones.
-fn names(dtype: DType) -> &'static [&'static str] {
-    match dtype {
-        DType::Bool => &["bool"],
-        DType::U8 => &["uint8"],
-        DType::I32 => &["int32", "int"],
-        DType::I64 => &["int64", "long"],
-        DType::F16 => &["float16", "half"],
-        DType::BF16 => &["bfloat16"],
-        DType::F32 => &["float32", "float"],
-        DType::F64 => &["float64", "double"],
-    }
-}
-
 /// PyTorch's name.
 pub fn name(dtype: DType) -> &'static str {
-    names(dtype)[0]
+    dtype.torch_names()[0]
 }
 
 #[pymethods]
@@ -92,7 +78,7 @@ pub fn parse(value: &Bound<'_, PyAny>) -> Result<DType> {
 /// Adds `float32` and its like to the module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     for &dtype in DType::ALL {
-        for name in names(dtype) {
+        for name in dtype.torch_names() {
             module.add(*name, object(module.py(), dtype)?)?;
         }
     }

@@ -35,7 +35,8 @@ const LAYERS: [&[&str]; 12] = [
 ];
 /// Backends stand on this layer and those below it.
 const HAL_LAYER: usize = 2;
-const BACKENDS: [&str; 4] = ["raddle-cpu", "raddle-sim", "raddle-cuda", "raddle-metal"];
+/// Each crate in it is a backend.
+const BACKENDS: &str = "backends";
 const FACADE: &str = "raddle";
 /// Knows the ground alone, which has the names of planted faults.
 const XTASK: &str = "xtask";
@@ -52,8 +53,12 @@ pub struct Package {
     name: String,
     /// Name, and whether it is there for tests only.
     dependencies: Vec<(String, bool)>,
+    /// Where its manifest lies.
+    folder: PathBuf,
     /// The first file of each library and program.
     first_files: Vec<PathBuf>,
+    /// The same of tests, benchmarks and examples, too.
+    all_first_files: Vec<PathBuf>,
 }
 
 /// Checks all crates.
@@ -123,6 +128,9 @@ fn look() -> Result<Found, crate::Failure> {
             }
             all.extend(imports);
         }
+        for file in modules::undeclared(&package.folder, &package.all_first_files).or_else(failed)? {
+            violations.push(format!("{}: no module declares {}", package.name, file.display()));
+        }
         found.push((package, all));
     }
     Ok(Found { packages: found, violations })
@@ -134,6 +142,9 @@ fn packages(metadata: &Value) -> Vec<Package> {
     let is_shipped = |target: &Value| {
         list(&target["kind"]).iter().any(|kind| matches!(kind.as_str(), Some("lib" | "bin" | "cdylib")))
     };
+    let files = |targets: &mut dyn Iterator<Item = &Value>| -> Vec<PathBuf> {
+        targets.map(|target| text(&target["src_path"]).into()).collect()
+    };
     list(&metadata["packages"])
         .iter()
         .map(|package| Package {
@@ -142,11 +153,9 @@ fn packages(metadata: &Value) -> Vec<Package> {
                 .iter()
                 .map(|dependency| (text(&dependency["name"]), dependency["kind"] == "dev"))
                 .collect(),
-            first_files: list(&package["targets"])
-                .iter()
-                .filter(|target| is_shipped(target))
-                .map(|target| text(&target["src_path"]).into())
-                .collect(),
+            folder: Path::new(&text(&package["manifest_path"])).parent().unwrap_or(Path::new("")).into(),
+            first_files: files(&mut list(&package["targets"]).iter().filter(|target| is_shipped(target))),
+            all_first_files: files(&mut list(&package["targets"]).iter()),
         })
         .collect()
 }
@@ -159,10 +168,13 @@ fn layer(name: &str) -> Option<usize> {
 pub fn check(packages: &[Package]) -> Vec<String> {
     let mut violations = Vec::new();
     let ours: Vec<&str> = packages.iter().map(|package| package.name.as_str()).collect();
+    let is_backend = |package: &&Package| package.folder.parent().is_some_and(|all| all.ends_with(BACKENDS));
+    let backends: Vec<&str> =
+        packages.iter().filter(is_backend).map(|package| package.name.as_str()).collect();
     for package in packages {
         let name = package.name.as_str();
         // The highest layer that it may know.
-        let below = if BACKENDS.contains(&name) {
+        let below = if backends.contains(&name) {
             HAL_LAYER + 1
         } else if name == XTASK {
             1
@@ -187,7 +199,7 @@ pub fn check(packages: &[Package]) -> Vec<String> {
                         allowed.join(", ")
                     ));
                 }
-            } else if BACKENDS.contains(&dependency) {
+            } else if backends.contains(&dependency) {
                 if name != FACADE && !for_tests {
                     violations.push(format!(
                         "{name}: knows the backend {dependency}; only {FACADE} may, and tests"
@@ -207,10 +219,13 @@ mod tests {
 
     /// A workspace with all known crates, in which `name` depends on `dependency`.
     fn broken(name: &str, dependency: &str) -> Vec<String> {
-        let all = LAYERS.iter().flat_map(|layer| layer.iter()).chain(&BACKENDS).chain([&XTASK]);
+        let backends = ["raddle-cpu", "raddle-sim", "raddle-cuda"];
+        let all = LAYERS.iter().flat_map(|layer| layer.iter()).chain(&backends).chain([&XTASK]);
         let packages = all.map(|&known| Package {
             name: known.into(),
+            folder: Path::new(if backends.contains(&known) { BACKENDS } else { "crates" }).join(known),
             first_files: Vec::new(),
+            all_first_files: Vec::new(),
             dependencies: if known == name { vec![(dependency.into(), false)] } else { Vec::new() },
         });
         check(&packages.collect::<Vec<_>>())
@@ -262,8 +277,13 @@ mod tests {
 
     #[test]
     fn unknown_crates_are_named() {
-        let stranger =
-            Package { name: "raddle-new".into(), dependencies: Vec::new(), first_files: Vec::new() };
+        let stranger = Package {
+            name: "raddle-new".into(),
+            dependencies: Vec::new(),
+            folder: PathBuf::new(),
+            first_files: Vec::new(),
+            all_first_files: Vec::new(),
+        };
         assert!(check(&[stranger])[0].starts_with("raddle-new: has no layer"));
     }
 

@@ -22,6 +22,58 @@ pub fn imports(first: &Path) -> Result<Imports, String> {
     Ok(modules.imports())
 }
 
+/// Files of Rust in a package that belong to none of its targets, of which these are the first files: no module declares them, so
+/// nobody compiles them. Errors: a file can't be read.
+pub fn undeclared(package: &Path, first_files: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
+    let mut declared = BTreeSet::new();
+    let mut next: Vec<(PathBuf, bool)> = first_files.iter().map(|file| (file.clone(), true)).collect();
+    while let Some((file, is_first)) = next.pop() {
+        if !file.is_file() || !declared.insert(file.clone()) {
+            continue;
+        }
+        let text = fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))?;
+        let parent = file.parent().unwrap_or(Path::new("."));
+        let folder = match is_first || file.ends_with("mod.rs") {
+            true => parent.to_path_buf(),
+            false => file.with_extension(""),
+        };
+        let paths =
+            text.lines().filter_map(|line| line.trim().strip_prefix("#[path = \"")?.strip_suffix("\"]"));
+        next.extend(paths.filter_map(|path| Some((fs::canonicalize(parent.join(path)).ok()?, true))));
+        for name in text.lines().filter_map(declared_name) {
+            next.push((folder.join(format!("{name}.rs")), false));
+            next.push((folder.join(name).join("mod.rs"), false));
+        }
+    }
+    let mut found = Vec::new();
+    for folder in ["src", "tests", "benches", "examples"] {
+        find(&package.join(folder), &mut found)?;
+    }
+    found.retain(|file| !declared.contains(file));
+    Ok(found)
+}
+
+/// The name in `mod name;`.
+fn declared_name(line: &str) -> Option<&str> {
+    let code = line.trim().strip_suffix(';')?;
+    let (visibility, name) = code.rsplit_once("mod ")?;
+    (visibility.is_empty() || visibility.starts_with("pub")).then_some(name)
+}
+
+/// Files of Rust in a folder and the folders in it.
+fn find(folder: &Path, found: &mut Vec<PathBuf>) -> Result<(), String> {
+    let Ok(entries) = fs::read_dir(folder) else { return Ok(()) };
+    for entry in entries {
+        let path = entry.map_err(|error| format!("{}: {error}", folder.display()))?.path();
+        if path.is_dir() {
+            find(&path, found)?;
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+    Ok(())
+}
+
 /// Circles at each folder: of its entries, be they files or folders, those that import each other. Each is told from one entry
 /// round to that entry, with the folder's path in front.
 pub fn circles(imports: &Imports) -> Vec<Vec<String>> {
@@ -431,5 +483,23 @@ mod tests {
             [import("a/x.rs", &["a/y.rs"]), import("a/y.rs", &["a/z.rs"]), import("a/z.rs", &["a/x.rs"])]
                 .into();
         assert_eq!(circles(&files), [["a/x.rs", "a/y.rs", "a/z.rs", "a/x.rs"]]);
+    }
+
+    #[test]
+    fn a_file_that_no_module_declares_is_found() {
+        let folder = std::env::temp_dir().join(format!("raddle-undeclared-{}", std::process::id()));
+        let write = |name: &str, text: &str| {
+            let path = folder.join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        write("src/lib.rs", "mod a;\n#[cfg(test)]\npub(crate) mod b;\n");
+        write("src/a.rs", "mod c;\n");
+        write("src/a/c.rs", "");
+        write("src/b/mod.rs", "// mod d;\n");
+        write("src/b/d.rs", "");
+        let found = undeclared(&folder, &[folder.join("src/lib.rs")]);
+        fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(found.unwrap(), [folder.join("src/b/d.rs")]);
     }
 }

@@ -21,8 +21,8 @@ mod threads;
 
 use queue::Queues;
 use raddle_hal::{
-    Bounds, CacheStats, Device, DeviceError, Fixed, Gate, Info, KernelError, Launch, OWN, Priority,
-    QUEUE_COUNT_MAX, QueueId, Slab, Stamp, Submitted, Wait,
+    Bounds, CacheStats, DTypes, Device, DeviceError, Fixed, Gate, Info, KernelError, Launch, OWN, Priority,
+    QUEUE_COUNT_MAX, QueueId, Slab, Submitted, TimingEvent, Wait,
     trace::{self, Source, Work},
 };
 use raddle_sync::{
@@ -45,6 +45,9 @@ const ERROR_COUNT_MAX: usize = 4096;
 /// A launch gets helpers only if an operand, or all together, has at least so many elements (guess: below, a kernel is over
 /// before a helper has come).
 const PARALLEL_ELEMENTS_MIN: usize = 8192;
+
+/// The dtypes that its kernels know.
+pub const DTYPES: DTypes = DTypes::ALL;
 
 /// The bounds that can't be set.
 pub const FIXED: &[Fixed] = &[
@@ -153,6 +156,7 @@ impl Cpu {
             memory_bytes: (memory_bytes < OWN).then_some(memory_bytes),
             in_flight_count_max: IN_FLIGHT_COUNT_MAX,
             alignment_bytes: memory::ALIGNMENT_BYTES,
+            dtypes: DTYPES,
             poison: false,
             survives_fork: true,
             is_host: true,
@@ -251,7 +255,7 @@ impl Shared {
             Launch::Kernel { operands, .. } => operands.iter().map(|operand| operand.shape().product()).sum(),
             Launch::Upload { from: host, .. } | Launch::Download { to: host, .. } => host.size_bytes,
             Launch::FillBytes { size_bytes, .. } => *size_bytes,
-            Launch::Stamp(_) | Launch::Spin(_) | Launch::Gate(_) | Launch::Nothing => 0,
+            Launch::TimingEvent(_) | Launch::Spin(_) | Launch::Gate(_) | Launch::Nothing => 0,
             Launch::Graph { .. } => 0, // the nodes of a graph are asked for one by one
         };
         if size < PARALLEL_ELEMENTS_MIN {
@@ -342,16 +346,16 @@ impl Device for Cpu {
         Ok(())
     }
 
-    fn make_stamp(&self) -> Result<Stamp, DeviceError> {
+    fn make_timing_event(&self) -> Result<TimingEvent, DeviceError> {
         Ok(clock::make())
     }
 
-    unsafe fn release_stamp(&self, stamp: Stamp) {
+    unsafe fn release_timing_event(&self, event: TimingEvent) {
         // SAFETY: the contract is the same.
-        unsafe { clock::release(stamp) };
+        unsafe { clock::release(event) };
     }
 
-    unsafe fn elapsed_ms(&self, start: Stamp, end: Stamp) -> Result<f64, DeviceError> {
+    unsafe fn elapsed_ms(&self, start: TimingEvent, end: TimingEvent) -> Result<f64, DeviceError> {
         // SAFETY: the contract is the same.
         Ok(unsafe { clock::elapsed_ms(start, end) })
     }

@@ -222,7 +222,9 @@ impl<T> Queues<T> {
             HELD | RUNS,
             "only the holder of a running head completes it"
         );
-        if former & WAITED != 0 && !fault!(lost_wakeup) {
+        let mut is_awaited = former & WAITED != 0;
+        fault!(lost_wakeup => is_awaited = false);
+        if is_awaited {
             self.wake(id);
         }
     }
@@ -320,7 +322,9 @@ impl<T> Queues<T> {
         let queue = self.queue(held.0);
         let mut lists = queue.lists.lock();
         // There may have been none when the holder looked for waits, and this one has come since, with waits of its own.
-        if !lists.tasks.front()?.waits.iter().all(|wait| self.is_over(wait) || fault!(head_unseen)) {
+        let mut is_ready = lists.tasks.front()?.waits.iter().all(|wait| self.is_over(wait));
+        fault!(head_unseen => is_ready = true);
+        if !is_ready {
             return None;
         }
         let task = lists.tasks.pop_front()?;

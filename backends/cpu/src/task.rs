@@ -37,8 +37,8 @@ impl Task {
             Launch::Kernel { kernel, operands } => {
                 Task::Kernel { kernel: kernel.clone(), operands: operands.into() }
             }
-            Launch::Upload { from, to } if fault!(upload_borrows) => Task::Plain(Launch::Upload { from, to }),
             Launch::Upload { from, to } => {
+                fault!(upload_borrows => return Some(Task::Plain(Launch::Upload { from, to })));
                 let bytes = match from.size_bytes {
                     0 => &[], // with any address
                     size if size > COPIED_BYTES_MAX => return None,
@@ -55,7 +55,7 @@ impl Task {
             Launch::FillBytes { to, size_bytes, value } => {
                 Task::Plain(Launch::FillBytes { to, size_bytes, value })
             }
-            Launch::Stamp(stamp) => Task::Plain(Launch::Stamp(stamp)),
+            Launch::TimingEvent(event) => Task::Plain(Launch::TimingEvent(event)),
             Launch::Spin(ns) => Task::Plain(Launch::Spin(ns)),
             Launch::Gate(gate) => Task::Plain(Launch::Gate(gate)),
             Launch::Nothing => Task::Plain(Launch::Nothing),
@@ -126,8 +126,8 @@ unsafe fn perform_one(launch: &Launch<'_>, threads: Threads) -> Result<(), Kerne
             memory::fill(pointer(to), size_bytes, value, threads)
         },
         Launch::Graph { .. } => unreachable!("cpu: no graph is a node of another"),
-        // SAFETY: as above: a stamp in flight is live.
-        Launch::Stamp(stamp) => unsafe { clock::note(stamp) },
+        // SAFETY: as above: a timing event in flight is live.
+        Launch::TimingEvent(event) => unsafe { clock::note(event) },
         // Work that takes its time; the core may do something else meanwhile.
         Launch::Spin(ns) => raddle_sync::global::sleep(Duration::from_nanos(ns)),
         Launch::Gate(_) | Launch::Nothing => {}

@@ -110,7 +110,7 @@ fn helpers() -> Option<&'static rayon::ThreadPool> {
         let name = |index| format!("raddle-help-{index}");
         rayon::ThreadPoolBuilder::new().num_threads(count).thread_name(name).build().ok()
     };
-    locks_at_fork::watch(); // before there is one to be left behind
+    locks_at_fork::install(); // before there is one to be left behind
     _ = BEGUN.compare_exchange(0, place(), Relaxed, Relaxed); // and this, for children
     HELPERS.get_or_init(make).as_ref()
 }

@@ -24,7 +24,7 @@ impl Shared {
             let image = self.compiler.image(key.entry(), &key.source())?;
             let entry = CString::new(key.entry()).expect("names have no zeros");
             let (module, function) = driver.module_load(&image, &entry)?;
-            exit::watch();
+            exit::install();
             if let Some(start) = start {
                 trace::here("compile and load", start);
             }
@@ -69,7 +69,6 @@ impl Shared {
     }
 
     pub(crate) fn cache_stats(&self) -> CacheStats {
-        let compiled = self.compiler.counts();
         let thread_count = prepared::with(|here| {
             here.map_or(0, |here| here.used.kernels.count(self.id) + here.used.algorithms.count(self.id))
         });
@@ -80,7 +79,8 @@ impl Shared {
             executable_count: self.executables.count() as u64,
             pinned_bytes: self.staging.total_bytes() as u64,
             thread_count: thread_count as u64,
-            ..compiled
+            own: self.compiler.counts(),
+            ..CacheStats::default()
         }
     }
 
@@ -94,7 +94,7 @@ impl Shared {
     pub(crate) fn algorithm(&self, shape: &Shape) -> Result<Arc<Algorithm>, DeviceError> {
         let (algorithm, evicted) = self.algorithms.get(shape, || {
             gates::check_none_is_closed(LOADED_TOO_LATE)?;
-            Ok((self.matmul()?.choose(shape).inspect(|_| exit::watch())?, size_of::<Algorithm>()))
+            Ok((self.matmul()?.choose(shape).inspect(|_| exit::install())?, size_of::<Algorithm>()))
         })?;
         evicted.into_iter().for_each(|evicted| self.retired_algorithms.add(evicted));
         self.retired_algorithms.collect(|| self.in_flight(), |wait| self.is_executed(wait));

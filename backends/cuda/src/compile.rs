@@ -4,12 +4,12 @@
 //! multiplication and addition would round once where the CPU rounds twice. An NVRTC that is older than the card makes PTX
 //! for the newest architecture it knows, which the driver translates.
 
-use crate::disk::Disk;
+use crate::{disk::Disk, setup::SetupError};
 use cudarc::nvrtc::{
     result::{self, NvrtcError},
     sys,
 };
-use raddle_hal::{CacheStats, DeviceError};
+use raddle_hal::{Counters, DeviceError};
 use raddle_sync::atomic::{AtomicU64, Ordering::*};
 use std::{
     ffi::{CString, c_char},
@@ -67,11 +67,15 @@ fn architectures() -> Result<Vec<i32>, DeviceError> {
     Ok(found)
 }
 
+/// Runs of the compiler, how long they took in all, kernels that were found on the disk and that were not, and files that were
+/// damaged or not what their names say, which count as misses, too.
+const COUNTERS: &[&str; 5] = &["compiles", "compile_ns", "disk_hits", "disk_misses", "disk_corrupt"];
+
 impl Compiler {
     /// For a card of this capability.
     pub fn new(capability: u32, disk: Option<Disk>) -> Result<Compiler, DeviceError> {
         if !is_present() {
-            return Err(DeviceError::MissingLibrary { library: LIBRARY, remedy: REMEDY });
+            return Err(SetupError::missing(LIBRARY, REMEDY));
         }
         let own = capability as i32;
         let newest = architectures()?.into_iter().filter(|known| *known <= own).max().unwrap_or(own);
@@ -87,12 +91,10 @@ impl Compiler {
     }
 
     /// What it has compiled and found on the disk.
-    pub fn counts(&self) -> CacheStats {
-        CacheStats {
-            compiles: self.compiles.load(Relaxed),
-            compile_ns: self.compile_ns.load(Relaxed),
-            ..self.disk.as_ref().map(Disk::counts).unwrap_or_default()
-        }
+    pub fn counts(&self) -> Counters {
+        let [hits, misses, corrupt] = self.disk.as_ref().map(Disk::counts).unwrap_or_default();
+        let [compiles, compile_ns] = [&self.compiles, &self.compile_ns].map(|count| count.load(Relaxed));
+        Counters::new(COUNTERS, [compiles, compile_ns, hits, misses, corrupt])
     }
 
     fn options(&self) -> [String; 3] {

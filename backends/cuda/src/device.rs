@@ -6,8 +6,8 @@ use super::{
     inside::Inside,
 };
 use raddle_hal::{
-    CacheStats, Device, DeviceError, Gate, Info, KernelError, Launch, Priority, QueueId, Slab, Stamp,
-    Submitted, Wait,
+    CacheStats, Device, DeviceError, Gate, Info, KernelError, Launch, Priority, QueueId, Slab, Submitted,
+    TimingEvent, Wait,
 };
 use raddle_sync::atomic::Ordering::*;
 
@@ -61,31 +61,31 @@ impl Device for Cuda {
         self.0.context.enter().and_then(|driver| driver.stream_query(stream)).ok()
     }
 
-    fn make_stamp(&self) -> Result<Stamp, DeviceError> {
+    fn make_timing_event(&self) -> Result<TimingEvent, DeviceError> {
         let _inside = Inside::new();
         let made = self.0.context.enter().and_then(Driver::timing_event_create);
-        made.map(|event| Stamp(event.handle())).map_err(|error| self.0.told(error))
+        made.map(|event| TimingEvent(event.handle())).map_err(|error| self.0.told(error))
     }
 
-    unsafe fn release_stamp(&self, stamp: Stamp) {
+    unsafe fn release_timing_event(&self, timing: TimingEvent) {
         let _inside = Inside::new();
         if let Ok(driver) = self.0.context.enter() {
-            // SAFETY: by contract it came from `make_stamp`, is given back once, and no launch names it.
-            _ = unsafe { driver.event_destroy(Event::from_handle(stamp.0)) };
+            // SAFETY: by contract it came from `make_timing_event`, is given back once, and no launch names it.
+            _ = unsafe { driver.event_destroy(Event::from_handle(timing.0)) };
         }
     }
 
-    unsafe fn is_noted(&self, stamp: Stamp) -> bool {
+    unsafe fn is_noted(&self, timing: TimingEvent) -> bool {
         let _inside = Inside::new();
-        // SAFETY: by contract it came from `make_stamp` and lives.
-        let event = unsafe { Event::from_handle(stamp.0) };
+        // SAFETY: by contract it came from `make_timing_event` and lives.
+        let event = unsafe { Event::from_handle(timing.0) };
         self.0.context.enter().and_then(|driver| driver.event_query(event)).unwrap_or(false)
     }
 
-    unsafe fn elapsed_ms(&self, start: Stamp, end: Stamp) -> Result<f64, DeviceError> {
+    unsafe fn elapsed_ms(&self, start: TimingEvent, end: TimingEvent) -> Result<f64, DeviceError> {
         let _inside = Inside::new();
-        // SAFETY: by contract both came from `make_stamp` and live.
-        let [start, end] = [start, end].map(|stamp| unsafe { Event::from_handle(stamp.0) });
+        // SAFETY: by contract both came from `make_timing_event` and live.
+        let [start, end] = [start, end].map(|timing| unsafe { Event::from_handle(timing.0) });
         let elapsed = self.0.context.enter().and_then(|driver| driver.event_elapsed_ms(start, end));
         elapsed.map(f64::from).map_err(|error| self.0.told(error))
     }

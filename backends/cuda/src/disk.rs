@@ -5,7 +5,7 @@
 //! an error of the kernel: it is compiled then. The folder is bounded in files and in bytes; its oldest files go
 //! when a process first writes, and whenever it has written an eighth of a bound since: by so much each process may pass it.
 
-use raddle_hal::{Bounds, CacheStats};
+use raddle_hal::Bounds;
 use raddle_sync::{
     Mutex, Rank,
     atomic::{AtomicU32, AtomicU64, Ordering::*},
@@ -65,13 +65,8 @@ impl Disk {
     }
 
     /// What was found, what wasn't, and what was there but of no use.
-    pub fn counts(&self) -> CacheStats {
-        CacheStats {
-            disk_hits: self.hits.load(Relaxed),
-            disk_misses: self.misses.load(Relaxed),
-            disk_corrupt: self.corrupt.load(Relaxed),
-            ..CacheStats::default()
-        }
+    pub fn counts(&self) -> [u64; 3] {
+        [&self.hits, &self.misses, &self.corrupt].map(|count| count.load(Relaxed))
     }
 
     fn path(&self, identity: &[u8]) -> PathBuf {
@@ -108,13 +103,11 @@ impl Disk {
             let mut untidied = self.untidied.lock();
             let (files, bytes) = *untidied;
             let is_due = files == 0 || bytes < size_bytes;
-            *untidied = if is_due && fault!(folder_tidied_once) {
-                (usize::MAX, u64::MAX)
-            } else if is_due {
-                (self.file_count_max / 8, self.bytes_max / 8)
-            } else {
-                (files - 1, bytes - size_bytes)
+            *untidied = match is_due {
+                true => (self.file_count_max / 8, self.bytes_max / 8),
+                false => (files - 1, bytes - size_bytes),
             };
+            fault!(folder_tidied_once => if is_due { *untidied = (usize::MAX, u64::MAX) });
             is_due
         };
         if is_due {
@@ -200,8 +193,7 @@ mod tests {
         assert_eq!(disk.load(b"b"), None);
         fs::rename(disk.path(b"a"), disk.path(b"b")).unwrap();
         assert_eq!(disk.load(b"b"), None, "another identity of the same hash");
-        let CacheStats { disk_hits, disk_misses, disk_corrupt, .. } = disk.counts();
-        assert_eq!((disk_hits, disk_misses, disk_corrupt), (1, 3, 1));
+        assert_eq!(disk.counts(), [1, 3, 1]);
         assert_eq!(folder.files().len(), 1, "nothing partial is left");
     }
 

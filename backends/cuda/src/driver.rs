@@ -10,7 +10,7 @@
 
 mod graphs;
 
-use crate::{inside, process};
+use crate::{inside, process, setup::SetupError};
 use cudarc::driver::sys::{self, CUresult};
 use raddle_hal::DeviceError;
 use raddle_sync::atomic::{AtomicBool, Ordering::*};
@@ -135,12 +135,6 @@ impl Event {
     pub unsafe fn from_handle(handle: u64) -> Event {
         Event(handle as sys::CUevent)
     }
-}
-
-/// An error for what came with a later version of the driver.
-fn too_old(found: i32, needed: i32) -> DeviceError {
-    let parts = |version: i32| [version as u32 / 1000, version as u32 % 1000 / 10];
-    DeviceError::OldDriver { found: parts(found), needed: parts(needed) }
 }
 
 /// What the hardware can do and is.
@@ -534,7 +528,7 @@ impl Driver<'_> {
     pub fn event_elapsed_ms(self, start: Event, end: Event) -> Result<f32, DeviceError> {
         let version = self.context.driver_version;
         if version < ELAPSED_VERSION {
-            return Err(too_old(version, ELAPSED_VERSION));
+            return Err(SetupError::old_driver(version, ELAPSED_VERSION));
         }
         let mut elapsed_ms = 0.0;
         // SAFETY: both handles live; it writes one number.

@@ -9,7 +9,7 @@
 //! which each launch leaves a copy: as many as there are launches in flight, and those that nobody has looked at since.
 
 use crate::staging::Block;
-use raddle_hal::{Kernel, KernelError, Operand};
+use raddle_hal::{Checked, Kernel, KernelError, Operand};
 use raddle_sync::Arc;
 use std::{collections::VecDeque, ptr};
 
@@ -157,16 +157,12 @@ impl Errors {
     }
 }
 
-/// The indices of a fallible kernel.
-pub fn indices(kernel: &Kernel, operands: &[Operand]) -> Indices {
-    let (size, repeats) = match *kernel {
-        Kernel::Gather { axis, repeats } => (operands[1].shape()[axis], repeats),
-        Kernel::Scatter { axis, repeats, .. } => (operands[0].shape()[axis], repeats),
-        Kernel::SparseMatMul { .. } | Kernel::SparseMatMulByValues => (operands[3].shape()[1], 1),
-        Kernel::SparseMatMulByWeight => (operands[0].shape()[1], 1),
-        _ => unreachable!("cuda: {} can't fail on the device", kernel.name()),
-    };
-    Indices { size, repeats }
+impl Indices {
+    /// What a kernel checks of its operands, if anything.
+    pub fn of(kernel: &Kernel, operands: &[Operand]) -> Option<Indices> {
+        let Checked { target, axis, repeats, .. } = kernel.checked()?;
+        Some(Indices { size: operands[target].shape()[axis], repeats })
+    }
 }
 
 #[cfg(test)]

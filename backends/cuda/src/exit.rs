@@ -2,7 +2,7 @@
 //!
 //! The driver and the libraries beside it shut down by exit handlers of their own: their memory goes, and who is inside of
 //! them then crashes. Handlers run in the reverse order of their registration, and the libraries register some when they are
-//! first used for something. So ours is registered again and again, ever more rarely ([`watch`]), and what is registered before
+//! first used for something. So ours is registered again and again, ever more rarely ([`install`]), and what is registered before
 //! the context was made comes after the driver's end. Ours sets a flag: from then on nobody gets in, and every context counts
 //! as lost. Then it waits for those who are inside, but not for longer than [`END_WAIT_MAX`]: who sleeps there does so for as
 //! long as the device takes, and a kernel may never end.
@@ -23,7 +23,7 @@ use std::{
     ptr,
 };
 
-/// Calls of [`watch`] that all count (guess: by then every library has been used for all that it can do).
+/// Calls of [`install`] that all count (guess: by then every library has been used for all that it can do).
 const WATCHED_ALWAYS_COUNT: u32 = 1000;
 
 /// How long the end of a process waits for its threads to come out of the driver (guess: nearly everything that a device does is
@@ -87,7 +87,7 @@ unsafe extern "C" {
 /// Arranges for the end: called when the driver has a context, when something was built for the first time, and at the
 /// first, second, fourth, … launch of each queue. After the first thousand calls only every power of two counts.
 #[cold]
-pub fn watch() {
+pub fn install() {
     static CALLS: AtomicU32 = AtomicU32::new(0);
     let calls = CALLS.fetch_add(1, Relaxed) + 1;
     PROCESS.store(std::process::id(), Relaxed);
@@ -123,7 +123,7 @@ mod tests {
     fn end_with_a_thread_inside(comes_out: bool) -> ! {
         // SAFETY: it prints, and doesn't unwind.
         unsafe { libc::atexit(last) };
-        watch();
+        install();
         trace::on_early_end(|| println!("trace"));
         let (is_in, goes_in) = mpsc::channel();
         thread::spawn(move || {

@@ -171,8 +171,9 @@ impl Shared {
         let mut steps = Steps::default();
         self.plan(driver, None, kernel, operands, &mut steps)?;
         let scratch = scratch_of(&steps.plan, operands);
-        let record = wants_record(&steps.plan).then(|| {
-            indices.push(errors::indices(kernel, operands));
+        let checked = errors::Indices::of(kernel, operands).filter(|_| wants_record(&steps.plan));
+        let record = checked.map(|checked| {
+            indices.push(checked);
             indices.len() - 1
         });
         Ok(Planned { steps, scratch, record })

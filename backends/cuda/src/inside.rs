@@ -125,7 +125,9 @@ pub fn wait_for_others(time_max: Duration) -> bool {
         // Who calls `exit` from inside, as a signal handler may, doesn't wait for itself.
         let depth = if std::ptr::eq(count, own) { DEPTH.get() } else { 0 };
         while count.load(SeqCst) > depth {
-            if start.elapsed() > time_max && !fault!(end_waits_for_ever) {
+            let mut is_over = start.elapsed() > time_max;
+            fault!(end_waits_for_ever => is_over = false);
+            if is_over {
                 return false;
             }
             yield_now();

@@ -72,7 +72,9 @@ impl Shared {
             Launch::Download { to, .. } => self.stage(driver, to.size_bytes, Need::May)?,
             Launch::Graph { graph, draws } => self.prepare_graph(driver, graph, draws)?,
             Launch::Spin(_) => return self.load_spin().map(|_| 0),
-            Launch::FillBytes { .. } | Launch::Stamp(_) | Launch::Gate(_) | Launch::Nothing => return Ok(0),
+            Launch::FillBytes { .. } | Launch::TimingEvent(_) | Launch::Gate(_) | Launch::Nothing => {
+                return Ok(0);
+            }
         };
         prepared::with(|here| {
             if let Some(here) = here {
@@ -142,7 +144,9 @@ impl Shared {
                     }
                 }
                 Launch::Graph { graph, .. } => self.launch_graph(driver, queue, sequence, graph, block())?,
-                Launch::Stamp(stamp) => driver.event_record(Event::from_handle(stamp.0), queue.stream())?,
+                Launch::TimingEvent(timing) => {
+                    driver.event_record(Event::from_handle(timing.0), queue.stream())?
+                }
                 Launch::Spin(ns) => self.spin(id, ns)?,
                 Launch::Gate(gate) => {
                     // Or who waits for what is in front of the gate would wait for what is behind it, too.
@@ -171,7 +175,7 @@ impl Shared {
             });
         }
         if sequence.is_power_of_two() {
-            exit::watch();
+            exit::install();
         }
         Ok(Submitted::Queued)
     }
@@ -190,11 +194,14 @@ impl Shared {
         steps: &mut Steps,
     ) -> Result<(), DeviceError> {
         let scratch = scratch_of(&steps.plan, operands);
-        if !wants_record(&steps.plan) {
+        let checked = match wants_record(&steps.plan) {
+            true => errors::Indices::of(kernel, operands),
+            false => None,
+        };
+        let Some(indices) = checked else {
             // SAFETY: by the contract.
             return unsafe { self.steps(driver, queue.stream(), steps, scratch, 0) };
-        }
-        let indices = errors::indices(kernel, operands);
+        };
         let read = |record| queue.record_at(record);
         let given = queue.errors.lock().give(sequence, indices, queue.executed(), read);
         let given = given.expect("the caller keeps below `in_flight_count_max`");

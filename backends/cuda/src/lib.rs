@@ -45,6 +45,7 @@ mod options;
 mod prepared;
 mod process;
 mod queue;
+mod setup;
 mod shared;
 mod staging;
 mod stress;
@@ -58,6 +59,7 @@ pub use control::Control;
 pub use doctor::{DeviceReport, LibraryReport, Report, report};
 pub use kernels::steps as plan;
 pub use options::{CudaOptions, DiskCache};
+pub use setup::SetupError;
 pub use stress::Spin;
 
 /// The GPUs that the driver shows; 0 if there is no driver. An error if there is one that doesn't work, and in a forked child
@@ -71,7 +73,7 @@ use compile::Compiler;
 use disk::Disk;
 use errors::RECORD_COUNT;
 use inside::Inside;
-use raddle_hal::{DeviceError, Fixed, Info, QUEUE_COUNT_MAX, trace::Source};
+use raddle_hal::{DTypes, DeviceError, Fixed, Info, QUEUE_COUNT_MAX, trace::Source};
 use raddle_sync::{
     Arc, Cache, Mutex, Rank, Retired,
     atomic::{AtomicUsize, Ordering::*},
@@ -87,6 +89,9 @@ const IN_FLIGHT_COUNT_MAX: u64 = 256;
 const ALIGNMENT_BYTES: usize = 256;
 /// The first with all that is called here.
 const DRIVER_VERSION_MIN: i32 = 12000;
+
+/// The dtypes that its kernels know.
+pub const DTYPES: DTypes = DTypes::ALL;
 
 /// The bounds that can't be set.
 pub const FIXED: &[Fixed] = &[
@@ -123,12 +128,11 @@ pub struct Cuda(Arc<Shared>);
 /// The card of an ordinal, after checking that there is one that can be used.
 fn find(ordinal: usize) -> Result<driver::Card, DeviceError> {
     if !driver::open::is_present() {
-        return Err(DeviceError::MissingLibrary { library: driver::LIBRARY, remedy: driver::REMEDY });
+        return Err(SetupError::missing(driver::LIBRARY, driver::REMEDY));
     }
     let version = driver::open::version();
     if version < DRIVER_VERSION_MIN {
-        let parts = |version: i32| [version as u32 / 1000, version as u32 % 1000 / 10];
-        return Err(DeviceError::OldDriver { found: parts(version), needed: parts(DRIVER_VERSION_MIN) });
+        return Err(SetupError::old_driver(version, DRIVER_VERSION_MIN));
     }
     let count = driver::open::device_count()?;
     if ordinal >= count {
@@ -164,6 +168,7 @@ impl Cuda {
             memory_bytes: Some(card.memory_bytes.min(bounds.memory_bytes)),
             in_flight_count_max: IN_FLIGHT_COUNT_MAX,
             alignment_bytes: ALIGNMENT_BYTES,
+            dtypes: DTYPES,
             poison: false,
             survives_fork: false,
             is_host: false,
@@ -173,7 +178,7 @@ impl Cuda {
         };
         let writes_values = card.writes_values;
         let context = driver::open::context(ordinal, card)?;
-        exit::watch();
+        exit::install();
         let words = if writes_values {
             let driver = context.enter()?;
             driver.mem_host_zeroed(QUEUE_COUNT_MAX * WORD_STRIDE_BYTES as usize)?
@@ -202,7 +207,7 @@ impl Cuda {
             timing: timing::Timing::new(),
             suspects: OnceLock::new(),
         });
-        timed::watch(&shared);
+        timed::ask_at_end(&shared);
         if shared.options.spin.is_some() {
             shared.load_spin()?;
         }

@@ -8,6 +8,7 @@
 use crate::{
     driver::Stream,
     kernels::steps::{BIAS_ALIGNMENT_BYTES, MatMulStep, Matrix, Place},
+    setup::SetupError,
 };
 use cudarc::cublaslt::{
     result::{self, CublasError},
@@ -282,7 +283,7 @@ impl Handle {
     /// Needs a current context. `tf32`: products of `f32` may round their factors to 11 bits.
     pub fn new(tf32: bool) -> Result<Handle, DeviceError> {
         if !is_present() {
-            return Err(DeviceError::MissingLibrary { library: LIBRARY, remedy: REMEDY });
+            return Err(SetupError::missing(LIBRARY, REMEDY));
         }
         Ok(Handle { raw: result::create_handle().map_err(failed("cublasLtCreate"))?, tf32 })
     }

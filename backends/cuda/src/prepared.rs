@@ -82,8 +82,8 @@ impl Drop for Here {
     fn drop(&mut self) {
         if let Prepared::Copy(_, block @ Some(_)) = &mut self.prepared
             && process::check().is_err()
-            && !fault!(child_gives_blocks_back)
         {
+            fault!(child_gives_blocks_back => return);
             mem::forget(block.take());
         }
     }

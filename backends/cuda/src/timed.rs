@@ -41,7 +41,10 @@ impl Shared {
     ) -> Option<Started> {
         let takes_none = matches!(
             launch,
-            Launch::Nothing | Launch::Gate(_) | Launch::Stamp(_) | Launch::FillBytes { size_bytes: 0, .. }
+            Launch::Nothing
+                | Launch::Gate(_)
+                | Launch::TimingEvent(_)
+                | Launch::FillBytes { size_bytes: 0, .. }
         );
         if takes_none {
             return None;
@@ -170,7 +173,7 @@ impl trace::Late for Shared {
 static DEVICES: global::Mutex<Vec<std::sync::Weak<Shared>>> = global::Mutex::new(Vec::new());
 
 /// Has a device asked.
-pub fn watch(shared: &Arc<Shared>) {
+pub fn ask_at_end(shared: &Arc<Shared>) {
     let device = Arc::downgrade(shared);
     trace::ask(device.clone());
     if let Ok(mut devices) = DEVICES.lock() {

@@ -339,12 +339,12 @@ fn wrapped_streams_are_closed_while_others_ask() {
 /// C-13 of the reported cases, as far as it is about time.
 fn times_are_the_devices() {
     let gpu = plain();
-    let [start, end, last] = [0; 3].map(|_| gpu.cuda.make_stamp().unwrap());
-    let first = gpu.submit(Q[1], &[], &Launch::Stamp(start));
+    let [start, end, last] = [0; 3].map(|_| gpu.cuda.make_timing_event().unwrap());
+    let first = gpu.submit(Q[1], &[], &Launch::TimingEvent(start));
     gpu.control.spin(Q[1], 50_000_000).unwrap();
-    let sequence = gpu.submit(Q[1], &[], &Launch::Stamp(end));
+    let sequence = gpu.submit(Q[1], &[], &Launch::TimingEvent(end));
     assert!(gpu.cuda.completed(Q[1]) < sequence && first < sequence);
-    let other = gpu.submit(Q[2], &[Wait { queue: Q[1], sequence }], &Launch::Stamp(last));
+    let other = gpu.submit(Q[2], &[Wait { queue: Q[1], sequence }], &Launch::TimingEvent(last));
     gpu.cuda.synchronize(Q[2], other).unwrap();
     gpu.cuda.synchronize(Q[1], sequence).unwrap();
     // SAFETY: all are complete and live.
@@ -352,7 +352,7 @@ fn times_are_the_devices() {
     assert!(elapsed(start, end) >= 49.0, "{}", elapsed(start, end));
     assert!(elapsed(end, start) <= -49.0 && elapsed(end, last) >= 0.0);
     // SAFETY: nobody uses them any more.
-    [start, end, last].into_iter().for_each(|stamp| unsafe { gpu.cuda.release_stamp(stamp) });
+    [start, end, last].into_iter().for_each(|timing| unsafe { gpu.cuda.release_timing_event(timing) });
 }
 
 fn priorities_reach_the_driver() {

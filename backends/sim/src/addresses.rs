@@ -43,6 +43,7 @@ impl AddressSpace {
             memory_bytes: None,
             in_flight_count_max: 1024,
             alignment_bytes: 256,
+            dtypes: raddle_hal::DTypes::ALL,
             poison: false,
             survives_fork: false,
             is_host: false,

@@ -41,8 +41,8 @@ pub use others::Others;
 pub use shared::History;
 
 use raddle_hal::{
-    CacheStats, Device, DeviceError, Gate, Info, KernelError, Launch, Priority, QueueId, Slab, Stamp,
-    Submitted, Wait,
+    CacheStats, Device, DeviceError, Gate, Info, KernelError, Launch, Priority, QueueId, Slab, Submitted,
+    TimingEvent, Wait,
     trace::{self, Source, Work},
 };
 use raddle_sync::{Arc, Condvar, Mutex, Rank};
@@ -67,6 +67,7 @@ impl Sim {
             name: format!("sim:{}", options.seed),
             description: format!("simulator over {}", inner.info().name),
             in_flight_count_max: options.in_flight_count_max,
+            dtypes: inner.info().dtypes.and(options.dtypes),
             poison: true,
             survives_fork: false,
             prepares: false,
@@ -225,16 +226,16 @@ impl Device for Sim {
         Some(self.shared.state.lock().raw(queue))
     }
 
-    fn make_stamp(&self) -> Result<Stamp, DeviceError> {
-        self.inner.make_stamp()
+    fn make_timing_event(&self) -> Result<TimingEvent, DeviceError> {
+        self.inner.make_timing_event()
     }
 
-    unsafe fn release_stamp(&self, stamp: Stamp) {
+    unsafe fn release_timing_event(&self, event: TimingEvent) {
         // SAFETY: the contract is the same; a launch that is complete here is complete there.
-        unsafe { self.inner.release_stamp(stamp) };
+        unsafe { self.inner.release_timing_event(event) };
     }
 
-    unsafe fn elapsed_ms(&self, start: Stamp, end: Stamp) -> Result<f64, DeviceError> {
+    unsafe fn elapsed_ms(&self, start: TimingEvent, end: TimingEvent) -> Result<f64, DeviceError> {
         // SAFETY: as above.
         unsafe { self.inner.elapsed_ms(start, end) }
     }

@@ -1,5 +1,7 @@
 //! What a simulator is told.
 
+use raddle_hal::DTypes;
+
 /// When slabs are refused.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum OutOfMemory {
@@ -30,6 +32,8 @@ pub struct SimOptions {
     /// Work that hasn't been flushed runs only when another queue waits for it, or somebody synchronizes: like the open
     /// command buffer of Metal. Without it, as on CUDA, everything may run.
     pub needs_flush: bool,
+    /// It has these dtypes only, of those that the wrapped device has.
+    pub dtypes: DTypes,
 }
 
 impl Default for SimOptions {
@@ -43,6 +47,7 @@ impl Default for SimOptions {
             lose_after_count: None,
             in_flight_count_max: 32,
             needs_flush: false,
+            dtypes: DTypes::ALL,
         }
     }
 }

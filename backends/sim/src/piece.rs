@@ -56,7 +56,7 @@ pub fn names(launch: &Launch<'_>, handle: u64) -> bool {
             let operands = graph.nodes().iter().flat_map(|node| &node.operands);
             operands.into_iter().any(|operand| operand.view().address.handle == handle)
         }
-        Launch::Stamp(_) | Launch::Spin(_) | Launch::Gate(_) | Launch::Nothing => false,
+        Launch::TimingEvent(_) | Launch::Spin(_) | Launch::Gate(_) | Launch::Nothing => false,
     }
 }
 
@@ -107,7 +107,7 @@ pub unsafe fn cut(launch: &Launch<'_>, cuts: bool, random: &mut Random) -> VecDe
             };
             ranges(size_bytes).into_iter().map(piece).collect()
         }
-        Launch::Stamp(stamp) => VecDeque::from([Piece::Plain(Launch::Stamp(stamp))]),
+        Launch::TimingEvent(event) => VecDeque::from([Piece::Plain(Launch::TimingEvent(event))]),
         // When they begin is the queue's to say.
         Launch::Spin(_) | Launch::Gate(_) | Launch::Nothing => {
             VecDeque::from([Piece::Plain(Launch::Nothing)])

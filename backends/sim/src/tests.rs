@@ -36,6 +36,7 @@ impl Mover {
             memory_bytes: None,
             in_flight_count_max: 1,
             alignment_bytes: 1,
+            dtypes: raddle_hal::DTypes::ALL,
             poison: false,
             survives_fork: true,
             is_host: true,
@@ -91,7 +92,7 @@ impl Device for Mover {
             }
             Launch::Kernel { kernel: Kernel::Gather { .. }, .. } => return Err(GATHER_ERROR),
             Launch::Kernel { .. } | Launch::Graph { .. } => panic!("planted"),
-            Launch::Stamp(_) | Launch::Spin(_) | Launch::Gate(_) | Launch::Nothing => {}
+            Launch::TimingEvent(_) | Launch::Spin(_) | Launch::Gate(_) | Launch::Nothing => {}
         }
         Ok(())
     }

@@ -38,7 +38,7 @@ fn main() -> ExitCode {
         eprintln!("{USAGE}");
         return ExitCode::from(2);
     };
-    std::thread::spawn(move || watch(Duration::from_secs(limit_s)));
+    std::thread::spawn(move || end_when_stuck(Duration::from_secs(limit_s)));
     let program = if short { programs::run_short } else { programs::run };
     let (mut failed, start) = (0u64, Instant::now());
     for seed in first..first.saturating_add(count) {
@@ -67,7 +67,7 @@ fn main() -> ExitCode {
 }
 
 /// Ends the process when a seed takes too long.
-fn watch(limit: Duration) {
+fn end_when_stuck(limit: Duration) {
     let mut seen = (u64::MAX, Instant::now());
     loop {
         std::thread::sleep(Duration::from_millis(100));

@@ -1,4 +1,4 @@
-//! What scenes are played on, and what they have in common.
+//! What cases run on, and what they have in common.
 
 use crate::Backend;
 use raddle::{
@@ -10,11 +10,11 @@ use std::{str::FromStr, time::Duration};
 /// A device by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// The CPU, which all scenes share.
+    /// The CPU, which all cases share.
     Cpu,
-    /// Simulators from this seed on, new ones for each scene.
+    /// Simulators from this seed on, new ones for each case.
     Sim(u64),
-    /// A GPU: a device of its own for each scene, whose kernels spin.
+    /// A GPU: a device of its own for each case, whose kernels spin.
     Cuda(usize),
 }
 
@@ -33,7 +33,7 @@ impl FromStr for Place {
 }
 
 impl Place {
-    /// As scenes are named.
+    /// As cases are named.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Place::Cpu => "cpu",
@@ -57,9 +57,9 @@ impl Place {
     }
 }
 
-/// What a scene is played on.
+/// What a case runs on.
 pub struct Fixture {
-    /// Where.
+    /// The device that the case runs on.
     pub device: Device,
     pub(super) place: Place,
 }
@@ -77,7 +77,7 @@ impl Fixture {
         }
     }
 
-    /// Holds a stream, except on CUDA: scenes that run beside this one load kernels there, which is refused meanwhile.
+    /// Holds a stream, except on CUDA: cases that run beside this one load kernels there, which is refused meanwhile.
     pub(super) fn hold(&self, stream: Stream) -> Option<Held> {
         (!matches!(self.place, Place::Cuda(_))).then(|| hold(stream).unwrap())
     }
@@ -87,8 +87,8 @@ impl Fixture {
         if matches!(self.place, Place::Sim(_)) { of_sim } else { of_device }
     }
 
-    /// Runs a body on a device that no other scene uses: its limits are the body's, and whose turn its streams are. Only the
-    /// CPU is shared by scenes.
+    /// Runs a body on a device that no other case uses: its limits are the body's, and whose turn its streams are. Only the
+    /// CPU is shared by cases.
     pub(super) fn alone(&self, body: impl FnOnce(&Device)) {
         if self.place != Place::Cpu {
             return body(&self.device);

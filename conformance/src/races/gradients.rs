@@ -1,4 +1,4 @@
-//! Scenes of automatic differentiation: threads that share tensors of one graph.
+//! Cases of automatic differentiation: threads that share tensors of one graph.
 
 use super::fixture::{Fixture, filled, trials};
 use raddle::{

@@ -1,19 +1,21 @@
 //! The race suite: what threads and streams may do to each other's memory, on any device, with every window stretched.
 //!
-//! - `scenes`, `streams`, `threads`: the bodies. The table says which planted faults must show in each.
+//! - `cases`, `streams`, `threads`: the bodies. The table says which planted faults must show in each.
 //! - [`Place`]: a device by name. The simulator reorders by itself; on a GPU kernels spin at random before and after
 //!   launches ([`raddle::cuda::Spin`]); the CPU would run most ops on the spot, so that its streams are kept busy now and then.
-//! - [`main`]: for each place every scene once as it is, `sim::allocator_race`, and once for each of its faults in a process
+//! - [`main`]: for each place every case once as it is, `sim::allocator_race`, and once for each of its faults in a process
 //!   of its own, which must fail: `sim::allocator_race::fault_free_without_fence`. A suite that has never been seen to fail on a
 //!   device proves nothing about it.
 
+mod cases;
 mod fixture;
 mod gradients;
-mod scenes;
 mod streams;
 mod threads;
 
 use crate::child::{self, Ended};
+pub(crate) use cases::Model;
+use cases::RaceCase;
 use fixture::Fixture;
 pub use fixture::Place;
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -22,8 +24,6 @@ use raddle::{
     cuda::{CudaOptions, Spin},
 };
 use raddle_sync::faults::{self, Fault};
-pub(crate) use scenes::Model;
-use scenes::Scene;
 use std::{
     env,
     process::{Command, ExitCode},
@@ -34,11 +34,11 @@ use std::{
 const DEVICE: &str = "RADDLE_DEVICE";
 /// Where the suite runs if nobody says.
 const PLACES: [&str; 3] = ["cpu", "sim:1", "cuda:0"];
-/// Simulators for each scene, each with a seed of its own.
+/// Simulators for each case, each with a seed of its own.
 const SIM_SEED_COUNT: u64 = 4;
-/// How often a scene is played with a fault, until it fails.
+/// How often a case is played with a fault, until it fails.
 const PLAY_COUNT_MAX: usize = 8;
-/// A planted fault that hangs the scene is caught by that. Scenes take a second.
+/// A planted fault that hangs the case is caught by that. Cases take a second.
 const FAULT_TIME_MAX: Duration = Duration::from_secs(120);
 
 /// The main function of the suite.
@@ -67,15 +67,15 @@ fn trials(place: Place) -> Vec<Trial> {
         println!("{}: skipped: {reason}", place.device());
     }
     let mut trials = Vec::new();
-    for scene in scenes::TABLE.iter().filter(|scene| scene.places.contains(&place.name())) {
-        let name = format!("{}::{}", place.name(), scene.name);
-        for &fault in scene.faults(place) {
+    for case in cases::TABLE.iter().filter(|case| case.places.contains(&place.name())) {
+        let name = format!("{}::{}", place.name(), case.name);
+        for &fault in case.faults(place) {
             let (scene_name, trial_name) = (name.clone(), format!("{name}::fault_{}", fault.name()));
             let trial = Trial::test(trial_name, move || planted(place, &scene_name, fault));
             trials.push(trial.with_ignored_flag(absent.is_some() || !faults::ENABLED));
         }
         let trial = Trial::test(name, move || {
-            scene.play(place);
+            case.run(place);
             Ok(())
         });
         trials.push(trial.with_ignored_flag(absent.is_some()));
@@ -83,9 +83,9 @@ fn trials(place: Place) -> Vec<Trial> {
     trials
 }
 
-impl Scene {
+impl RaceCase {
     /// Plays it at a place.
-    fn play(&self, place: Place) {
+    fn run(&self, place: Place) {
         let open = |name: &str| Device::new(name).expect("the device works");
         match place {
             Place::Cpu => (self.body)(&Fixture { device: open("cpu"), place }),
@@ -114,13 +114,13 @@ impl Scene {
     }
 }
 
-/// Plays a scene with a fault in processes of their own, one of which must fail or hang. A fault shows where threads meet, and not
+/// Runs a case with a fault in processes of their own, one of which must fail or hang. A fault shows where threads meet, and not
 /// each play has them meet.
-fn planted(place: Place, scene: &str, fault: Fault) -> Result<(), Failed> {
+fn planted(place: Place, case: &str, fault: Fault) -> Result<(), Failed> {
     let name = fault.name();
     for play in 1..=PLAY_COUNT_MAX {
         let mut command = Command::new(env::current_exe()?);
-        command.args(["--device", &place.device(), "--exact", scene]).env("RADDLE_FAULT", name);
+        command.args(["--device", &place.device(), "--exact", case]).env("RADDLE_FAULT", name);
         command.env("RUST_BACKTRACE", "0");
         let Ended { status, out, err } = child::run(&mut command, FAULT_TIME_MAX)?;
         let said = err + &out;
@@ -129,10 +129,10 @@ fn planted(place: Place, scene: &str, fault: Fault) -> Result<(), Failed> {
             Some(status) => shown(&said).unwrap_or_else(|| status.to_string()),
             None => format!("no end after {FAULT_TIME_MAX:?}"),
         };
-        println!("{scene}: {name} is planted: {shows} (play {play})");
+        println!("{case}: {name} is planted: {shows} (play {play})");
         return Ok(());
     }
-    Err(format!("{scene}: {name} is planted, and nothing fails in {PLAY_COUNT_MAX} plays").into())
+    Err(format!("{case}: {name} is planted, and nothing fails in {PLAY_COUNT_MAX} plays").into())
 }
 
 /// How the failure showed: how many trials went wrong, or the first panic.
@@ -150,9 +150,9 @@ mod tests {
 
     #[test]
     fn each_scene_has_been_seen_to_fail() {
-        let is_blind = |scene: &&Scene| [scene.on_cpu, scene.in_sim, scene.on_cuda].concat().is_empty();
-        let blind: Vec<_> = scenes::TABLE.iter().filter(is_blind).map(|scene| scene.name).collect();
-        assert!(blind.is_empty(), "expected a planted fault for each scene, found none for {blind:?}");
+        let is_blind = |case: &&RaceCase| [case.on_cpu, case.in_sim, case.on_cuda].concat().is_empty();
+        let blind: Vec<_> = cases::TABLE.iter().filter(is_blind).map(|case| case.name).collect();
+        assert!(blind.is_empty(), "expected a planted fault for each case, found none for {blind:?}");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Scenes of what only those use who name their streams: callbacks, streams of one's own, times.
+//! Cases of what only those use who name their streams: callbacks, streams of one's own, times.
 
 use super::fixture::{Backlog, Fixture, filled, is_all, on_threads, pool, trials};
 use raddle::{Event, Exhausted, Priority, Stream};

@@ -1,4 +1,4 @@
-//! Scenes of many threads: how they share streams, meet, stop and fail.
+//! Cases of many threads: how they share streams, meet, stop and fail.
 
 use super::fixture::{Backlog, Fixture, filled, is_all, on_threads, pool, trials};
 use crate::training::Training;

@@ -1,6 +1,6 @@
 //! Attention, by its definition in `f64`.
 
-use super::harness::{Answer, Drawing, FLOATS, Op, Run, everywhere};
+use super::harness::{Answer, Drawing, FLOATS, Op, Run, everywhere, having};
 use crate::{
     Case,
     array::{Array, broadcast, indices},
@@ -157,7 +157,7 @@ fn attention(device: &Device) {
         (&[], [19, 130, 128, 128]),
         (&[], [3, 34, 150, 140]),
     ];
-    for dtype in FLOATS {
+    for dtype in having(device, FLOATS) {
         for (batch, [n, m, d, dv]) in sizes {
             let mut draw = |matrix: [usize; 2]| drawn(dtype, &[batch, &matrix[..]].concat(), &mut random);
             let inputs = [draw([n, d]), draw([m, d]), draw([m, dv])];
@@ -171,7 +171,7 @@ fn masks(device: &Device) {
     let mut random = Random::named("attention_masks");
     let (batch, [n, m]) = ([2, 3], [18, 37]);
     let shapes: [&[usize]; 6] = [&[2, 3, 18, 37], &[2, 1, 1, 37], &[3, 1, 37], &[18, 37], &[18, 1], &[]];
-    for dtype in FLOATS {
+    for dtype in having(device, FLOATS) {
         for (d, dv) in [(16, 32), (5, 3)] {
             let mut draw = |matrix: [usize; 2]| drawn(dtype, &[&batch[..], &matrix].concat(), &mut random);
             let inputs = [draw([n, d]), draw([m, d]), draw([m, dv])];
@@ -201,7 +201,7 @@ fn shapes_that_broadcast(device: &Device) {
         [&[2, 1, 2, 1, 3, 4], &[1, 2, 1, 2, 5, 4], &[2, 2, 2, 2, 5, 3]],
         [&[2, 2, 1, 2, 1, 2, 3, 2], &[1, 2, 1, 2, 2, 2, 2, 2], &[2, 2]],
     ];
-    for dtype in [DType::F16, DType::F32] {
+    for dtype in having(device, &[DType::F16, DType::F32]) {
         for shapes in shapes {
             let inputs = shapes.map(|shape| drawn(dtype, shape, &mut random));
             run("broadcast", &inputs, false, None, device);
@@ -213,7 +213,7 @@ fn shapes_that_broadcast(device: &Device) {
 fn heads_of_rows(device: &Device) {
     let mut random = Random::named("attention_heads");
     let (texts, n, heads, d) = (2, 21, 3, 32);
-    for dtype in FLOATS {
+    for dtype in having(device, FLOATS) {
         let rows = drawn(dtype, &[texts * n, 3 * heads * d], &mut random);
         let projected = Tensor::from_bytes(&rows.bytes(), &rows.shape, dtype, device).unwrap();
         let parts = projected.view([texts, n, 3, heads, d]).unwrap().permute([2, 0, 3, 1, 4]).unwrap();
@@ -231,7 +231,7 @@ fn heads_of_rows(device: &Device) {
 /// A text's result has the same bits whatever stands beside it (T8).
 fn neighbours(device: &Device) {
     let mut random = Random::named("attention_neighbours");
-    for dtype in [DType::F32, DType::BF16, DType::F16] {
+    for dtype in having(device, &[DType::F32, DType::BF16, DType::F16]) {
         for (n, m) in [(5, 5), (32, 32), (40, 100)] {
             let (texts, heads) = (40, 12);
             let mut draw = |count: usize| {

@@ -1,6 +1,6 @@
 //! Random numbers: their distributions, and that they depend on the generator alone.
 
-use super::harness::Drawing;
+use super::harness::{Drawing, having};
 use crate::{
     Case,
     array::Array,
@@ -92,7 +92,7 @@ fn moments(device: &Device) {
             )
         }
     };
-    for dtype in [DType::F32, DType::F64] {
+    for dtype in having(device, &[DType::F32, DType::F64]) {
         for kind in KINDS {
             let x = Tensor::empty([COUNT], dtype, device).unwrap();
             draw(kind, &x, &Generator::new(12)).unwrap();
@@ -119,7 +119,7 @@ fn moments(device: &Device) {
 }
 
 fn ranges(device: &Device) {
-    for dtype in super::harness::FLOATS {
+    for dtype in having(device, super::harness::FLOATS) {
         let x = Tensor::empty([20_000], dtype, device).unwrap();
         x.uniform_(0.0, 1.0, &Generator::new(3)).unwrap();
         let values: Vec<f64> = Array::read(&x).data.iter().map(|value| value.to_f64()).collect();
@@ -186,7 +186,7 @@ fn integers(device: &Device) {
 
 /// T8: what is drawn doesn't depend on strides, and gaps stay.
 fn same_for_every_layout(device: &Device) {
-    for dtype in super::harness::FLOATS {
+    for dtype in having(device, super::harness::FLOATS) {
         for kind in KINDS {
             for shape in [&[][..], &[1], &[7], &[4, 2, 3], &[1001], &[37, 41]] {
                 let mut first: Option<Array> = None;
@@ -238,7 +238,7 @@ fn same_on_every_device(device: &Device) {
     let cpu = Device::new("cpu").unwrap();
     // On a GPU so many that most words a number can be made from occur.
     let most = if device.name().starts_with("cuda") { 1 << 25 } else { 1 << 12 };
-    for dtype in super::harness::FLOATS {
+    for dtype in having(device, super::harness::FLOATS) {
         for kind in KINDS {
             if dtype == DType::F64 && ["normal", "exponential"].contains(&kind) {
                 continue;
@@ -261,7 +261,7 @@ fn coins(device: &Device) {
     let p = Tensor::from_slice(&[0.0f32, 1.0], [2], device).unwrap().expand([4, 3, 2]).unwrap();
     let sums = p.bernoulli(&Generator::new(2)).unwrap().sum([0, 1], false).unwrap();
     assert_eq!(sums.to_vec::<f32>().unwrap(), [0.0, 12.0]);
-    for &dtype in DType::ALL {
+    for dtype in having(device, DType::ALL) {
         let x = Tensor::empty([5000], dtype, device).unwrap();
         x.bernoulli_(0.25, &Generator::new(3)).unwrap();
         let ones = Array::read(&x).data.iter().filter(|value| value.to_f64() == 1.0).count();

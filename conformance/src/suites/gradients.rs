@@ -1,6 +1,7 @@
 //! Gradients of the structured ops and of the views, in f64, against central differences of the op itself: of operands that lie
 //! row-major, transposed or stepped. (Those of the op table's rows stand in `pointwise`, against differences of the oracle.)
 
+use super::harness::having;
 use crate::{Case, array::Array, random::Random};
 use raddle::{DType, Device, Result, Tensor, grad::Autograd};
 
@@ -140,7 +141,7 @@ fn bounds(device: &Device) {
         ("minimum", false, &|x, y| x.minimum(y)),
         ("clamp_max", false, &|x, y| x.clamp_max(y)),
     ];
-    for dtype in [DType::F64, DType::F32, DType::BF16] {
+    for dtype in having(device, &[DType::F64, DType::F32, DType::BF16]) {
         for shape in [&[1][..], &[]] {
             for (values, of_larger, of_smaller, above, below) in PAIRS {
                 let leaves = || values.map(|value| leaf(&[value], shape, dtype, device));
@@ -208,7 +209,7 @@ fn numbers_without_axes(device: &Device) {
         ("norm", &|x| x.norm(.., false)),
         ("norm_p", &|x| x.norm_p(3.0, .., false)),
     ];
-    for dtype in [DType::BF16, DType::F32, DType::F64] {
+    for dtype in having(device, &[DType::BF16, DType::F32, DType::F64]) {
         for value in [0.0, -0.0, 5.0, -2.0, f64::INFINITY, f64::NAN] {
             for (name, reduce) in &reductions {
                 let [found, expected] = [&[][..], &[1]].map(|shape| {
@@ -307,7 +308,7 @@ fn without_elements(device: &Device) {
 
 /// What has a factor of 0 doesn't count, in the value or in gradients.
 fn factors_of_zero(device: &Device) {
-    for dtype in [DType::F16, DType::BF16, DType::F32, DType::F64] {
+    for dtype in having(device, &[DType::F16, DType::BF16, DType::F32, DType::F64]) {
         for junk in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
             for [m, k, n] in [[2, 3, 2], [1, 3, 4], [4, 3, 1], [1, 33, 1], [33, 3, 1], [3, 1, 3]] {
                 let of = |value: f64, shape: &[usize]| {
@@ -333,7 +334,7 @@ fn factors_of_zero(device: &Device) {
 /// A norm that is NaN has no gradient that looks like one.
 fn not_a_number(device: &Device) {
     const NAN: f64 = f64::NAN;
-    for dtype in [DType::BF16, DType::F32, DType::F64] {
+    for dtype in having(device, &[DType::BF16, DType::F32, DType::F64]) {
         let x = [leaf(&[NAN, 1.0, 0.0], &[3], dtype, device)];
         for p in [0.5, 1.5, 2.0, 3.0] {
             let found = gradients(&x, |x| x[0].norm_p(p, .., false));
@@ -387,7 +388,7 @@ fn unseen(device: &Device) {
 
 /// Backward takes the sum as the op did, unrounded: against the same in `f64`, of numbers that lie near each other and far from 0.
 fn sums_that_are_normalized(device: &Device) {
-    for dtype in [DType::F16, DType::BF16, DType::F32] {
+    for dtype in having(device, &[DType::F16, DType::BF16, DType::F32]) {
         for (count, size) in [(1, 1.0), (2, 8.0), (64, 8.0), (64, 1000.0)] {
             // Exact in 8 bits; the sums aren't.
             let x = vec![size; 2 * count];
@@ -573,7 +574,7 @@ fn reductions_of_narrow_floats(device: &Device) {
             assert!(is_near, "{what} of {dtype}, {values:?}: expected {expected}, found {found}");
         }
     };
-    for dtype in [DType::F16, DType::BF16] {
+    for dtype in having(device, &[DType::F16, DType::BF16]) {
         for values in [&[100.0f32, 100.5][..], &[1000.0, 1008.0, 1016.0, 1040.0], &[0.5, -0.25, 4.0]] {
             check("var", dtype, values, &|x| x.var(.., 1.0, false));
             check("std", dtype, values, &|x| x.std(0, 0.0, false));
@@ -585,7 +586,7 @@ fn reductions_of_narrow_floats(device: &Device) {
         check("prod", dtype, &[300.0, 300.0], &|x| x.prod(0, false));
         check("prod", dtype, &[2f32.powi(-13), 2f32.powi(-13), 1024.0, 1024.0], &|x| x.prod(.., false));
     }
-    for dtype in [DType::BF16, DType::F32] {
+    for dtype in having(device, &[DType::BF16, DType::F32]) {
         for values in [&[16_777_216.0f32, 16_777_218.0][..], &[-2e38, -3e38, 1e38], &[2e-30, -1e-30, 5e-30]] {
             check("var", dtype, values, &|x| x.var(.., 1.0, false));
             check("std", dtype, values, &|x| x.std(0, 0.0, false));
@@ -601,7 +602,7 @@ fn attention_of_16_bits(device: &Device) {
         leaf.requires_grad_(true).unwrap();
         leaf
     };
-    for dtype in [DType::F16, DType::BF16, DType::F32] {
+    for dtype in having(device, &[DType::F16, DType::BF16, DType::F32]) {
         let (query, key) = (of(dtype, &[1.0], &[1, 1]), of(dtype, &[1.0, 1.0], &[2, 1]));
         let value = of(dtype, &[100.0, 100.5], &[2, 1]);
         let y = query.scaled_dot_product_attention(&key, &value, None, false, Some(1.0)).unwrap();
@@ -655,7 +656,7 @@ fn products_of_extremes(device: &Device) {
 fn sums_of_16_bits(device: &Device) {
     let index = Tensor::zeros([3000], DType::I64, device).unwrap();
     let check = |what: &str, count: usize, expected: f64, f: &dyn Fn(&Tensor) -> Result<Tensor>| {
-        for dtype in [DType::F16, DType::BF16] {
+        for dtype in having(device, &[DType::F16, DType::BF16]) {
             let x = Tensor::ones([count], dtype, device).unwrap();
             x.requires_grad_(true).unwrap();
             let y = f(&x).unwrap();
@@ -672,7 +673,7 @@ fn sums_of_16_bits(device: &Device) {
     check("as_strided", 2, 3000.0, &|x| x.as_strided([3000], [0], 0));
     check("expand", 1, 3000.0, &|x| x.expand([3000]));
     // Each part is too small for an f16, their sum isn't.
-    for dtype in [DType::F16, DType::BF16] {
+    for dtype in having(device, &[DType::F16, DType::BF16]) {
         let x = Tensor::ones([1], dtype, device).unwrap();
         x.requires_grad_(true).unwrap();
         let small = Tensor::full([4096], 2f64.powi(-13), dtype, device).unwrap();

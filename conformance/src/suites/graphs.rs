@@ -1,5 +1,6 @@
 //! Graphs: a replay is what running would be, as one op, from any thread.
 
+use super::harness::having;
 use super::reports::{alone, stream};
 use crate::Case;
 use raddle::{
@@ -100,7 +101,7 @@ fn a_replay_is_what_running_is(device: &Device) {
 
 /// Of products of every form, which may ask for memory of their own, and of what is added to them.
 fn products_and_norms_are_what_running_them_is(device: &Device) {
-    for dtype in [DType::F32, DType::F16] {
+    for dtype in having(device, &[DType::F32, DType::F16]) {
         let tensor = |shape: &[usize], seed| normal(device, shape, seed).to_dtype(dtype).unwrap();
         // Few rows, which have a kernel of their own on CUDA, and more of them.
         for rows in [2, 40] {

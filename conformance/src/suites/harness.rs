@@ -257,7 +257,19 @@ impl Op<'_> {
 }
 
 /// The float dtypes.
-pub const FLOATS: [DType; 4] = [DType::F16, DType::BF16, DType::F32, DType::F64];
+pub const FLOATS: &[DType] = DType::FLOATS;
+
+/// The dtypes of a list that the device has, one after the other; of the others it is said that they are skipped.
+pub fn having(device: &Device, dtypes: &[DType]) -> impl Iterator<Item = DType> {
+    let (has, name) = (device.dtypes(), device.name());
+    let is_had = move |dtype: &DType| {
+        if !has.contains(*dtype) {
+            eprintln!("skipped: {dtype}, which {name} lacks");
+        }
+        has.contains(*dtype)
+    };
+    dtypes.to_vec().into_iter().filter(is_had)
+}
 
 /// The axes of a list as the methods take them.
 pub fn signed(axes: &[usize]) -> Vec<isize> {

@@ -1,6 +1,6 @@
 //! Softmax and layer normalization, forward and backward.
 
-use super::harness::{Answer, Drawing, FLOATS, Op, Run, everywhere};
+use super::harness::{Answer, Drawing, FLOATS, Op, Run, everywhere, having};
 use crate::{
     Case,
     array::{Array, indices},
@@ -64,7 +64,7 @@ const SHAPES: [(&[usize], usize); 9] = [
 
 fn softmax(device: &Device) {
     let mut random = Random::named("softmax");
-    for dtype in FLOATS {
+    for dtype in having(device, FLOATS) {
         for (shape, axis) in SHAPES {
             let gradient = Array::from_fn(dtype, shape, |_| random.uniform(-2.0, 2.0));
             for log in [false, true] {
@@ -181,7 +181,7 @@ const NORMS: [(&[usize], usize); 7] = [
 
 fn layer_norm(device: &Device) {
     let mut random = Random::named("layer_norm");
-    for dtype in FLOATS {
+    for dtype in having(device, FLOATS) {
         for (shape, axes) in NORMS {
             layer_norm_of(dtype, shape, axes, &mut random, &everywhere(device));
         }
@@ -232,7 +232,7 @@ fn layer_norm_of(dtype: DType, shape: &[usize], axes: usize, random: &mut Random
 /// Short rows, which stay in registers, and one that doesn't. The sum of 16-bit floats isn't rounded before it is normalized.
 fn layer_norm_add(device: &Device) {
     let mut random = Random::named("layer_norm_add");
-    for dtype in FLOATS {
+    for dtype in having(device, FLOATS) {
         let long = (dtype == DType::F32).then_some((&[1, 20_000][..], 1));
         for (shape, axes) in NORMS.into_iter().chain(long) {
             layer_norm_add_of(dtype, shape, axes, &mut random, &everywhere(device));
@@ -284,7 +284,7 @@ fn layer_norm_add_of(dtype: DType, shape: &[usize], axes: usize, random: &mut Ra
 fn layer_norm_backward(device: &Device) {
     let mut random = Random::named("layer_norm_backward");
     // Of 16-bit floats the statistics are those of rounded inputs: the same formula holds.
-    for dtype in FLOATS {
+    for dtype in having(device, FLOATS) {
         for (shape, axes) in NORMS {
             let first = shape.len() - axes;
             let inner = &shape[first..];
@@ -371,7 +371,7 @@ fn many_rows(device: &Device) {
 
 /// Rows of equal numbers become 0 (or the bias), however their sum is rounded: of large ones that is more than eps.
 fn equal_numbers(device: &Device) {
-    for dtype in FLOATS {
+    for dtype in having(device, FLOATS) {
         let values: [f64; 4] = [1_000_000.1, 10_000.1, 0.1, -7.3e20];
         for value in values.into_iter().filter(|value| dtype != DType::F16 || value.abs() < 6e4) {
             for count in [3, 7, 100, 1000, 1001, 20_001] {

@@ -1,7 +1,7 @@
 //! Every row of the op table: dtypes × shapes × layouts against the oracle; fresh, into an output and in place, which must
 //! agree to the bit; numbers as operands; promotion; special values; gradients.
 
-use super::harness::Drawing;
+use super::harness::{Drawing, having};
 use crate::{
     Case,
     array::{Array, broadcast, round},
@@ -259,7 +259,7 @@ pub fn draw(name: &str, dtype: DType, drawing: &Drawing) -> bool {
 
 fn layouts(op: Pointwise, device: &Device) {
     let mut random = Random::named(op.name());
-    for &dtype in DType::ALL {
+    for dtype in having(device, DType::ALL) {
         let Some(operand) = op.operand_dtype(dtype) else {
             refused(op, dtype, device);
             continue;
@@ -454,7 +454,7 @@ fn conditions(op: Pointwise, device: &Device) {
     let at = (0..op.row().inputs.len()).find(|&input| op.is_condition(input)).expect("it has a condition");
     for &condition in DType::ALL {
         let truths = list(condition);
-        for &dtype in DType::ALL {
+        for dtype in having(device, DType::ALL) {
             let mut next = 0;
             let inputs: Vec<Array> = (0..op.row().inputs.len())
                 .map(|input| match input == at {
@@ -510,7 +510,7 @@ fn promoted(a: DType, b: DType) -> DType {
 /// NaN, infinities, zeros of both signs, the extremes of integers: all pairs of them.
 fn special_values(op: Pointwise, device: &Device) {
     let mut random = Random::named(op.name());
-    for &dtype in DType::ALL {
+    for dtype in having(device, DType::ALL) {
         let Some(operand) = op.operand_dtype(dtype) else { continue };
         let list: Vec<Scalar> = if dtype.is_float() {
             let floats =

@@ -1,6 +1,6 @@
 //! Products of matrices, dense and sparse.
 
-use super::harness::{Answer, Drawing, FLOATS, Op, Run, everywhere};
+use super::harness::{Answer, Drawing, FLOATS, Op, Run, everywhere, having};
 use crate::{
     Case,
     array::{Array, broadcast, indices, round},
@@ -156,7 +156,7 @@ fn matmul(device: &Device) {
         (65, 31, 33),
         (5, 300, 3),
     ];
-    for dtype in FLOATS {
+    for dtype in having(device, FLOATS) {
         for (m, k, n) in sizes {
             matmul_of(dtype, &[m, k], &[k, n], &mut random, &everywhere(device));
         }
@@ -270,7 +270,7 @@ fn integers(device: &Device) {
 
 fn bmm_and_mm(device: &Device) {
     let mut random = Random::named("bmm");
-    for dtype in FLOATS {
+    for dtype in having(device, FLOATS) {
         products_of(dtype, [3, 2, 5, 4], "bmm", &mut random, &everywhere(device));
         products_of(dtype, [1, 6, 7, 2], "mm", &mut random, &everywhere(device));
         products_of(dtype, [1, 1, 9, 1], "dot", &mut random, &everywhere(device));
@@ -312,7 +312,7 @@ fn products_of(dtype: DType, [batch, m, k, n]: [usize; 4], name: &str, random: &
 
 fn addmm(device: &Device) {
     let mut random = Random::named("addmm");
-    for dtype in FLOATS {
+    for dtype in having(device, FLOATS) {
         for (beta, alpha) in [(1.0f64, 1.0f64), (0.5, -2.0), (0.0, 1.5)] {
             for addend in [&[3, 4][..], &[4], &[3, 1], &[]] {
                 addmm_of(dtype, addend, [3, 6, 4], [beta, alpha], &mut random, &everywhere(device));
@@ -369,7 +369,7 @@ fn addmm_of(
 /// row, one column and one element, too. So it is where a factor is 0 only in `f32`.
 fn factors_of_zero(device: &Device) {
     let mut random = Random::named("factors_of_zero");
-    for dtype in FLOATS {
+    for dtype in having(device, FLOATS) {
         for [beta, alpha] in [
             [1.0, 0.0],
             [0.5, 0.0],
@@ -407,7 +407,7 @@ fn factors_of_zero(device: &Device) {
 /// Each operand of a product in turn at each start that a view can have, so large that a library has the work.
 fn starts(device: &Device) {
     let mut random = Random::named("starts");
-    for dtype in FLOATS {
+    for dtype in having(device, FLOATS) {
         for (start, moved) in (1..=8).flat_map(|start| (0..4).map(move |moved| (start, moved))) {
             let at = |operand: usize, shape: &[usize]| {
                 let layout = Layout::contiguous(Dims::new(shape).expect("few axes"));
@@ -436,7 +436,7 @@ fn starts(device: &Device) {
 
 fn linear(device: &Device) {
     let mut random = Random::named("linear");
-    for dtype in FLOATS {
+    for dtype in having(device, FLOATS) {
         for (shape, width, activation) in [
             (&[6][..], 3, Activation::None),
             (&[5, 6], 3, Activation::Relu),
@@ -508,7 +508,7 @@ fn linear_of(
 
 fn sparse_linear(device: &Device) {
     let mut random = Random::named("sparse_linear");
-    for dtype in FLOATS {
+    for dtype in having(device, FLOATS) {
         for (b, k, n, h) in [(1, 1, 1, 1), (3, 4, 5, 9), (7, 2, 33, 17)] {
             let inputs = [
                 drawn(dtype, &[b, k], &mut random),

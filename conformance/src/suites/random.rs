@@ -4,7 +4,7 @@
 //! A call follows from the op's name and a seed. [`COUNT`] and [`SEED`] say how many there are of each op and which is the first;
 //! a few by default. One that fails is made smaller as long as it fails, and both are told, with the seed.
 
-use super::harness::Drawing;
+use super::harness::{Drawing, having};
 use super::{attention, create, draws, normalize, order, pointwise, product, reduce, views};
 use crate::{Case, random::Random};
 use raddle::{
@@ -108,7 +108,11 @@ fn call(op: &Entry, seed: u64, cut: Cut, device: &Device) {
     let cpu = Device::new("cpu").expect("the CPU is there");
     let is_cpu = *device == cpu;
     let is_sim = device.name().starts_with("sim");
-    let dtype: DType = *random.pick(&op.dtypes);
+    let dtypes: Vec<DType> = having(device, &op.dtypes).collect();
+    if dtypes.is_empty() {
+        return;
+    }
+    let dtype: DType = *random.pick(&dtypes);
     let drawing = Drawing {
         device,
         // The simulator runs the CPU's kernels.

@@ -1,6 +1,6 @@
 //! Reductions over axes, running sums, maxima with their places.
 
-use super::harness::{Answer, Drawing, FLOATS, Op, Run, everywhere, signed};
+use super::harness::{Answer, Drawing, FLOATS, Op, Run, everywhere, having, signed};
 use crate::{
     Case,
     array::{Array, round},
@@ -115,7 +115,7 @@ fn reduction(name: &str, device: &Device) {
     let mut random = Random::named(name);
     let needs_elements = matches!(name, "amax" | "amin");
     let empty = if needs_elements { &[][..] } else { &EMPTY[..] };
-    for &dtype in DType::ALL {
+    for dtype in having(device, DType::ALL) {
         if matches!(name, "mean" | "var" | "norm") && !dtype.is_float() {
             let x = Tensor::ones([2], dtype, device).unwrap();
             let error = call(name, &x, &[0], false).unwrap_err().to_string();
@@ -198,7 +198,7 @@ pub fn draw(name: &str, dtype: DType, drawing: &Drawing) -> bool {
 
 fn std_and_norms(device: &Device) {
     let mut random = Random::named("std");
-    for dtype in FLOATS {
+    for dtype in having(device, FLOATS) {
         for (correction, p) in [(0.0, 1.0), (1.0, 3.0), (2.0, f64::INFINITY), (3.0, 0.5)] {
             std_and_norm_of(dtype, &[9, 6], 0, (correction, p), &mut random, &everywhere(device));
         }
@@ -261,7 +261,7 @@ fn largest_and_smallest(device: &Device) {
         (&[3, 2, 5], 1),
         (&[2, 1, 3, 2, 1, 2], 3),
     ];
-    for &dtype in DType::ALL {
+    for dtype in having(device, DType::ALL) {
         for (number, (shape, axis)) in shapes.into_iter().enumerate() {
             for largest in [true, false] {
                 let keepdim = number % 2 == 0;
@@ -317,7 +317,7 @@ fn extreme_of(
 /// -0 is below 0, wherever they stand; where a place is asked for they are equal, and the first is meant.
 fn zeros_of_both_signs(device: &Device) {
     let mut random = Random::named("zeros");
-    for dtype in FLOATS {
+    for dtype in having(device, FLOATS) {
         for (shape, axis) in [([2, 3], 1), ([3, 40], 1), ([40, 9], 0), ([2, 1000], 1), ([20_001, 2], 0)] {
             // Some lines have zeros of one sign only.
             let x = Array::from_fn(dtype, &shape, |index| match index[1 - axis] {
@@ -374,7 +374,7 @@ fn zeros_of_both_signs(device: &Device) {
 
 fn argument_of_all(device: &Device) {
     let mut random = Random::named("argmax");
-    for &dtype in DType::ALL {
+    for dtype in having(device, DType::ALL) {
         for shape in [&[][..], &[1], &[4, 7], &[2, 3, 2, 2, 1, 3]] {
             argument_of_all_of(dtype, shape, &mut random, &everywhere(device));
         }
@@ -413,7 +413,7 @@ fn running_sum(device: &Device) {
         (&[2, 0], 1),
         (&[2, 3, 2, 1, 2, 2], 1),
     ];
-    for &dtype in DType::ALL {
+    for dtype in having(device, DType::ALL) {
         for (shape, axis) in shapes {
             for name in ["cumsum", "cumprod", "logcumsumexp"] {
                 if name != "logcumsumexp" || dtype.is_float() {
@@ -490,7 +490,7 @@ fn scan_of(name: &str, dtype: DType, shape: &[usize], axis: usize, random: &mut 
 /// Equal numbers don't deviate, however their mean is rounded; and squares that `f32` doesn't hold have roots that it does.
 /// Calls with rows of equal numbers, of which many sums are rounded.
 fn equal_numbers(device: &Device, each: &dyn Fn(&Tensor, &str)) {
-    for dtype in FLOATS {
+    for dtype in having(device, FLOATS) {
         for value in [1_000_000.1, 10_000.1, 0.1, 0.7, -1e-3] {
             for count in [2, 3, 7, 1000, 1001, 20_001] {
                 if dtype != DType::F16 || value < 6e4 {

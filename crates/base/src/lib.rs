@@ -10,7 +10,7 @@ mod layout;
 mod scalar;
 
 pub use dims::{Dims, MAX_RANK};
-pub use dtype::{DType, Element};
+pub use dtype::{DType, DTypes, Element, FloatFormat, elements};
 pub use layout::{Layout, Overlap, ViewError};
 pub use scalar::{Kind, Scalar};
 

@@ -1,7 +1,10 @@
 //! `raddle ops`: the op table.
 
 use crate::output::{Outcome, check_writable, is_stdout, say, write_json};
-use raddle::catalogue::{Entry, catalogue};
+use raddle::{
+    BACKENDS, Backend,
+    catalogue::{Entry, catalogue},
+};
 use serde::Serialize;
 use std::path::PathBuf;
 
@@ -30,8 +33,12 @@ struct Op {
     out: bool,
 }
 
-/// A backend runs programs and structured kernels, not ops: each has all of them.
-const BACKENDS: [&str; 3] = ["cpu", "cuda", "sim"];
+/// The backends that have an op: those that know one of its dtypes. What they run are programs and structured kernels, so each
+/// has all ops.
+fn backends_of(entry: &Entry) -> Vec<&'static str> {
+    let has = |backend: &&Backend| entry.dtypes.iter().any(|&dtype| backend.dtypes.contains(dtype));
+    BACKENDS.iter().filter(has).map(|backend| backend.name).collect()
+}
 
 pub fn run(arguments: &Arguments) -> Outcome {
     check_writable(arguments.json.as_deref())?;
@@ -42,7 +49,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
             name: entry.name,
             kind: entry.kind.name(),
             dtypes: entry.dtypes.iter().map(|dtype| dtype.name()).collect(),
-            backends: BACKENDS.to_vec(),
+            backends: backends_of(entry),
             gradient: entry.gradient,
             in_place: entry.in_place,
             out: entry.out,
@@ -53,19 +60,26 @@ pub fn run(arguments: &Arguments) -> Outcome {
 }
 
 fn show(entries: &[Entry]) -> Outcome {
-    say(format_args!("{:<42} {:<10} {:<38} {:<8} forms", "op", "kind", "dtypes", "gradient"))?;
+    say(format_args!(
+        "{:<42} {:<10} {:<38} {:<13} {:<8} forms",
+        "op", "kind", "dtypes", "backends", "gradient"
+    ))?;
     for entry in entries {
         let dtypes: Vec<&str> = entry.dtypes.iter().map(|dtype| dtype.name()).collect();
         let dtypes = if dtypes.len() == raddle::DType::ALL.len() { "all".into() } else { dtypes.join(" ") };
         let forms = [("f", entry.fresh), ("f_", entry.in_place), ("f_out", entry.out)];
         let forms: Vec<&str> = forms.iter().filter(|(_, has)| *has).map(|(form, _)| *form).collect();
         say(format_args!(
-            "{:<42} {:<10} {dtypes:<38} {:<8} {}",
+            "{:<42} {:<10} {dtypes:<38} {:<13} {:<8} {}",
             format!("{}{}", entry.name, entry.signature),
             entry.kind.name(),
+            backends_of(entry).join(" "),
             if entry.gradient { "yes" } else { "no" },
             forms.join(" ")
         ))?;
     }
-    say(format_args!("\n{} ops on {}.", entries.len(), BACKENDS.join(", "))).map(drop)
+    for backend in BACKENDS {
+        say(format_args!("{} knows {}.", backend.name, backend.dtypes))?;
+    }
+    say(format_args!("\n{} ops.", entries.len())).map(drop)
 }

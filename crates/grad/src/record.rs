@@ -63,10 +63,12 @@ impl Place {
     fn edge(&self, tensor: &Tensor) -> Option<Edge> {
         match variable(&self.own) {
             Some(Variable::Own(edge)) => return Some(edge.clone()),
-            Some(Variable::Derived { base, edge })
-                if is_same(base.as_ref(), self.base.as_ref()) || fault!(view_keeps_its_place) =>
-            {
-                return Some(edge.clone());
+            Some(Variable::Derived { base, edge }) => {
+                let mut is_valid = is_same(base.as_ref(), self.base.as_ref());
+                fault!(view_keeps_its_place => is_valid = true);
+                if is_valid {
+                    return Some(edge.clone());
+                }
             }
             _ => (),
         }
@@ -239,8 +241,8 @@ impl<'a> Op<'a> {
         let out = self.record.outputs[0];
         let edge = |index: usize| {
             let found = self.inputs[index].as_ref()?;
-            if fault!(own_view_is_constant) && self.in_place && !self.record.inputs[index].is(out) {
-                return None;
+            if self.in_place && !self.record.inputs[index].is(out) {
+                fault!(own_view_is_constant => return None);
             }
             input_edge(&self.record, index, |input| found.place.edge(input))
         };

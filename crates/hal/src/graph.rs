@@ -9,7 +9,7 @@ use std::{any::Any, ops::Range, sync::Arc};
 /// A kernel with its operands, as [`Launch::Kernel`](crate::Launch::Kernel) lends them.
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// Which.
+    /// The kernel.
     pub kernel: Kernel,
     /// Outputs first, as the kernel says; where the device asked for scratch memory that is the last.
     pub operands: Box<[Operand]>,
@@ -116,7 +116,9 @@ impl Use {
 
     /// Must the two stay in order?
     fn meets(&self, earlier: &Use) -> bool {
-        (self.is_write && !fault!(graph_forgets_reads) || earlier.is_write)
+        let mut is_write = self.is_write;
+        fault!(graph_forgets_reads => is_write = false);
+        (is_write || earlier.is_write)
             && self.handle == earlier.handle
             && self.bytes.start < earlier.bytes.end
             && earlier.bytes.start < self.bytes.end

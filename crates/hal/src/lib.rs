@@ -15,7 +15,7 @@
 //! | `completed` | a counter | events and a progress mark in pinned memory | the shared event's value | a counter |
 //! | address | pointer | device pointer | buffer and offset | pointer of the wrapped device |
 //! | a stream of other code | there is none | a stream | a command queue | a list that tests append to |
-//! | a stamp | a word | an event with a time | a sample of a counter | the wrapped device's |
+//! | a timing event | a word | an event with a time | a sample of a counter | the wrapped device's |
 //! | scratch memory of a kernel | what [`Device::prepare`] asks for, where fixed blocks of the thread's own won't do | all that `prepare` asks for | the same | what the wrapped device asks for |
 //! | a gate | a queue whose head isn't run | a word that a stream waits for | a shared event's value | a flag |
 //! | a graph | its nodes, one after the other | an executable graph, made when it is first prepared | an encoder for all nodes | the pieces of its nodes |
@@ -28,9 +28,10 @@ pub mod trace;
 pub use graph::{Draw, Graph, Node};
 pub use limits::{Bounds, Fixed, Limit, LimitError, Limits, OWN, Preset, Unit, VARIABLES};
 pub use operand::{Address, Operand, Slab, View};
+pub use raddle_base::DTypes;
 pub use raddle_sync::CacheCounts;
 
-pub use raddle_op::{Cut, Kernel, KernelError};
+pub use raddle_op::{Checked, Cut, Kernel, KernelError};
 
 use std::{fmt, sync::Arc};
 
@@ -60,9 +61,9 @@ pub enum Priority {
     High,
 }
 
-/// Where a device notes a time, from [`Device::make_stamp`]; what it knows it by.
+/// Where a device notes a time, from [`Device::make_timing_event`]; what it knows it by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Stamp(pub u64);
+pub struct TimingEvent(pub u64);
 
 /// Where a queue is held until somebody lets it go on, from [`Device::make_gate`]; what the device knows it by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -73,30 +74,30 @@ pub struct Gate(pub u64);
 pub enum Launch<'a> {
     /// A kernel on operands.
     Kernel {
-        /// Which.
+        /// The kernel.
         kernel: &'a Kernel,
         /// Outputs first, as the kernel says.
         operands: &'a [Operand],
     },
     /// Host bytes to the device. The source has been read when `submit` (or `run`) returns.
     Upload {
-        /// From.
+        /// The bytes that are read.
         from: HostBytes,
-        /// To.
+        /// Where they are written, as many bytes.
         to: Address,
     },
     /// Device bytes to the host; they are there when the launch is complete.
     Download {
-        /// From.
+        /// Where the bytes are read.
         from: Address,
-        /// To.
+        /// The memory that they are written to, as many bytes.
         to: HostBytes,
     },
     /// Every byte of a region set to `value`.
     FillBytes {
-        /// Where.
+        /// Where the region begins.
         to: Address,
-        /// How many.
+        /// The size of the region.
         size_bytes: usize,
         /// The byte.
         value: u8,
@@ -108,8 +109,8 @@ pub enum Launch<'a> {
         /// For each of its nodes that draws random numbers, in order: from where.
         draws: &'a [Draw],
     },
-    /// Notes the time when it is reached, in place of what the stamp had noted.
-    Stamp(Stamp),
+    /// Notes the time when it is reached, in place of what the event had noted.
+    TimingEvent(TimingEvent),
     /// Takes so many nanoseconds, or a little more, from when it is reached: for tests. It is never `Inline`, unless the system
     /// gives no thread.
     Spin(u64),
@@ -128,7 +129,7 @@ impl Launch<'_> {
             Launch::Download { .. } => "download",
             Launch::FillBytes { .. } => "fill_bytes",
             Launch::Graph { .. } => "graph",
-            Launch::Stamp(_) => "stamp",
+            Launch::TimingEvent(_) => "timing_event",
             Launch::Spin(_) => "spin",
             Launch::Gate(_) => "hold",
             Launch::Nothing => "nothing",
@@ -198,14 +199,14 @@ pub enum DeviceError {
     },
     /// The device has no such thing.
     Unsupported {
-        /// What.
+        /// What was asked for.
         what: &'static str,
     },
     /// A handle of other code that can't be used.
     Refused {
-        /// Which.
+        /// The handle.
         handle: u64,
-        /// Why.
+        /// The reason.
         reason: &'static str,
     },
     /// The driver has no device of that number.
@@ -213,20 +214,8 @@ pub enum DeviceError {
         /// How many it has.
         count: usize,
     },
-    /// The driver is too old.
-    OldDriver {
-        /// Its version, major and minor.
-        found: [u32; 2],
-        /// The least that works.
-        needed: [u32; 2],
-    },
-    /// A library that the device works with can't be loaded.
-    MissingLibrary {
-        /// Which.
-        library: &'static str,
-        /// How to get it.
-        remedy: &'static str,
-    },
+    /// What only the backend has a name for: what it needs is not installed, or too old.
+    Backend(BackendError),
     /// The driver is a parent's, from whom this process was forked.
     Forked {
         /// The number of the process that has initialized it.
@@ -258,14 +247,7 @@ impl fmt::Display for DeviceError {
                 write!(f, "the handle {handle:#x} is refused: {reason}")
             }
             DeviceError::NoDevice { count } => write!(f, "no such device, the driver shows {count}"),
-            DeviceError::OldDriver { found, needed } => write!(
-                f,
-                "the driver is too old, expected version {}.{} or later, found {}.{}",
-                needed[0], needed[1], found[0], found[1]
-            ),
-            DeviceError::MissingLibrary { library, remedy } => {
-                write!(f, "{library} can't be loaded; {remedy}")
-            }
+            DeviceError::Backend(error) => error.fmt(f),
             DeviceError::Forked { owner } => write!(
                 f,
                 "the driver has been used by process {owner}, from which this one was forked; expected its first use \
@@ -276,6 +258,35 @@ impl fmt::Display for DeviceError {
     }
 }
 impl std::error::Error for DeviceError {}
+
+/// An error of a backend's own type: [`downcast_ref`](BackendError::downcast_ref) tells. Two are equal if their texts are.
+#[derive(Clone, Debug)]
+pub struct BackendError(Arc<dyn std::error::Error + Send + Sync>);
+
+impl BackendError {
+    /// Of a backend's error.
+    pub fn new(error: impl std::error::Error + Send + Sync + 'static) -> BackendError {
+        BackendError(Arc::new(error))
+    }
+
+    /// The error, if it is one of that type.
+    pub fn downcast_ref<T: std::error::Error + 'static>(&self) -> Option<&T> {
+        self.0.downcast_ref()
+    }
+}
+
+impl PartialEq for BackendError {
+    fn eq(&self, other: &BackendError) -> bool {
+        self.0.to_string() == other.0.to_string()
+    }
+}
+impl Eq for BackendError {}
+
+impl fmt::Display for BackendError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
 
 /// What a device is like.
 #[derive(Clone, Debug)]
@@ -290,6 +301,8 @@ pub struct Info {
     pub in_flight_count_max: u64,
     /// Blocks are aligned to it.
     pub alignment_bytes: usize,
+    /// The dtypes that its kernels know. No tensor on it has another one.
+    pub dtypes: DTypes,
     /// The runtime fills memory with junk when it is allocated and when it is freed, in stream order.
     pub poison: bool,
     /// May a forked child go on with it?
@@ -316,22 +329,43 @@ pub struct CacheStats {
     pub retired_count: u64,
     /// Executable graphs, of captured ones and of those that work in flight may be of.
     pub executable_count: u64,
-    /// Runs of the compiler.
-    pub compiles: u64,
-    /// How long they took in all.
-    pub compile_ns: u64,
-    /// Kernels that were found on the disk.
-    pub disk_hits: u64,
-    /// Kernels that were not.
-    pub disk_misses: u64,
-    /// Files that were damaged or not what their names say; they count as misses, too.
-    pub disk_corrupt: u64,
     /// Pinned memory that copies go through, in use and free.
     pub pinned_bytes: u64,
     /// Descriptions of launches that the calling thread keeps.
     pub thread_count: u64,
     /// Scratch memory of kernels that the calling thread keeps.
     pub thread_bytes: u64,
+    /// What else the backend counts.
+    pub own: Counters,
+}
+
+/// The most counters of a backend's own.
+pub const COUNTER_COUNT_MAX: usize = 8;
+
+/// Counters that a backend has names for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    names: &'static [&'static str],
+    values: [u64; COUNTER_COUNT_MAX],
+}
+
+impl Counters {
+    /// As many values as names.
+    pub fn new<const N: usize>(names: &'static [&'static str; N], values: [u64; N]) -> Counters {
+        let mut all = [0; COUNTER_COUNT_MAX];
+        all[..N].copy_from_slice(&values);
+        Counters { names, values: all }
+    }
+
+    /// One after the other.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+        self.names.iter().copied().zip(self.values)
+    }
+
+    /// The value of a name.
+    pub fn get(&self, name: &str) -> Option<u64> {
+        self.iter().find(|(known, _)| *known == name).map(|(_, value)| value)
+    }
 }
 
 /// A device. All methods may be called from any thread at any time.
@@ -376,7 +410,7 @@ pub trait Device: Send + Sync {
     }
 
     /// Makes a place for a time. May block.
-    fn make_stamp(&self) -> Result<Stamp, DeviceError> {
+    fn make_timing_event(&self) -> Result<TimingEvent, DeviceError> {
         Err(DeviceError::Unsupported { what: "clock" })
     }
 
@@ -408,28 +442,28 @@ pub trait Device: Send + Sync {
         None
     }
 
-    /// Gives a stamp back.
+    /// Gives a timing event back.
     ///
     /// # Safety
     /// - It came from this device and has not been given back; nothing in flight names it, and nothing will.
-    unsafe fn release_stamp(&self, stamp: Stamp) {
-        _ = stamp;
+    unsafe fn release_timing_event(&self, event: TimingEvent) {
+        _ = event;
     }
 
-    /// Is it known that the last launch of a stamp is complete? False if only [`Device::completed`] tells.
+    /// Is it known that the last launch of a timing event is complete? False if only [`Device::completed`] tells.
     ///
     /// # Safety
-    /// - The stamp is of this device and lives, and its last launch has been submitted.
-    unsafe fn is_noted(&self, stamp: Stamp) -> bool {
-        _ = stamp;
+    /// - The event is of this device and lives, and its last launch has been submitted.
+    unsafe fn is_noted(&self, event: TimingEvent) -> bool {
+        _ = event;
         false
     }
 
-    /// Milliseconds from what one stamp has noted to what another has; negative if it was earlier.
+    /// Milliseconds from what one timing event has noted to what another has; negative if it was earlier.
     ///
     /// # Safety
     /// - Both are of this device and live, and the last launch of each is complete.
-    unsafe fn elapsed_ms(&self, start: Stamp, end: Stamp) -> Result<f64, DeviceError> {
+    unsafe fn elapsed_ms(&self, start: TimingEvent, end: TimingEvent) -> Result<f64, DeviceError> {
         _ = (start, end);
         Err(DeviceError::Unsupported { what: "clock" })
     }

@@ -245,7 +245,7 @@ pub const VARIABLES: &[(&str, &str)] = &[
 /// A bound that can't be set, since asking for it would cost where it is looked at, or since something is built on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fixed {
-    /// What.
+    /// The name of what is bounded.
     pub name: &'static str,
     /// How much.
     pub value: usize,

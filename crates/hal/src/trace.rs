@@ -66,7 +66,7 @@ impl Source {
 /// A piece of work on a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Work {
-    /// Whose.
+    /// The device that did the work.
     pub source: Source,
     /// On which queue.
     pub queue: u8,
@@ -92,7 +92,7 @@ pub enum What {
 /// One thing that took time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// Which.
+    /// What happened.
     pub what: What,
     /// The op.
     pub name: &'static str,

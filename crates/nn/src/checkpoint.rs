@@ -51,7 +51,7 @@ pub enum CheckpointError {
     /// The operating system refused.
     #[error("{}: {action} failed: {reason}", .file.display())]
     File {
-        /// Which.
+        /// The file.
         file: PathBuf,
         /// What was tried.
         action: &'static str,
@@ -61,7 +61,7 @@ pub enum CheckpointError {
     /// The file as a whole is broken.
     #[error("{}: {what} is wrong, expected {expected}, found {found}", .file.display())]
     Format {
-        /// Which.
+        /// The file.
         file: PathBuf,
         /// What of it.
         what: &'static str,
@@ -73,7 +73,7 @@ pub enum CheckpointError {
     /// What the file says of a tensor is broken, or doesn't fit the model.
     #[error("{}: tensor {tensor:?}: {what} is wrong, expected {expected}, found {found}", .file.display())]
     Entry {
-        /// Which.
+        /// The file.
         file: PathBuf,
         /// Its name.
         tensor: String,

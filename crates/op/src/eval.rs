@@ -1,11 +1,11 @@
 //! Programs run one element at a time, for tests: the meaning of each instruction, written down once more, plainly.
 
 use crate::program::{Binary, Compare, Inst, Logic, Program, Unary};
-use raddle_base::{DType, Element, Scalar};
+use raddle_base::{DType, Scalar};
 
 /// The outputs for one element, computed in `compute`; truth values are `Bool`.
 pub(crate) fn eval(program: &Program, compute: DType, inputs: &[Scalar], params: &[Scalar]) -> Vec<Scalar> {
-    let number = |value: Scalar| convert(compute, value);
+    let number = |value: Scalar| compute.round(value);
     let mut values: Vec<Scalar> = Vec::new();
     for inst in program.insts() {
         let v = |id: crate::Id| values[id.0 as usize];
@@ -48,19 +48,6 @@ pub(crate) fn eval_f64(program: &Program, inputs: &[f64], params: &[f64]) -> Vec
     let scalars = |values: &[f64]| values.iter().map(|&value| Scalar::Float(value)).collect::<Vec<_>>();
     let outputs = eval(program, DType::F64, &scalars(inputs), &scalars(params));
     outputs.into_iter().map(Scalar::to_f64).collect()
-}
-
-/// Converts a value to the compute dtype.
-pub(crate) fn convert(compute: DType, value: Scalar) -> Scalar {
-    match compute {
-        DType::Bool => bool::from_scalar(value).into(),
-        DType::U8 => u8::from_scalar(value).into(),
-        DType::I32 => i32::from_scalar(value).into(),
-        DType::I64 => i64::from_scalar(value).into(),
-        DType::F32 => f32::from_scalar(value).into(),
-        DType::F64 => f64::from_scalar(value).into(),
-        DType::F16 | DType::BF16 => unreachable!("16-bit floats are computed in f32"),
-    }
 }
 
 fn compare<T: PartialOrd>(op: Compare, a: &T, b: &T) -> bool {

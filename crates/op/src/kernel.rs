@@ -152,13 +152,7 @@ pub fn takes_more_bits(low: i64, high: i64) -> bool {
 
 /// The smallest positive number of a dtype: what `Exponential` is at least, on any device.
 pub fn least_positive(dtype: DType) -> f64 {
-    use half::{bf16, f16};
-    match dtype {
-        DType::F64 => f64::from_bits(1),
-        DType::F16 => f16::MIN_POSITIVE_SUBNORMAL.to_f64(),
-        DType::BF16 => bf16::MIN_POSITIVE_SUBNORMAL.to_f64(),
-        _ => f64::from(f32::from_bits(1)),
-    }
+    dtype.format().expect("of floats").least_positive()
 }
 
 /// One launch, apart from its operands.
@@ -178,7 +172,7 @@ pub enum Kernel {
     },
     /// `start + i · step` for the `i`-th element in row-major order, computed in `f64` (integers: in `i64`). Out: any.
     Iota {
-        /// The first.
+        /// The first element.
         start: Scalar,
         /// The difference.
         step: Scalar,
@@ -215,7 +209,7 @@ pub enum Kernel {
     /// and f32 are pairwise or in f32 with blocks, whatever the strides; splits depend on the shape only (T8). The
     /// result is divided by `divisor` (mean: n; 1 else). Out of `All`/`Any`: bool. Integers: sum and prod in i64.
     Reduce {
-        /// How.
+        /// How elements are combined.
         op: ReduceOp,
         /// Which axes, as bits.
         axes: u8,
@@ -400,24 +394,38 @@ pub enum Cut {
     Batch,
 }
 
+/// Indices that a kernel is given, all of which have to lie inside an axis before anything is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Checked {
+    /// Which operand they are.
+    pub indices: usize,
+    /// Which operand they point into.
+    pub target: usize,
+    /// Along which of its axes.
+    pub axis: usize,
+    /// How many neighbors in row-major order are one index of the user's, expanded.
+    pub repeats: usize,
+}
+
 /// What is known of a kernel apart from what it computes.
 #[derive(Clone, Copy)]
 struct Row {
     name: &'static str,
     cut: Cut,
     reads_outputs: bool,
-    is_fallible: bool,
+    checked: Option<Checked>,
 }
 
 impl Row {
     const fn new(name: &'static str, cut: Cut) -> Row {
-        Row { name, cut, reads_outputs: false, is_fallible: false }
+        Row { name, cut, reads_outputs: false, checked: None }
     }
     const fn reads_outputs(self) -> Row {
         Row { reads_outputs: true, ..self }
     }
-    const fn fallible(self) -> Row {
-        Row { is_fallible: true, ..self }
+    /// The operand of indices points into an axis of the operand `target`.
+    const fn checks(self, indices: usize, target: usize, axis: usize, repeats: usize) -> Row {
+        Row { checked: Some(Checked { indices, target, axis, repeats }), ..self }
     }
 }
 
@@ -442,12 +450,12 @@ impl Kernel {
             Kernel::LayerNormBackward { .. } => Row::new("layer_norm_backward", Whole),
             Kernel::Sort { axis, .. } => Row::new("sort", AcrossLines(axis)),
             Kernel::TopK { axis, .. } => Row::new("topk", AcrossLines(axis)),
-            Kernel::Gather { .. } => Row::new("gather", Whole).fallible(),
-            Kernel::Scatter { .. } => Row::new("scatter", Whole).fallible().reads_outputs(),
+            Kernel::Gather { axis, repeats } => Row::new("gather", Whole).checks(2, 1, axis, repeats),
+            Kernel::Scatter { axis, repeats, .. } => Row::new("scatter", Whole).checks(1, 0, axis, repeats).reads_outputs(),
             Kernel::NonZero => Row::new("nonzero", Whole),
-            Kernel::SparseMatMul { .. } => Row::new("sparse_matmul", Whole).fallible(),
-            Kernel::SparseMatMulByValues => Row::new("sparse_matmul_by_values", Whole).fallible(),
-            Kernel::SparseMatMulByWeight => Row::new("sparse_matmul_by_weight", Whole).fallible().reads_outputs(),
+            Kernel::SparseMatMul { .. } => Row::new("sparse_matmul", Whole).checks(2, 3, 1, 1),
+            Kernel::SparseMatMulByValues => Row::new("sparse_matmul_by_values", Whole).checks(2, 3, 1, 1),
+            Kernel::SparseMatMulByWeight => Row::new("sparse_matmul_by_weight", Whole).checks(3, 0, 1, 1).reads_outputs(),
         }
     }
 
@@ -466,8 +474,13 @@ impl Kernel {
         self.row().reads_outputs
     }
 
-    /// Can it fail on the device with a [`KernelError`]?
+    /// The indices that it checks.
+    pub fn checked(&self) -> Option<Checked> {
+        self.row().checked
+    }
+
+    /// Can it fail on the device with a [`KernelError`]? That is if it checks indices.
     pub fn is_fallible(&self) -> bool {
-        self.row().is_fallible
+        self.row().checked.is_some()
     }
 }

@@ -11,7 +11,7 @@
 //! (NVRTC's `--fmad=false`) and without fast math.
 
 use crate::program::{Binary, Compare, Id, Inst, Logic, Program, Unary};
-use raddle_base::DType;
+use raddle_base::{DType, Scalar};
 use std::fmt::Write;
 
 /// The language of the text.
@@ -39,6 +39,21 @@ pub fn type_name(compute: DType, dialect: Dialect) -> Option<&'static str> {
     Types::of(compute, dialect).map(|types| types.number)
 }
 
+/// The type of the numbers of a dtype; none if the language has none.
+pub fn number_type(dtype: DType, dialect: Dialect) -> Option<&'static str> {
+    let [cuda, metal] = match dtype {
+        DType::Bool | DType::U8 => ["unsigned char", "uchar"],
+        DType::I32 => ["int"; 2],
+        DType::I64 => ["long long", "long"],
+        DType::F16 => ["__half", "half"],
+        DType::BF16 => ["__nv_bfloat16", "bfloat"],
+        DType::F32 => ["float"; 2],
+        DType::F64 => ["double", ""],
+    };
+    let name = if dialect == Dialect::Cuda { cuda } else { metal };
+    (!name.is_empty()).then_some(name)
+}
+
 #[derive(Clone, Copy)]
 struct Types {
     compute: DType,
@@ -51,23 +66,18 @@ struct Types {
 
 impl Types {
     fn of(compute: DType, dialect: Dialect) -> Option<Types> {
-        let (number, unsigned) = match (compute, dialect) {
-            (DType::Bool | DType::U8, Dialect::Cuda) => ("unsigned char", "unsigned"),
-            (DType::Bool | DType::U8, Dialect::Metal) => ("uchar", "uint"),
-            (DType::I32, Dialect::Cuda) => ("int", "unsigned"),
-            (DType::I32, Dialect::Metal) => ("int", "uint"),
-            (DType::I64, Dialect::Cuda) => ("long long", "unsigned long long"),
-            (DType::I64, Dialect::Metal) => ("long", "ulong"),
-            (DType::F32, _) => ("float", ""),
-            (DType::F64, Dialect::Cuda) => ("double", ""),
-            (DType::F64, Dialect::Metal) => return None,
-            (DType::F16 | DType::BF16, _) => unreachable!("16-bit floats are computed in f32"),
+        let number = number_type(compute, dialect)?;
+        let unsigned = match (compute.size_bytes(), dialect) {
+            (8, Dialect::Cuda) => "unsigned long long",
+            (8, Dialect::Metal) => "ulong",
+            (_, Dialect::Cuda) => "unsigned",
+            (_, Dialect::Metal) => "uint",
         };
         Some(Types { compute, dialect, number, unsigned })
     }
 
     fn is_signed(self) -> bool {
-        matches!(self.compute, DType::I32 | DType::I64)
+        self.compute.integer_range().is_some_and(|(least, _)| least < 0)
     }
 
     fn literal(self, value: f64) -> String {
@@ -82,15 +92,17 @@ impl Types {
             }
             DType::F64 if value.is_finite() => format!("{value:?}"),
             DType::F64 => format!("__longlong_as_double({:#x}ll)", value.to_bits()),
-            DType::Bool => u8::from(value != 0.0).to_string(),
-            DType::U8 => (value as u8).to_string(),
-            // The least integer is an operator and a number too large.
-            DType::I32 if value as i32 == i32::MIN => "(-2147483647 - 1)".into(),
-            DType::I32 => (value as i32).to_string(),
-            _ => {
-                let suffix = if self.dialect == Dialect::Cuda { "ll" } else { "l" };
-                match value as i64 {
-                    i64::MIN => format!("(-9223372036854775807{suffix} - 1)"),
+            dtype => {
+                let suffix = match (dtype.size_bytes(), self.dialect) {
+                    (8, Dialect::Cuda) => "ll",
+                    (8, Dialect::Metal) => "l",
+                    _ => "",
+                };
+                match dtype.round(Scalar::Float(value)).to_i64() {
+                    // The least integer is an operator and a number too large.
+                    least if Some(least) == dtype.integer_range().map(|(least, _)| least) && least < 0 => {
+                        format!("({}{suffix} - 1)", least + 1)
+                    }
                     value => format!("{value}{suffix}"),
                 }
             }
@@ -273,7 +285,7 @@ pub fn body(
 /// What [`body`] calls and the language lacks; goes before the kernels of a source text, once for each compute dtype in it.
 pub fn prelude(compute: DType, dialect: Dialect) -> String {
     match (compute, dialect) {
-        (DType::U8 | DType::I32 | DType::I64, _) => {
+        (dtype, _) if dtype.is_int() => {
             let types = Types::of(compute, dialect).expect("both languages have integers");
             let qualifier = if dialect == Dialect::Cuda { "static __device__" } else { "static" };
             let negative = if types.is_signed() { NEGATIVE_POWER } else { "" };

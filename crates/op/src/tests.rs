@@ -2,7 +2,7 @@
 
 use crate::{
     Pointwise, Program,
-    eval::{convert, eval, eval_f64},
+    eval::{eval, eval_f64},
     render::{Dialect, Slot, body, prelude, type_name},
 };
 use raddle_base::{DType, Scalar};
@@ -475,7 +475,7 @@ fn pool(compute: DType) -> Vec<Scalar> {
         .map(Scalar::Int)
         .into(),
     };
-    all.into_iter().map(|value| convert(compute, value)).collect()
+    all.into_iter().map(|value| compute.round(value)).collect()
 }
 
 /// Every operand tuple of two values of the pool; further operands take theirs in turn.
@@ -571,7 +571,7 @@ fn check_text(dialect: Dialect, compiler: &str, language: &str, shim: &str) {
             writeln!(main, "{{ const {number} pool[] = {{ {} }}; int n = {};", list(&values), values.len());
         for &op in Pointwise::ALL.iter().filter(|op| op.takes(compute)) {
             let params: Vec<Scalar> =
-                params(op).into_iter().map(|p| convert(compute, Scalar::Float(p))).collect();
+                params(op).into_iter().map(|p| compute.round(Scalar::Float(p))).collect();
             let mut programs = vec![(op.name().to_owned(), op.program())];
             if compute.is_float() && op.row().differentiable {
                 let by = usize::from(op.is_condition(0));

@@ -2,23 +2,65 @@
 
 #[cfg(any(feature = "cpu", feature = "cuda"))]
 use crate::Bounds;
-use crate::{Error, Graph, Limits, Outputs, Result, Tensor, To};
+use crate::{DTypes, Error, Graph, Limits, Outputs, Result, Tensor, To};
 use raddle_runtime::Device as Opened;
+use raddle_sync::RaceOnce;
 #[cfg(any(feature = "cpu", feature = "cuda"))]
 use raddle_sync::{Mutex, Rank};
 #[cfg(feature = "cuda")]
 use std::collections::HashMap;
 use std::{ops::Deref, str::FromStr};
 
-/// The names that [`Device::new`] knows in this build.
-const KNOWN: &str = match (cfg!(feature = "cpu"), cfg!(feature = "cuda"), cfg!(feature = "sim")) {
-    (_, true, true) => "cpu, cuda:ORDINAL, sim:SEED",
-    (_, false, true) => "cpu, sim:SEED",
-    (true, true, false) => "cpu, cuda:ORDINAL",
-    (true, false, false) => "cpu",
-    (false, true, false) => "cuda:ORDINAL",
-    (false, false, false) => "none, since this build has no backend: enable the feature cpu",
-};
+/// A backend of this build.
+pub struct Backend {
+    /// How names of its devices begin.
+    pub name: &'static str,
+    /// How they are written.
+    form: &'static str,
+    /// The dtypes that its devices have.
+    pub dtypes: DTypes,
+    /// Opens the device of what stands behind the colon, if that names one; with limits a new one.
+    open: fn(Option<&str>, Option<&Limits>) -> Option<Result<Device>>,
+}
+
+/// The backends of this build, a row each.
+pub const BACKENDS: &[Backend] = &[
+    #[cfg(feature = "cpu")]
+    Backend { name: "cpu", form: "cpu", dtypes: raddle_cpu::DTYPES, open: cpu },
+    #[cfg(feature = "cuda")]
+    Backend { name: "cuda", form: "cuda:ORDINAL", dtypes: raddle_cuda::DTYPES, open: cuda },
+    #[cfg(feature = "sim")]
+    Backend { name: "sim", form: "sim:SEED", dtypes: raddle_cpu::DTYPES, open: sim },
+];
+
+fn open(name: &str, limits: Option<&Limits>) -> Result<Device> {
+    let (own, argument) = name.split_once(':').map_or((name, None), |(own, behind)| (own, Some(behind)));
+    let backend = BACKENDS.iter().find(|backend| backend.name == own);
+    let unknown = || Err(Error::UnknownDevice { name: name.into(), known: Device::known_names() });
+    backend.and_then(|backend| (backend.open)(argument, limits)).unwrap_or_else(unknown)
+}
+
+#[cfg(feature = "cpu")]
+fn cpu(argument: Option<&str>, limits: Option<&Limits>) -> Option<Result<Device>> {
+    let new = |limits| Ok(Device(Opened::open(Box::new(raddle_cpu::Cpu::with_bounds(bounds(limits)?)))?));
+    argument.is_none().then(|| limits.map_or_else(Device::cpu, new))
+}
+
+#[cfg(feature = "cuda")]
+fn cuda(argument: Option<&str>, limits: Option<&Limits>) -> Option<Result<Device>> {
+    let ordinal = argument.map_or(Some(0), |ordinal| ordinal.parse().ok())?;
+    let new = |limits| {
+        let bounds = bounds(limits)?;
+        Device::cuda(ordinal, raddle_cuda::CudaOptions { bounds, ..Default::default() })
+    };
+    Some(limits.map_or_else(|| Device::gpu(ordinal), new))
+}
+
+#[cfg(feature = "sim")]
+fn sim(argument: Option<&str>, limits: Option<&Limits>) -> Option<Result<Device>> {
+    let options = raddle_sim::SimOptions { seed: argument?.parse().ok()?, ..Default::default() };
+    Some(bounds(limits.unwrap_or(&Limits::default())).and_then(|bounds| Device::sim_within(options, bounds)))
+}
 
 /// A device: a name for something that lives as long as the process. It is everything that
 /// [`raddle_runtime::Device`] is: memory statistics, `synchronize`, streams.
@@ -44,20 +86,7 @@ impl Device {
     ///
     /// Limits come from the environment ([`Limits`]); one that is no value is an error here.
     pub fn new(name: &str) -> Result<Device> {
-        match name.split_once(':') {
-            #[cfg(feature = "cpu")]
-            None if name == "cpu" => Device::cpu(),
-            #[cfg(feature = "cuda")]
-            None if name == "cuda" => Device::gpu(0),
-            #[cfg(feature = "cuda")]
-            Some(("cuda", ordinal)) => ordinal.parse().map_or_else(|_| Err(unknown(name)), Device::gpu),
-            #[cfg(feature = "sim")]
-            Some(("sim", seed)) => match seed.parse() {
-                Ok(seed) => Device::sim(raddle_sim::SimOptions { seed, ..Default::default() }),
-                Err(_) => Err(unknown(name)),
-            },
-            _ => Err(unknown(name)),
-        }
+        open(name, None)
     }
 
     /// Opens a device with limits: a new one at each call, beside the one that its name names. What isn't asked for comes
@@ -77,33 +106,16 @@ impl Device {
     /// # Ok::<(), raddle::Error>(())
     /// ```
     pub fn with_limits(name: &str, limits: &Limits) -> Result<Device> {
-        match name.split_once(':') {
-            #[cfg(feature = "cpu")]
-            None if name == "cpu" => {
-                Ok(Device(Opened::open(Box::new(raddle_cpu::Cpu::with_bounds(bounds(limits)?)))?))
-            }
-            #[cfg(feature = "cuda")]
-            None if name == "cuda" => Device::with_limits("cuda:0", limits),
-            #[cfg(feature = "cuda")]
-            Some(("cuda", ordinal)) => {
-                let ordinal = ordinal.parse().map_err(|_| unknown(name))?;
-                Device::cuda(
-                    ordinal,
-                    raddle_cuda::CudaOptions { bounds: bounds(limits)?, ..Default::default() },
-                )
-            }
-            #[cfg(feature = "sim")]
-            Some(("sim", seed)) => {
-                let seed = seed.parse().map_err(|_| unknown(name))?;
-                Device::sim_within(raddle_sim::SimOptions { seed, ..Default::default() }, bounds(limits)?)
-            }
-            _ => Err(unknown(name)),
-        }
+        open(name, Some(limits))
     }
 
     /// The names that [`Device::new`] knows, as one text.
     pub fn known_names() -> &'static str {
-        KNOWN
+        static KNOWN: RaceOnce<String> = RaceOnce::new();
+        KNOWN.get_or_init(|| match BACKENDS {
+            [] => "none, since this build has no backend: enable the feature cpu".into(),
+            _ => BACKENDS.iter().map(|backend| backend.form).collect::<Vec<_>>().join(", "),
+        })
     }
 
     /// Runs a closure once on this thread and records what it does on this device instead of doing it: a [`Graph`], which
@@ -148,10 +160,7 @@ impl Device {
         let gpus = gpus.get_or_insert_default();
         let device = match gpus.get(&ordinal) {
             Some(device) => *device,
-            None => {
-                let bounds = bounds(&Limits::default())?;
-                Device::cuda(ordinal, raddle_cuda::CudaOptions { bounds, ..Default::default() })?
-            }
+            None => Device::with_limits(&format!("cuda:{ordinal}"), &Limits::default())?,
         };
         gpus.insert(ordinal, device);
         Ok(device)
@@ -184,10 +193,6 @@ impl Device {
 #[cfg(any(feature = "cpu", feature = "cuda"))]
 fn bounds(limits: &Limits) -> Result<Bounds> {
     Ok(limits.resolve().map_err(raddle_runtime::Error::from)?)
-}
-
-fn unknown(name: &str) -> Error {
-    Error::UnknownDevice { name: name.into(), known: KNOWN }
 }
 
 /// As [`Device::new`].

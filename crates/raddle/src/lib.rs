@@ -107,7 +107,7 @@
 
 mod device;
 
-pub use device::Device;
+pub use device::{BACKENDS, Backend, Device};
 pub use raddle_grad as grad;
 pub use raddle_hal::{Bounds, Limits};
 pub use raddle_nn as nn;
@@ -139,8 +139,8 @@ pub fn fixed_bounds() -> impl Iterator<Item = &'static raddle_hal::Fixed> {
 #[cfg(feature = "cuda")]
 pub mod cuda {
     pub use raddle_cuda::{
-        Control, Cuda, CudaOptions, DeviceReport, DiskCache, LibraryReport, Report, Spin, device_count,
-        report,
+        Control, Cuda, CudaOptions, DeviceReport, DiskCache, LibraryReport, Report, SetupError, Spin,
+        device_count, report,
     };
 }
 

@@ -249,7 +249,8 @@ impl<T, R, E> fmt::Debug for Answer<T, R, E> {
 impl<T, R, E> Queue<T, R, E> {
     /// Is this a child of the process that has the threads? A lock may be held there for ever, by one of them.
     fn is_forked(&self) -> bool {
-        std::process::id() != self.process && !fault!(child_waits_for_batch)
+        fault!(child_waits_for_batch => return false);
+        std::process::id() != self.process
     }
 
     fn lock(&self) -> Option<MutexGuard<'_, State<T, R, E>>> {
@@ -258,7 +259,9 @@ impl<T, R, E> Queue<T, R, E> {
 
     /// Calls a thread if there is something to do before one looks.
     fn call(&self, state: &mut State<T, R, E>) {
-        if state.scheduler.next_at() < state.looks_at && !fault!(lost_batch_wakeup) {
+        let mut is_early = state.scheduler.next_at() < state.looks_at;
+        fault!(lost_batch_wakeup => is_early = false);
+        if is_early {
             state.looks_at = Duration::ZERO;
             self.changed.notify_one();
         }
@@ -267,7 +270,8 @@ impl<T, R, E> Queue<T, R, E> {
     /// The caller has gone. Of a request that has begun, the result is dropped when it is there.
     fn withdraw(&self, ticket: Ticket) {
         let Some(mut state) = self.lock() else { return };
-        let is_withdrawn = !fault!(cancel_keeps_slot) && state.scheduler.cancel(ticket);
+        fault!(cancel_keeps_slot => return);
+        let is_withdrawn = state.scheduler.cancel(ticket);
         let job = if is_withdrawn { state.jobs.remove(&ticket) } else { None };
         drop(state);
         drop(job);
@@ -403,8 +407,8 @@ fn run<T, R, E>(
             let found_count = results.len();
             fail(promises, || Error::ResultCount { expected_count, found_count });
         }
-        Err(_) if fault!(stuck_on_panic) => std::mem::forget(promises),
         Err(panic) => {
+            fault!(stuck_on_panic => return std::mem::forget(promises));
             let message = message(&*panic);
             fail(promises, || Error::Panicked { message: message.to_string() });
             contained(|| drop(panic));

@@ -266,7 +266,9 @@ impl Scheduler {
 
     fn accept(&mut self, request: Request) -> Result<Ticket, Rejected> {
         let Request { length_tokens, priority, begin_within } = request;
-        if self.is_stopping && !fault!(accepted_after_stop) {
+        let mut is_late = self.is_stopping;
+        fault!(accepted_after_stop => is_late = false);
+        if is_late {
             return Err(Rejected::Stopped);
         }
         let bucket = match fault!(padding_without_end) {
@@ -281,7 +283,9 @@ impl Scheduler {
             return Err(Rejected::Late);
         }
         let waiting_count_max = self.options.waiting_count_max;
-        if self.waiting.len() >= waiting_count_max && !fault!(queue_without_end) {
+        let mut is_full = self.waiting.len() >= waiting_count_max;
+        fault!(queue_without_end => is_full = false);
+        if is_full {
             return Err(Rejected::Full { waiting_count_max });
         }
         let ticket = Ticket(self.counts.accepted_count);
@@ -385,8 +389,8 @@ impl Scheduler {
         let mut expired = Vec::new();
         while let Some(&(end, ticket)) = self.ends.first()
             && end <= self.now
-            && !fault!(expired_is_run)
         {
+            fault!(expired_is_run => break);
             self.remove(ticket);
             expired.push(ticket);
         }

@@ -501,6 +501,11 @@ pub use planted::{Planted, assert_caught, is, plant};
 /// Is the fault planted? Constant `false` in what ships.
 #[macro_export]
 macro_rules! fault {
+    ($name:ident => $planted:expr) => {
+        if $crate::fault!($name) {
+            $planted;
+        }
+    };
     ($name:ident) => {{
         #[cfg(any(debug_assertions, loom, raddle_faults))]
         let planted = $crate::faults::is($crate::faults::Fault::$name);

@@ -76,7 +76,7 @@ static AT_LOAD: extern "C" fn() = {
         // called, so after it has been used.
         drop(std::hint::black_box(Box::new(0_u8)));
         if !crate::fault!(forks_watched_late) {
-            watch();
+            install();
         }
     }
     at_load
@@ -84,7 +84,7 @@ static AT_LOAD: extern "C" fn() = {
 
 /// Arranges for forks to be counted and to take the locks, unless the loader has done so. Threads that are the first at once may
 /// do it twice, which does no harm.
-pub fn watch() {
+pub fn install() {
     #[cfg(unix)]
     {
         extern "C" fn in_child() {
@@ -109,7 +109,7 @@ pub fn watch() {
 
 #[cfg(not(loom))]
 pub(crate) fn add(lock: &'static dyn Hold) {
-    watch(); // before anybody holds the first one
+    install(); // before anybody holds the first one
     let mut locks = locks();
     if !locks.iter().any(is_same(lock)) {
         locks.push(lock);

@@ -3,7 +3,7 @@
 //! Errors of the crates above convert to this one, too, so that a function that uses several needs one type. They do so there,
 //! with [`Error::layer`]: this crate doesn't know them.
 
-use raddle_base::{DType, Dims, Scalar, ViewError};
+use raddle_base::{DType, DTypes, Dims, Scalar, ViewError};
 use std::sync::Arc;
 
 /// Why an op was refused. Nothing has been written.
@@ -69,6 +69,9 @@ pub enum Error {
     /// A single number was asked of a tensor that has none, or several.
     #[error("{op}: the tensor has the wrong number of elements, expected 1, found {found}")]
     NotOneElement { op: &'static str, found: usize },
+    /// The device has no kernels for a dtype.
+    #[error("{op}: {device} lacks the dtype, expected one of {expected}, found {found}")]
+    Lacking { op: &'static str, device: &'static str, expected: DTypes, found: DType },
     /// An op on a list of tensors was given the wrong number of them.
     #[error("{op}: wrong number of tensors, expected {expected}, found {found}")]
     TensorCount { op: &'static str, expected: &'static str, found: usize },

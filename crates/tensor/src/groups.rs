@@ -109,7 +109,8 @@ pub fn find_overlap(tensors: &[&Tensor]) -> Option<[usize; 2]> {
 
 /// `out` shares no element with any of `others`, which are outputs as well.
 fn check_meets_none(op: &'static str, out: &Tensor, others: &[&Tensor]) -> Result<()> {
-    match others.iter().any(|other| meet(out, other)) && !fault!(groups_meet) {
+    fault!(groups_meet => return Ok(()));
+    match others.iter().any(|other| meet(out, other)) {
         true => Err(Error::Shared { op, what: "another output" }),
         false => Ok(()),
     }
@@ -121,7 +122,8 @@ fn meet(a: &Tensor, b: &Tensor) -> bool {
 
 /// What one group writes no other one touches.
 fn check_apart(op: &'static str, groups: &[Group<'_, '_>]) -> Result<()> {
-    if groups.len() < 2 || fault!(groups_meet) {
+    fault!(groups_meet => return Ok(()));
+    if groups.len() < 2 {
         return Ok(());
     }
     let (writers, mut is_shared) = Writers::of(groups);

@@ -19,7 +19,7 @@ use raddle_op::{Kernel, ScatterMode};
 fn check_index(op: &'static str, tensor: &Tensor, index: &Tensor) -> Result<()> {
     check_device(op, tensor, &[index])?;
     match index.dtype() {
-        DType::I64 | DType::I32 => Ok(()),
+        dtype if dtype.is_index() => Ok(()),
         // Of no elements none is read.
         _ if index.layout().is_empty() => Ok(()),
         found => Err(Error::DType { op, what: "index", expected: "i64 or i32", found }),

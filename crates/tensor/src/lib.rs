@@ -65,7 +65,10 @@ pub use reduce::Axes;
 pub use tensor::{Call, Tensor};
 pub use view::INFER;
 
-pub use raddle_base::{DType, Dims, Element, Layout, MAX_RANK, Overlap, Scalar, ViewError, bf16, f16};
+pub use raddle_base::{
+    DType, DTypes, Dims, Element, FloatFormat, Kind, Layout, MAX_RANK, Overlap, Scalar, ViewError, bf16,
+    by_element, elements, f16,
+};
 pub use raddle_op::{Activation, Expr, Mask, Pointwise, Program, ProgramRef, ScatterMode};
 pub use raddle_runtime::{
     Device, Foreign, GraphStats, Misfit, NotCapturable, Plain, Ready, on_release, uncaptured,

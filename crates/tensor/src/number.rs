@@ -16,16 +16,6 @@ use crate::{DType, Error, Result};
 use raddle_base::Scalar;
 use raddle_sync::fault;
 
-/// The least and the largest integer of a dtype of integers.
-pub(crate) fn range(dtype: DType) -> Option<(i64, i64)> {
-    match dtype {
-        DType::U8 => Some((0, 255)),
-        DType::I32 => Some((i32::MIN.into(), i32::MAX.into())),
-        DType::I64 => Some((i64::MIN, i64::MAX)),
-        _ => None,
-    }
-}
-
 /// The integer that a number is, if it is an `i64`.
 pub(crate) fn whole(number: f64) -> Option<i64> {
     const END: f64 = -(i64::MIN as f64);
@@ -38,7 +28,7 @@ pub(crate) fn is_held(value: Scalar, dtype: DType) -> bool {
         Scalar::Float(value) if !dtype.is_float() => whole(value),
         other => Some(other.to_i64()),
     };
-    match (dtype, range(dtype)) {
+    match (dtype, dtype.integer_range()) {
         (DType::Bool, _) => matches!(integer, Some(0 | 1)),
         (_, Some((least, most))) => integer.is_some_and(|integer| (least..=most).contains(&integer)),
         _ => true,
@@ -54,7 +44,7 @@ pub fn fit(op: &'static str, what: &'static str, value: Scalar, dtype: DType) ->
     if fault!(number_is_cut) {
         return Ok(value);
     }
-    let Some((least, most)) = range(dtype) else {
+    let Some((least, most)) = dtype.integer_range() else {
         return Ok(if dtype == DType::Bool { Scalar::Bool(value.to_bool()) } else { value });
     };
     let fitted = match value {
@@ -71,12 +61,7 @@ pub fn fit(op: &'static str, what: &'static str, value: Scalar, dtype: DType) ->
 }
 
 fn lacks(op: &'static str, what: &'static str, dtype: DType, found: Scalar) -> Error {
-    let expected = match dtype {
-        DType::U8 => "a number that fits u8",
-        DType::I32 => "a number that fits i32",
-        _ => "a number that fits i64",
-    };
-    Error::Argument { op, what, expected, found }
+    Error::Argument { op, what, expected: dtype.fitting(), found }
 }
 
 /// A factor of integers: one of them, without a fraction.
@@ -98,7 +83,7 @@ pub(crate) enum Side {
 /// A bound of integers as one of them. Past the end of their range at its own side it bounds nothing, and past the other one no
 /// integer keeps it, which is an error.
 pub(crate) fn fit_bound(op: &'static str, value: Scalar, side: Side, dtype: DType) -> Result<Scalar> {
-    match (value, side, range(dtype)) {
+    match (value, side, dtype.integer_range()) {
         (Scalar::Int(number), Side::Below, Some((least, _))) if number < least => Ok(Scalar::Int(least)),
         (Scalar::Int(number), Side::Above, Some((_, most))) if number > most => Ok(Scalar::Int(most)),
         _ if is_held(value, dtype) => Ok(value),

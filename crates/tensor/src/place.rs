@@ -49,7 +49,7 @@ impl Place {
             };
             check_device(op, tensor, &[index])?;
             let parts = match index.dtype() {
-                DType::I64 | DType::I32 => vec![index.to_dtype(DType::I64)?],
+                dtype if dtype.is_index() => vec![index.to_dtype(DType::I64)?],
                 DType::Bool => places_of(op, tensor, axis, index)?,
                 found => return Err(Error::DType { op, what: "index", expected: "i64, i32 or bool", found }),
             };

@@ -4,24 +4,17 @@ use crate::{
     Arg, Call, DType, Device, Error, Generator, Layout, Result, Tensor,
     create::dims,
     graph::note_draw,
-    number::range,
     pointwise::{check_device, check_disjoint, check_float, check_out},
     record::{self, Mode},
 };
-use raddle_base::{Scalar, bf16, f16};
+use raddle_base::{FloatFormat, Scalar};
 use raddle_op::{Distribution, Kernel, Program};
 use smallvec::SmallVec;
 
 /// The largest number of a dtype that is at most `value`. (Bools and integers have all that matter.)
 fn floor_to(dtype: DType, value: i128) -> i128 {
-    let digits = match dtype {
-        DType::BF16 => 8,
-        DType::F16 => 11,
-        DType::F32 => 24,
-        DType::F64 => 53,
-        _ => return value,
-    };
-    let unit = 1i128 << (i128::BITS - value.unsigned_abs().leading_zeros()).saturating_sub(digits);
+    let Some(format) = dtype.format() else { return value };
+    let unit = 1i128 << (i128::BITS - value.unsigned_abs().leading_zeros()).saturating_sub(format.digits);
     value.div_euclid(unit) * unit
 }
 
@@ -49,12 +42,7 @@ impl Tensor {
         let op = "uniform_";
         check_float(op, "the tensor", self)?;
         check_range(op, "low", "a number of at most high", low, low <= high)?;
-        let most = match self.dtype() {
-            DType::F16 => f16::MAX.to_f64(),
-            DType::BF16 => bf16::MAX.to_f64(),
-            DType::F32 => f64::from(f32::MAX),
-            _ => f64::MAX,
-        };
+        let most = self.dtype().format().map_or(0.0, FloatFormat::largest);
         for (what, found) in [("low", low), ("high", high)] {
             check_range(op, what, "a number that the dtype holds", found, found.abs() <= most)?;
         }
@@ -90,10 +78,10 @@ impl Tensor {
         if low >= high {
             return wrong("high", "more than low", high);
         }
-        let (least, most) = match self.dtype() {
-            DType::Bool => (0, 1),
-            DType::F16 => (-65_504, 65_504),
-            dtype => range(dtype).unwrap_or((i64::MIN, i64::MAX)),
+        let dtype = self.dtype();
+        let (least, most) = match dtype.format().map(FloatFormat::largest) {
+            Some(largest) => (-largest as i64, largest as i64),
+            None => dtype.integer_range().unwrap_or((0, 1)),
         };
         if low < least {
             return wrong("low", "a number that the dtype holds", low);

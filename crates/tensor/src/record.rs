@@ -140,7 +140,9 @@ fn perhaps_recorded(
     let silence = Silence::new();
     let (mut joined, mut has_run) = (None, false); // what is found isn't dropped while operands are held
     let look = &mut |_: &Versions<'_>| {
-        if joined.is_none() && op.may_be_recorded() && !fault!(views_join_unseen) {
+        let mut joins = joined.is_none() && op.may_be_recorded();
+        fault!(views_join_unseen => joins = false);
+        if joins {
             joined = op.recorder();
         }
         has_run |= joined.is_none();

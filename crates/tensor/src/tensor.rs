@@ -45,6 +45,16 @@ impl Storage {
     }
 }
 
+/// The device knows the dtype.
+#[inline]
+pub(crate) fn check_has(op: &'static str, dtype: DType, device: &Device) -> Result<()> {
+    let expected = device.dtypes();
+    match expected.contains(dtype) {
+        true => Ok(()),
+        false => Err(Error::Lacking { op, device: device.name(), expected, found: dtype }),
+    }
+}
+
 impl Tensor {
     /// A tensor of fresh memory with undefined content.
     pub(crate) fn allocate(
@@ -53,6 +63,7 @@ impl Tensor {
         dtype: DType,
         device: &Device,
     ) -> Result<Tensor> {
+        check_has(op, dtype, device)?;
         let size_bytes = layout
             .shape()
             .checked_product()
@@ -281,7 +292,7 @@ pub enum Mode {
 pub enum Call {
     /// A row of the op table. The inputs are the tensors among `args`, in order.
     Pointwise {
-        /// Which.
+        /// The row.
         op: Pointwise,
         /// The row's inputs.
         args: SmallVec<[CallArg; 4]>,

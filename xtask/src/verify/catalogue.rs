@@ -641,7 +641,7 @@ rows! {
      device("raddle_cuda::gpu::a_process_ends_beside_a_kernel_that_does_not")]
     [end_waits_for_ever]
 "T6.22" "A fork makes a child also if it was under way when the first device was opened."
-    "raddle_sync::locks_at_fork::watch"
+    "raddle_sync::locks_at_fork::install"
     [test("raddle_runtime::ends::a_fork_that_is_under_way_makes_a_child_too")]
     [forks_watched_late]
 "T6.23" "Code of the user that the library calls may fork, and end the process: a child doesn't go on where its parent was."
@@ -653,7 +653,7 @@ rows! {
      stress("raddle_conformance::lives::cpu::a_thread_of_a_pool_exits")]
     [child_goes_on_as_parent]
 "T6.24" "Devices that threads open at once are all traced from their first op on."
-    "raddle_runtime::host::trace::watch"
+    "raddle_runtime::host::trace::start_at_open"
     [test("raddle_runtime::ends::devices_that_are_opened_at_once_are_traced")]
     [trace_starts_once]
 "T6.25" "Closing a device lets go of streams that somebody holds, or has held and lost."

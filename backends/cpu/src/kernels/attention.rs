@@ -17,7 +17,7 @@ use super::softmax::Transcendental;
 use super::view;
 use crate::threads::Threads;
 use raddle_base::DType;
-use raddle_hal::{Kernel, KernelError, Operand, View};
+use raddle_hal::{Operand, View};
 
 /// Scores of a block: half of a small second cache in `f32` (guess).
 const SCORES: usize = 1 << 15;
@@ -26,14 +26,11 @@ const ROWS_MIN: usize = 16;
 /// Partial sums and maxima of a row: a vector of AVX-512, in `f32`.
 const LANES: usize = 16;
 
-/// Runs a kernel of this module.
+/// `Kernel::Attention`.
 ///
 /// # Safety
 /// - As of [`super::execute`].
-pub unsafe fn execute(kernel: &Kernel, operands: &[Operand], threads: Threads) -> Result<(), KernelError> {
-    let Kernel::Attention { scale, causal, mask } = *kernel else {
-        unreachable!("cpu: {} is no attention", kernel.name())
-    };
+pub unsafe fn attention(scale: f64, causal: bool, mask: bool, operands: &[Operand], threads: Threads) {
     let (operands, scratch) = operands.split_at(4 + usize::from(mask));
     // SAFETY: the contract of this function.
     by_real!(operands[0].view().dtype, A => unsafe {
@@ -41,7 +38,6 @@ pub unsafe fn execute(kernel: &Kernel, operands: &[Operand], threads: Threads) -
         let room = Room::new(plan.need(operands, threads), scratch.first());
         attend::<A>(plan, &room, (scale as A, causal), threads);
     });
-    Ok(())
 }
 
 /// The scratch of `Kernel::Attention`.

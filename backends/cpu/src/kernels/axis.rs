@@ -179,7 +179,8 @@ impl Line {
 
     /// May lines be used where they lie?
     pub fn is_direct<A: Compute>(&self) -> bool {
-        let is_packed = self.run.1 == 1 || self.count <= 1 || fault!(strided_as_packed) && self.run.1 > 1;
+        let mut is_packed = self.run.1 == 1 || self.count <= 1;
+        fault!(strided_as_packed => is_packed |= self.run.1 > 1);
         self.dtype == A::DTYPE && self.outer.shape.is_empty() && is_packed
     }
 

@@ -11,7 +11,7 @@ pub const LINE_BYTES: usize = 64;
 /// A strided block: where its first element lies, and its steps, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Block {
-    /// Where.
+    /// The first element.
     pub start: usize,
     /// Size of an element.
     pub size_bytes: usize,

@@ -187,11 +187,7 @@ real!(f32, f64);
 /// Runs the body with the type name bound to the element type of a dtype.
 macro_rules! by_dtype {
     ($dtype:expr, $E:ident => $body:expr) => {
-        by_dtype!(@ $dtype, $E, $body, Bool $crate::kernels::element::Truth, U8 u8, I32 i32, I64 i64, F16 half::f16,
-            BF16 half::bf16, F32 f32, F64 f64)
-    };
-    (@ $dtype:expr, $E:ident, $body:expr, $($name:ident $t:ty),*) => {
-        match $dtype { $(raddle_base::DType::$name => { type $E = $t; $body })* }
+        raddle_base::by_element!($dtype, $E => $body, $crate::kernels::element::Truth)
     };
 }
 pub(crate) use by_dtype;

@@ -26,7 +26,7 @@ const PACKED: usize = 128;
 ///
 /// Its functions need the instructions that it is named for.
 trait Vector<A>: Copy {
-    /// How many.
+    /// Elements of a vector.
     const LANES: usize;
     /// All of them `x`.
     unsafe fn splat(x: A) -> Self;

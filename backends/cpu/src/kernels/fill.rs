@@ -79,7 +79,7 @@ pub struct Run {
     pub offset: usize,
     /// From one to the next, in elements.
     pub stride: usize,
-    /// How many.
+    /// The number of elements.
     pub count: usize,
 }
 

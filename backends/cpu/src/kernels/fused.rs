@@ -54,7 +54,7 @@ pub enum Tree {
 /// An expression with its loops.
 #[derive(Debug)]
 pub struct Shape {
-    /// Which.
+    /// The expression.
     pub tree: &'static Tree,
     f32: fn(Level) -> FusedFn,
     f64: fn(Level) -> FusedFn,

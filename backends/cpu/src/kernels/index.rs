@@ -15,7 +15,7 @@ use super::view;
 use crate::threads::{Threads, for_each_range};
 use half::{bf16, f16};
 use raddle_base::{DType, Dims};
-use raddle_hal::{Kernel, KernelError, Operand, View};
+use raddle_hal::{KernelError, Operand, View};
 use raddle_op::ScatterMode;
 use std::ops::Range;
 
@@ -24,47 +24,54 @@ const CHUNK: usize = 4096;
 /// Indices that are checked at a time.
 const CHECKED_COUNT: usize = 1024;
 
-/// Runs a kernel of this module.
+/// Picks the type of indices of a dtype.
+macro_rules! by_index {
+    ($dtype:expr, $I:ident => $body:expr) => {
+        match $dtype {
+            DType::I32 => {
+                type $I = i32;
+                $body
+            }
+            _ => {
+                type $I = i64;
+                $body
+            }
+        }
+    };
+}
+
+/// `Kernel::Gather`. The indices have been [checked](check).
 ///
 /// # Safety
 /// - As of [`super::execute`].
-pub unsafe fn execute(kernel: &Kernel, operands: &[Operand], threads: Threads) -> Result<(), KernelError> {
-    let view = |index: usize| operands[index].view();
-    // SAFETY: the contract of each is the one of this function.
+pub unsafe fn gather(axis: usize, out: &View, source: &View, index: &View, threads: Threads) {
+    // SAFETY: the contract of this function.
+    by_size!(out.dtype.size_bytes(), E => by_index!(index.dtype, I => unsafe {
+        gather_by::<E, I>(axis, out, source, index, threads);
+    }));
+}
+
+/// `Kernel::Scatter`. The indices have been [checked](check).
+///
+/// # Safety
+/// - As of [`super::execute`].
+pub unsafe fn scatter(axis: usize, mode: ScatterMode, operands: &[Operand], threads: Threads) {
+    let views = [0, 1, 2].map(|index| operands[index].view());
+    let dtype = views[0].dtype;
+    // SAFETY: the contract of this function.
     unsafe {
-        match *kernel {
-            Kernel::Gather { axis, repeats } => {
-                let (out, source, index) = (view(0), view(1), view(2));
-                check(index, view::layout(source).shape()[axis], repeats, threads)?;
-                by_size!(out.dtype.size_bytes(), E => match index.dtype {
-                    DType::I32 => gather::<E, i32>(axis, out, source, index, threads),
-                    _ => gather::<E, i64>(axis, out, source, index, threads),
-                });
-            }
-            Kernel::Scatter { axis, mode, repeats } => {
-                let (target, index, values) = (view(0), view(1), view(2));
-                check(index, view::layout(target).shape()[axis], repeats, threads)?;
-                match mode {
-                    ScatterMode::Overwrite => by_size!(target.dtype.size_bytes(), E => {
-                        scatter::<E, Overwrite>(axis, [target, index, values], threads);
-                    }),
-                    ScatterMode::Add if target.dtype == DType::F16 => {
-                        add_narrow::<f16>(axis, operands, threads)
-                    }
-                    ScatterMode::Add if target.dtype == DType::BF16 => {
-                        add_narrow::<bf16>(axis, operands, threads);
-                    }
-                    ScatterMode::Add => fold::<Add>(axis, [target, index, values], threads),
-                    ScatterMode::Multiply => fold::<Multiply>(axis, [target, index, values], threads),
-                    ScatterMode::Max => fold::<Most>(axis, [target, index, values], threads),
-                    ScatterMode::Min => fold::<Least>(axis, [target, index, values], threads),
-                }
-            }
-            Kernel::NonZero => non_zero(view(0), view(1), threads),
-            _ => unreachable!("cpu: {} takes no indices", kernel.name()),
+        match (mode, dtype) {
+            (ScatterMode::Overwrite, _) => by_size!(dtype.size_bytes(), E => {
+                scatter_by::<E, Overwrite>(axis, views, threads);
+            }),
+            (ScatterMode::Add, DType::F16) => add_narrow::<f16>(axis, operands, threads),
+            (ScatterMode::Add, DType::BF16) => add_narrow::<bf16>(axis, operands, threads),
+            (ScatterMode::Add, _) => fold::<Add>(axis, views, threads),
+            (ScatterMode::Multiply, _) => fold::<Multiply>(axis, views, threads),
+            (ScatterMode::Max, _) => fold::<Most>(axis, views, threads),
+            (ScatterMode::Min, _) => fold::<Least>(axis, views, threads),
         }
     }
-    Ok(())
 }
 
 /// A type of indices.
@@ -158,7 +165,7 @@ fn split_last<const K: usize>(mut grid: Grid<K>) -> (Grid<K>, usize, [usize; K])
 
 /// # Safety
 /// - As of [`super::execute`]; `E` has the size of the elements, `I` is the type of the indices, which are in range.
-unsafe fn gather<E: Copy + Send, I: Index>(
+unsafe fn gather_by<E: Copy + Send, I: Index>(
     axis: usize,
     out: &View,
     source: &View,
@@ -269,7 +276,7 @@ folds! {
 unsafe fn fold<F: FoldAll>(axis: usize, operands: [&View; 3], threads: Threads) {
     // SAFETY: the contract of this function.
     by_compute!(operands[0].dtype, A => by_dtype!(operands[0].dtype, E => unsafe {
-        scatter::<E, Folded<A, F>>(axis, operands, threads);
+        scatter_by::<E, Folded<A, F>>(axis, operands, threads);
     }));
 }
 
@@ -362,18 +369,13 @@ impl Lines {
     unsafe fn index_at(&self, starts: [usize; 3], i: usize, column: usize) -> usize {
         let offset = starts[1] + column * self.steps[1] + i * self.along[1];
         // SAFETY: it is an element of the index operand.
-        unsafe {
-            match self.index.dtype {
-                DType::I32 => (*self.index.address::<i32>(offset)).offset(),
-                _ => (*self.index.address::<i64>(offset)).offset(),
-            }
-        }
+        unsafe { by_index!(self.index.dtype, I => (*self.index.address::<I>(offset)).offset()) }
     }
 }
 
 /// # Safety
 /// - As of [`super::execute`]; `E` has the size of the elements, and the indices are in range.
-unsafe fn scatter<E: Copy + Send, P: Put<E>>(axis: usize, operands: [&View; 3], threads: Threads) {
+unsafe fn scatter_by<E: Copy + Send, P: Put<E>>(axis: usize, operands: [&View; 3], threads: Threads) {
     let lines = Lines::new(axis, operands, threads);
     let Lines { length, steps, along, .. } = lines;
     let target = Shared::new(view::start::<E>(operands[0]));
@@ -526,7 +528,7 @@ const COUNT_MAX: usize = if cfg!(test) { 4 } else { 1 << 16 };
 
 /// # Safety
 /// - As of [`super::execute`].
-unsafe fn non_zero(out: &View, input: &View, threads: Threads) {
+pub unsafe fn non_zero(out: &View, input: &View, threads: Threads) {
     let layout = view::layout(input);
     let (shape, rank) = (*layout.shape(), layout.rank());
     let line = Line::new(input, 0..rank);

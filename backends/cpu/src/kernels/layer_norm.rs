@@ -14,7 +14,7 @@ use super::scratch::{Need, Room, bytes_of, scratch};
 use super::view;
 use crate::threads::{Threads, for_each_range};
 use raddle_base::Layout;
-use raddle_hal::{Kernel, KernelError, Operand, View};
+use raddle_hal::{Operand, View};
 use std::ops::Range;
 
 /// Rows that are summed one after the other before their sum is added to others.
@@ -27,26 +27,22 @@ const BLOCK_COUNT_MAX: usize = 64;
 /// that they see both ways.
 const LENGTH_MAX: usize = if cfg!(test) { 1 << 10 } else { 1 << 18 };
 
-/// Runs a kernel of this module.
+/// `Kernel::LayerNorm`; which of weight, bias and addend are there.
 ///
 /// # Safety
 /// - As of [`super::execute`].
-pub unsafe fn execute(kernel: &Kernel, operands: &[Operand], threads: Threads) -> Result<(), KernelError> {
-    // SAFETY: the contract of each is the one of this function.
-    unsafe {
-        match *kernel {
-            Kernel::LayerNorm { axes, eps, weight, bias, addend } => {
-                by_real!(operands[3].view().dtype, A => {
-                    forward::<A>(axes, eps, [weight, bias, addend], operands, threads)
-                });
-            }
-            Kernel::LayerNormBackward { axes, weight, bias } => {
-                by_real!(operands[0].view().dtype, A => backward::<A>(axes, (weight, bias), operands, threads));
-            }
-            _ => unreachable!("cpu: {} is no layer norm", kernel.name()),
-        }
-    }
-    Ok(())
+pub unsafe fn layer_norm(axes: usize, eps: f64, has: [bool; 3], operands: &[Operand], threads: Threads) {
+    // SAFETY: the contract of this function.
+    by_real!(operands[3].view().dtype, A => unsafe { forward::<A>(axes, eps, has, operands, threads) });
+}
+
+/// `Kernel::LayerNormBackward`; which of weight and bias are there.
+///
+/// # Safety
+/// - As of [`super::execute`].
+pub unsafe fn layer_norm_backward(axes: usize, has: (bool, bool), operands: &[Operand], threads: Threads) {
+    // SAFETY: the contract of this function.
+    by_real!(operands[0].view().dtype, A => unsafe { backward::<A>(axes, has, operands, threads) });
 }
 
 multiversion! {

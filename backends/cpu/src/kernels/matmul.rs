@@ -20,7 +20,7 @@ use super::matrix::Matrix;
 use super::scratch::{Need, Room, bytes_of, scratch};
 use super::{math, view};
 use crate::threads::{Threads, for_each_range, with_locals_of_others};
-use raddle_hal::{Kernel, KernelError, Operand, View};
+use raddle_hal::{Operand, View};
 use raddle_op::Activation;
 
 /// The most of `k` that is summed at once: what the `gemm` crate keeps together on every machine.
@@ -141,14 +141,18 @@ macro_rules! products {
 }
 products!(f32 of gemm_f32, f64 of gemm_f64);
 
-/// Runs a kernel of this module.
+/// `Kernel::MatMul`; `alpha` and `beta`.
 ///
 /// # Safety
 /// - As of [`super::execute`].
-pub unsafe fn execute(kernel: &Kernel, operands: &[Operand], threads: Threads) -> Result<(), KernelError> {
-    let Kernel::MatMul { alpha, beta, bias, accumulate, activation } = *kernel else {
-        unreachable!("cpu: {} is no matrix product", kernel.name())
-    };
+pub unsafe fn matmul(
+    [alpha, beta]: [f64; 2],
+    bias: bool,
+    accumulate: bool,
+    activation: Activation,
+    operands: &[Operand],
+    threads: Threads,
+) {
     let view = |index: usize| operands[index].view();
     let bias = bias.then(|| view(3));
     let addend = accumulate.then(|| view(3 + usize::from(bias.is_some())));
@@ -159,7 +163,6 @@ pub unsafe fn execute(kernel: &Kernel, operands: &[Operand], threads: Threads) -
         let after = After { alpha: alpha as A, beta: beta as A, bias, addend, activation };
         multiply::<A>(view(0), view(1), view(2), &after, &room, threads);
     });
-    Ok(())
 }
 
 /// The scratch of `Kernel::MatMul`.

@@ -49,17 +49,34 @@ use raddle_sync::fault;
 pub fn scratch_bytes(kernel: &Kernel, operands: &[Operand], threads: Threads) -> usize {
     use Kernel::*;
     use raddle_op::ScatterMode;
-    if fault!(searched_lines_are_copied) && matches!(kernel, ArgReduce { .. }) {
-        return 8 * operands.iter().map(|operand| operand.view().layout.element_count()).max().unwrap_or(0);
+    if let ArgReduce { .. } = kernel {
+        let longest = || operands.iter().map(|operand| operand.view().layout.element_count()).max();
+        fault!(searched_lines_are_copied => return 8 * longest().unwrap_or(0));
     }
     let need = match *kernel {
         MatMul { .. } => matmul::need(operands),
         Attention { mask, .. } => attention::need(operands, mask, threads),
         LayerNormBackward { axes, .. } => layer_norm::backward_need(axes, operands[0].view()),
-        Sort { .. } | TopK { .. } => sort::need(kernel, operands, threads),
+        Sort { axis, descending } => {
+            sort::need(sort::Order::all(axis, descending, operands), operands, threads)
+        }
+        TopK { axis, k, largest } => sort::need(sort::Order::first(axis, k, largest), operands, threads),
         Scatter { axis, mode: ScatterMode::Add, .. } => index::scatter_need(axis, operands, threads),
-        SparseMatMul { .. } | SparseMatMulByValues | SparseMatMulByWeight => sparse::need(kernel, operands),
-        _ => return 0,
+        SparseMatMul { .. } | SparseMatMulByValues => sparse::columns_need(operands[3].view()),
+        SparseMatMulByWeight => sparse::by_weight_need(operands),
+        Pointwise { .. }
+        | Iota { .. }
+        | Random { .. }
+        | Triangle { .. }
+        | Reduce { .. }
+        | ArgReduce { .. }
+        | Scan { .. }
+        | Softmax { .. }
+        | SoftmaxBackward { .. }
+        | LayerNorm { .. }
+        | Gather { .. }
+        | Scatter { .. }
+        | NonZero => return 0,
     };
     need.device_bytes()
 }
@@ -84,37 +101,51 @@ pub fn let_go() {
 /// - Nobody else touches what is written, and nobody writes what is read, until this returns.
 pub unsafe fn execute(kernel: &Kernel, operands: &[Operand], threads: Threads) -> Result<(), KernelError> {
     use Kernel::*;
+    let view = |index: usize| operands[index].view();
     // SAFETY: the contract of each is the one of this function.
     unsafe {
-        match kernel {
-            Pointwise { program, compute, params, groups } => {
-                pointwise::execute(program, *compute, params, *groups, operands, threads);
-                Ok(())
+        if let Some(checked) = kernel.checked() {
+            let size = view::layout(view(checked.target)).shape()[checked.axis];
+            index::check(view(checked.indices), size, checked.repeats, threads)?;
+        }
+        match *kernel {
+            Pointwise { ref program, compute, ref params, groups } => {
+                pointwise::execute(program, compute, params, groups, operands, threads);
             }
-            Iota { start, step } => {
-                fill::iota(operands[0].view(), *start, *step, threads);
-                Ok(())
-            }
+            Iota { start, step } => fill::iota(view(0), start, step, threads),
             Random { distribution, key, counter } => {
                 let probability = operands.get(1).map(Operand::view);
-                random::execute(*distribution, *key, *counter, operands[0].view(), probability, threads);
-                Ok(())
+                random::execute(distribution, key, counter, view(0), probability, threads);
             }
-            Triangle { upper, diagonal } => {
-                fill::triangle(operands[0].view(), operands[1].view(), *upper, *diagonal, threads);
-                Ok(())
+            Triangle { upper, diagonal } => fill::triangle(view(0), view(1), upper, diagonal, threads),
+            Reduce { op, axes, divisor } => reduce::reduce(op, axes, divisor, view(0), view(1), threads),
+            ArgReduce { largest, axis } => scan::arg_reduce(largest, axis, operands, threads),
+            Scan { op, axis } => scan::scan(op, axis, view(0), view(1), threads),
+            MatMul { alpha, beta, bias, accumulate, activation } => {
+                matmul::matmul([alpha, beta], bias, accumulate, activation, operands, threads);
             }
-            Reduce { .. } => reduce::execute(kernel, operands, threads),
-            ArgReduce { .. } | Scan { .. } => scan::execute(kernel, operands, threads),
-            MatMul { .. } => matmul::execute(kernel, operands, threads),
-            Attention { .. } => attention::execute(kernel, operands, threads),
-            Softmax { .. } | SoftmaxBackward { .. } => softmax::execute(kernel, operands, threads),
-            LayerNorm { .. } | LayerNormBackward { .. } => layer_norm::execute(kernel, operands, threads),
-            Sort { .. } | TopK { .. } => sort::execute(kernel, operands, threads),
-            Gather { .. } | Scatter { .. } | NonZero => index::execute(kernel, operands, threads),
-            SparseMatMul { .. } | SparseMatMulByValues | SparseMatMulByWeight => {
-                sparse::execute(kernel, operands, threads)
+            Attention { scale, causal, mask } => attention::attention(scale, causal, mask, operands, threads),
+            Softmax { axis, log } => softmax::softmax(axis, log, operands, threads),
+            SoftmaxBackward { axis, log } => softmax::backward(axis, log, operands, threads),
+            LayerNorm { axes, eps, weight, bias, addend } => {
+                layer_norm::layer_norm(axes, eps, [weight, bias, addend], operands, threads);
             }
+            LayerNormBackward { axes, weight, bias } => {
+                layer_norm::layer_norm_backward(axes, (weight, bias), operands, threads);
+            }
+            Sort { axis, descending } => {
+                sort::execute(sort::Order::all(axis, descending, operands), operands, threads);
+            }
+            TopK { axis, k, largest } => {
+                sort::execute(sort::Order::first(axis, k, largest), operands, threads);
+            }
+            Gather { axis, .. } => index::gather(axis, view(0), view(1), view(2), threads),
+            Scatter { axis, mode, .. } => index::scatter(axis, mode, operands, threads),
+            NonZero => index::non_zero(view(0), view(1), threads),
+            SparseMatMul { bias } => sparse::product(bias, operands, threads),
+            SparseMatMulByValues => sparse::by_values(operands, threads),
+            SparseMatMulByWeight => sparse::by_weight(operands, threads),
         }
     }
+    Ok(())
 }

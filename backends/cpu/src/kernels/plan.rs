@@ -18,7 +18,7 @@ use super::convert::convert;
 use super::fused::{self, FusedFn, Match, RESULTS_MAX, Role, Slot, Slots};
 use super::level::{Level, LoopFn};
 use super::loops::{self, Single};
-use raddle_base::{DType, Element, Scalar};
+use raddle_base::{DType, Scalar};
 use raddle_op::{Id, Inst, Program};
 
 /// One loop over a block.
@@ -514,15 +514,5 @@ fn which_is_single(a: bool, b: bool) -> Single {
 
 /// A scalar in a dtype: the element's bytes are the first ones of the word in memory.
 pub fn scalar_bits(value: Scalar, dtype: DType) -> u64 {
-    let bits = match dtype {
-        DType::Bool => u64::from(bool::from_scalar(value)),
-        DType::U8 => u64::from(u8::from_scalar(value)),
-        DType::I32 => u64::from(i32::from_scalar(value) as u32),
-        DType::I64 => i64::from_scalar(value) as u64,
-        DType::F16 => u64::from(half::f16::from_scalar(value).to_bits()),
-        DType::BF16 => u64::from(half::bf16::from_scalar(value).to_bits()),
-        DType::F32 => u64::from(f32::from_scalar(value).to_bits()),
-        DType::F64 => f64::from_scalar(value).to_bits(),
-    };
-    if cfg!(target_endian = "big") { bits << (64 - 8 * dtype.size_bytes()) } else { bits }
+    u64::from_ne_bytes(dtype.word_of(value))
 }

@@ -515,7 +515,8 @@ impl Launch {
                             LINE_BYTES / self.plan.register_size_bytes,
                         );
                     }
-                    let left = usize::from(fault!(last_element_left));
+                    let mut left = 0;
+                    fault!(last_element_left => left = 1);
                     self.run_block(
                         pointers,
                         &mut scratch.ahead,
@@ -524,9 +525,8 @@ impl Launch {
                     );
                 }
                 for (index, access) in self.accesses[..self.outputs].iter().enumerate() {
-                    if let Access::Packed(number) = *access
-                        && !fault!(no_copy_back)
-                    {
+                    if let Access::Packed(number) = *access {
+                        fault!(no_copy_back => continue);
                         // SAFETY: the block is part of the operand; the register holds all of it.
                         unsafe { unpack(register(number), &block(index)) };
                     }

@@ -24,7 +24,7 @@ use super::scratch::scratch;
 use super::view;
 use crate::threads::{Threads, for_each_range};
 use raddle_base::{DType, Layout, MAX_RANK};
-use raddle_hal::{Address, Kernel, KernelError, Operand, View};
+use raddle_hal::{Address, View};
 use raddle_op::ReduceOp;
 use raddle_sync::fault;
 use smallvec::SmallVec;
@@ -38,23 +38,6 @@ const ROW_BYTES_MIN: usize = 512;
 /// The most partial results and means at a time: 8 MiB of `f64`. So many come of at least as many elements, which is work enough for
 /// any number of cores. Few in tests, so that they see windows.
 const PARTIAL_COUNT_MAX: usize = if cfg!(test) { 8 } else { 1 << 20 };
-
-/// Runs a kernel of this module.
-///
-/// # Safety
-/// - As of [`super::execute`].
-pub unsafe fn execute(kernel: &Kernel, operands: &[Operand], threads: Threads) -> Result<(), KernelError> {
-    // SAFETY: the contract of each is the one of this function.
-    unsafe {
-        match *kernel {
-            Kernel::Reduce { op, axes, divisor } => {
-                reduce(op, axes, divisor, operands[0].view(), operands[1].view(), threads);
-            }
-            _ => unreachable!("cpu: {} is no reduction", kernel.name()),
-        }
-    }
-    Ok(())
-}
 
 multiversion! {
 /// The first row of a lane, or one that isn't followed by others.
@@ -572,7 +555,7 @@ unsafe fn run<A: Compute, F: Fold<A>>(
 
 /// # Safety
 /// - As of [`super::execute`].
-unsafe fn reduce(op: ReduceOp, axes: u8, divisor: f64, output: &View, input: &View, threads: Threads) {
+pub unsafe fn reduce(op: ReduceOp, axes: u8, divisor: f64, output: &View, input: &View, threads: Threads) {
     let plan = Plan::new(output, input, axes);
     let has_means = match op {
         ReduceOp::Mean => input.dtype == DType::F64,

@@ -5,46 +5,32 @@ use super::element::{Compute, Source, by_compute, by_dtype};
 use super::fold::{Largest, Smallest, fold_slice};
 use super::view;
 use crate::threads::{Threads, for_each_range};
-use raddle_hal::{Kernel, KernelError, Operand, View};
+use raddle_hal::{Operand, View};
 use raddle_op::ScanOp;
 
-/// Runs a kernel of this module.
-///
 /// # Safety
 /// - As of [`super::execute`].
-pub unsafe fn execute(kernel: &Kernel, operands: &[Operand], threads: Threads) -> Result<(), KernelError> {
-    // SAFETY: the contract of each is the one of this function.
+pub unsafe fn scan(op: ScanOp, axis: usize, to: &View, from: &View, threads: Threads) {
+    // SAFETY: the contract of this function.
     unsafe {
-        match *kernel {
-            Kernel::ArgReduce { largest, axis } => arg_reduce(largest, axis, operands, threads),
-            Kernel::Scan { op, axis } => {
-                let (to, from) = (operands[0].view(), operands[1].view());
-                match op {
-                    ScanOp::Sum => scan(axis, to, from, threads, (0.0, |a, b| a + b), (0, i64::wrapping_add)),
-                    ScanOp::Prod => {
-                        scan(axis, to, from, threads, (1.0, |a, b| a * b), (1, i64::wrapping_mul))
-                    }
-                    ScanOp::Max => {
-                        scan(axis, to, from, threads, (-f64::INFINITY, larger), (i64::MIN, i64::max))
-                    }
-                    ScanOp::Min => {
-                        let smaller = |a: f64, b: f64| -larger(-a, -b);
-                        scan(axis, to, from, threads, (f64::INFINITY, smaller), (i64::MAX, i64::min));
-                    }
-                    ScanOp::LogSumExp => {
-                        scan(axis, to, from, threads, (-f64::INFINITY, log_sum), (0, |_, _| unreachable!()));
-                    }
-                }
+        match op {
+            ScanOp::Sum => scan_by(axis, to, from, threads, (0.0, |a, b| a + b), (0, i64::wrapping_add)),
+            ScanOp::Prod => scan_by(axis, to, from, threads, (1.0, |a, b| a * b), (1, i64::wrapping_mul)),
+            ScanOp::Max => scan_by(axis, to, from, threads, (-f64::INFINITY, larger), (i64::MIN, i64::max)),
+            ScanOp::Min => {
+                let smaller = |a: f64, b: f64| -larger(-a, -b);
+                scan_by(axis, to, from, threads, (f64::INFINITY, smaller), (i64::MAX, i64::min));
             }
-            _ => unreachable!("cpu: {} is no scan", kernel.name()),
+            ScanOp::LogSumExp => {
+                scan_by(axis, to, from, threads, (-f64::INFINITY, log_sum), (0, |_, _| unreachable!()));
+            }
         }
     }
-    Ok(())
 }
 
 /// # Safety
 /// - As of [`super::execute`].
-unsafe fn arg_reduce(largest: bool, axis: usize, operands: &[Operand], threads: Threads) {
+pub unsafe fn arg_reduce(largest: bool, axis: usize, operands: &[Operand], threads: Threads) {
     let (values, indices, input) = (operands[0].view(), operands[1].view(), operands[2].view());
     let layouts = [input, values, indices].map(view::layout);
     let grid = Grid::of(layouts, others(layouts[0].rank(), axis));
@@ -107,7 +93,7 @@ fn log_sum(a: f64, b: f64) -> f64 {
 ///
 /// # Safety
 /// - As of [`super::execute`].
-unsafe fn scan(
+unsafe fn scan_by(
     axis: usize,
     output: &View,
     input: &View,

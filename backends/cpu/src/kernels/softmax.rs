@@ -13,7 +13,7 @@ use super::fold::{Cascade, Fold, Peak, Sum, fold_slice};
 use super::level::multiversion;
 use super::{math, view};
 use crate::threads::{Threads, for_each_range};
-use raddle_hal::{Kernel, KernelError, Operand};
+use raddle_hal::Operand;
 use std::ops::Range;
 
 /// Exponentials and logarithms of what kernels compute in.
@@ -54,24 +54,22 @@ impl Transcendental for f64 {
     }
 }
 
-/// Runs a kernel of this module.
+/// `Kernel::Softmax`.
 ///
 /// # Safety
 /// - As of [`super::execute`].
-pub unsafe fn execute(kernel: &Kernel, operands: &[Operand], threads: Threads) -> Result<(), KernelError> {
-    // SAFETY: the contract of each is the one of this function.
-    unsafe {
-        match *kernel {
-            Kernel::Softmax { axis, log } => {
-                by_real!(operands[1].view().dtype, A => softmax::<A>(axis, log, operands, threads));
-            }
-            Kernel::SoftmaxBackward { axis, log } => {
-                by_real!(operands[1].view().dtype, A => softmax_backward::<A>(axis, log, operands, threads));
-            }
-            _ => unreachable!("cpu: {} is no softmax", kernel.name()),
-        }
-    }
-    Ok(())
+pub unsafe fn softmax(axis: usize, log: bool, operands: &[Operand], threads: Threads) {
+    // SAFETY: the contract of this function.
+    by_real!(operands[1].view().dtype, A => unsafe { forward::<A>(axis, log, operands, threads) });
+}
+
+/// `Kernel::SoftmaxBackward`.
+///
+/// # Safety
+/// - As of [`super::execute`].
+pub unsafe fn backward(axis: usize, log: bool, operands: &[Operand], threads: Threads) {
+    // SAFETY: the contract of this function.
+    by_real!(operands[1].view().dtype, A => unsafe { softmax_backward::<A>(axis, log, operands, threads) });
 }
 
 multiversion! {
@@ -158,7 +156,7 @@ fn pull_back_with_digits<A: Transcendental>(dx: &mut [A], y: &[A], dy: &[A], sum
 
 /// # Safety
 /// - As of [`super::execute`].
-unsafe fn softmax<A: Transcendental>(axis: usize, log: bool, operands: &[Operand], threads: Threads)
+unsafe fn forward<A: Transcendental>(axis: usize, log: bool, operands: &[Operand], threads: Threads)
 where
     Sum: Fold<A>,
     Peak: Fold<A>,

@@ -17,12 +17,12 @@ use super::scratch::{Memory, Need, Plain, Room, bytes_of, scratch};
 use super::view;
 use crate::threads::{Threads, for_each_range};
 use raddle_base::DType;
-use raddle_hal::{Kernel, KernelError, Operand, View};
+use raddle_hal::{Operand, View};
 use std::cell::RefCell;
 
 /// What is sorted, and how.
 #[derive(Clone, Copy)]
-struct Order {
+pub struct Order {
     axis: usize,
     /// How many of a line are wanted.
     k: usize,
@@ -30,14 +30,14 @@ struct Order {
 }
 
 impl Order {
-    fn of(kernel: &Kernel, input: &View) -> Order {
-        match *kernel {
-            Kernel::Sort { axis, descending } => {
-                Order { axis, k: view::layout(input).shape()[axis], descending }
-            }
-            Kernel::TopK { axis, k, largest } => Order { axis, k, descending: largest },
-            _ => unreachable!("cpu: {} is no sort", kernel.name()),
-        }
+    /// Of `Kernel::Sort`.
+    pub fn all(axis: usize, descending: bool, operands: &[Operand]) -> Order {
+        Order { axis, k: view::layout(operands[2].view()).shape()[axis], descending }
+    }
+
+    /// Of `Kernel::TopK`.
+    pub fn first(axis: usize, k: usize, largest: bool) -> Order {
+        Order { axis, k, descending: largest }
     }
 }
 
@@ -45,17 +45,14 @@ impl Order {
 ///
 /// # Safety
 /// - As of [`super::execute`].
-pub unsafe fn execute(kernel: &Kernel, operands: &[Operand], threads: Threads) -> Result<(), KernelError> {
-    let order = Order::of(kernel, operands[2].view());
+pub unsafe fn execute(order: Order, operands: &[Operand], threads: Threads) {
     // SAFETY: the contract of this function.
     by_compute!(operands[2].view().dtype, A => unsafe { select::<A>(operands, order, threads) });
-    Ok(())
 }
 
 /// The scratch of a kernel of this module.
-pub fn need(kernel: &Kernel, operands: &[Operand], threads: Threads) -> Need {
+pub fn need(order: Order, operands: &[Operand], threads: Threads) -> Need {
     let input = operands[2].view();
-    let order = Order::of(kernel, input);
     if view::layout(input).shape()[order.axis] <= SURELY_SHORT {
         return Need::NOTHING;
     }

@@ -11,9 +11,9 @@ use super::element::{Real, by_real};
 use super::fold::{LANES, halve};
 use super::level::multiversion;
 use super::scratch::{Need, Room, bytes_of, scratch};
-use super::{index, view};
+use super::view;
 use crate::threads::{Threads, for_each_range};
-use raddle_hal::{Kernel, KernelError, Operand, View};
+use raddle_hal::{Operand, View};
 use std::ops::Range;
 
 /// Rows of the weight that are transposed together.
@@ -27,61 +27,53 @@ const LENGTH_OF_MANY: usize = if cfg!(test) { 64 } else { 1024 };
 /// Entries that are taken at once.
 const ENTRIES: usize = if cfg!(test) { 8 } else { 512 };
 
-/// Runs a kernel of this module.
+/// `Kernel::SparseMatMul`. The indices have been checked.
 ///
 /// # Safety
 /// - As of [`super::execute`].
-pub unsafe fn execute(kernel: &Kernel, operands: &[Operand], threads: Threads) -> Result<(), KernelError> {
-    let view = |index: usize| operands[index].view();
-    // SAFETY: the contract of each is the one of this function.
-    unsafe {
-        match *kernel {
-            Kernel::SparseMatMul { bias } => {
-                let (out, values, indices, weight) = (view(0), view(1), view(2), view(3));
-                index::check(indices, view::layout(weight).shape()[1], 1, threads)?;
-                let room = Room::new(need(kernel, operands), operands.get(4 + usize::from(bias)));
-                let bias = bias.then(|| view(4));
-                let inputs = [values, indices, weight];
-                by_real!(weight.dtype, A => product::<A>(out, inputs, bias, &room, threads));
-            }
-            Kernel::SparseMatMulByValues => {
-                let [_, _, indices, weight]: [&View; 4] = std::array::from_fn(view);
-                index::check(indices, view::layout(weight).shape()[1], 1, threads)?;
-                let room = Room::new(need(kernel, operands), operands.get(4));
-                let views = std::array::from_fn(view);
-                by_real!(weight.dtype, A => value_gradient::<A>(views, &room, threads));
-            }
-            Kernel::SparseMatMulByWeight => {
-                let [dweight, _, _, indices]: [&View; 4] = std::array::from_fn(view);
-                index::check(indices, view::layout(dweight).shape()[1], 1, threads)?;
-                let room = Room::new(need(kernel, operands), operands.get(4));
-                let views = std::array::from_fn(view);
-                by_real!(dweight.dtype, A => weight_gradient::<A>(views, &room, threads));
-            }
-            _ => unreachable!("cpu: {} is no sparse product", kernel.name()),
-        }
-    }
-    Ok(())
+pub unsafe fn product(bias: bool, operands: &[Operand], threads: Threads) {
+    let [out, values, indices, weight] = std::array::from_fn(|index| operands[index].view());
+    let room = Room::new(columns_need(weight), operands.get(4 + usize::from(bias)));
+    let bias = bias.then(|| operands[4].view());
+    let inputs = [values, indices, weight];
+    // SAFETY: the contract of this function.
+    by_real!(weight.dtype, A => unsafe { product_by::<A>(out, inputs, bias, &room, threads) });
 }
 
-/// The scratch of a kernel of this module.
-pub fn need(kernel: &Kernel, operands: &[Operand]) -> Need {
-    let view = |index: usize| operands[index].view();
-    match *kernel {
-        Kernel::SparseMatMulByWeight => {
-            let [dweight, dy, values] = std::array::from_fn(view);
-            by_real!(dweight.dtype, A => Need::one(WeightGradient::<A>::new(dweight, dy, values).scratch_bytes()))
-        }
-        // Of both kernels the weight.
-        _ => by_real!(view(3).dtype, A => columns_need::<A>(view(3))),
-    }
+/// `Kernel::SparseMatMulByValues`. The indices have been checked.
+///
+/// # Safety
+/// - As of [`super::execute`].
+pub unsafe fn by_values(operands: &[Operand], threads: Threads) {
+    let views: [&View; 4] = std::array::from_fn(|index| operands[index].view());
+    let room = Room::new(columns_need(views[3]), operands.get(4));
+    // SAFETY: the contract of this function.
+    by_real!(views[3].dtype, A => unsafe { value_gradient::<A>(views, &room, threads) });
 }
 
-fn columns_need<A: Real>(weight: &View) -> Need {
-    match Line::new(weight, [0]).is_direct::<A>() {
+/// `Kernel::SparseMatMulByWeight`. The indices have been checked.
+///
+/// # Safety
+/// - As of [`super::execute`].
+pub unsafe fn by_weight(operands: &[Operand], threads: Threads) {
+    let views: [&View; 4] = std::array::from_fn(|index| operands[index].view());
+    let room = Room::new(by_weight_need(operands), operands.get(4));
+    // SAFETY: the contract of this function.
+    by_real!(views[0].dtype, A => unsafe { weight_gradient::<A>(views, &room, threads) });
+}
+
+/// The scratch of `Kernel::SparseMatMulByWeight`.
+pub fn by_weight_need(operands: &[Operand]) -> Need {
+    let [dweight, dy, values] = std::array::from_fn(|index| operands[index].view());
+    by_real!(dweight.dtype, A => Need::one(WeightGradient::<A>::new(dweight, dy, values).scratch_bytes()))
+}
+
+/// The scratch of the two kernels that read this weight.
+pub fn columns_need(weight: &View) -> Need {
+    by_real!(weight.dtype, A => match Line::new(weight, [0]).is_direct::<A>() {
         true => Need::NOTHING,
         false => Need::one(bytes_of::<A>(weight.layout.element_count())),
-    }
+    })
 }
 
 /// Columns of the weight, each without holes: where they lie, or transposed into scratch.
@@ -218,7 +210,7 @@ fn parts(count: usize, length: usize) -> impl Iterator<Item = Range<usize>> {
 
 /// # Safety
 /// - As of [`super::execute`]; the indices are in range.
-unsafe fn product<A: Real>(
+unsafe fn product_by<A: Real>(
     out: &View,
     [values, indices, weight]: [&View; 3],
     bias: Option<&View>,

@@ -11,7 +11,7 @@ use raddle_hal::{Address, Kernel, KernelError, Operand, View};
 use raddle_op::{Activation, ReduceOp, ScanOp};
 use raddle_sync::faults::{Fault, assert_caught};
 
-const FLOATS: [DType; 4] = [DType::F32, DType::F64, DType::F16, DType::BF16];
+const FLOATS: &[DType] = DType::FLOATS;
 
 fn dims(values: &[usize]) -> Dims {
     Dims::new(values).unwrap()
@@ -345,7 +345,7 @@ fn softmax_and_its_derivative_are_the_definition() {
             continue;
         }
         let (axis, log) = (rng.below(shape.len()), rng.chance(50));
-        let dtype = rng.pick(&FLOATS);
+        let dtype = rng.pick(FLOATS);
         let (x, dy) = (numbers(&mut rng, dtype, shape), numbers(&mut rng, dtype, shape));
         let kernel = Kernel::Softmax { axis, log };
         let y = run(&mut rng, &kernel, &[(dtype, shape)], zero, &[&x]).unwrap().remove(0);
@@ -404,7 +404,7 @@ fn softmax_knows_the_special_numbers() {
 fn attention_has_the_same_bits_in_any_layout_on_any_number_of_threads() {
     let mut rng = Rng(21);
     for round in 0..60 {
-        let dtype = rng.pick(&FLOATS);
+        let dtype = rng.pick(FLOATS);
         let [b, h, n, m, d, dv] = [3, 4, 70, 90, 40, 40].map(|most| 1 + rng.below(most));
         let sides = [[n, d], [m, d], [m, dv]].map(|[rows, width]| [b, h, rows, width]);
         let sides = sides.map(|shape| numbers(&mut rng, dtype, dims(&shape)));
@@ -436,7 +436,7 @@ fn layer_norm_and_its_derivative_are_the_definition() {
         let axes = 1 + rng.below(shape.len());
         let split = shape.len() - axes;
         let (has_weight, has_bias) = (rng.chance(70), rng.chance(70));
-        let dtype = rng.pick(&FLOATS);
+        let dtype = rng.pick(FLOATS);
         let inner = dims(&shape[split..]);
         let outer: Dims = (0..shape.len()).map(|axis| if axis < split { shape[axis] } else { 1 }).collect();
         let (x, dy) = (numbers(&mut rng, dtype, shape), numbers(&mut rng, dtype, shape));
@@ -543,7 +543,7 @@ fn products_are_the_definition() {
         let size = |rng: &mut Rng| rng.pick(&[0, 1, 1, 2, 3, 5, 8, 9, 17, 31, 32, 33, 64, 70]);
         let (b, m, n) = (rng.pick(&[1, 1, 1, 2, 5]), size(&mut rng), size(&mut rng));
         let k = if round % 8 == 0 { rng.pick(&[511, 513, 1025, 1500]) } else { size(&mut rng) };
-        let dtype = rng.pick(&FLOATS);
+        let dtype = rng.pick(FLOATS);
         let (bias, accumulate) = (rng.chance(40), rng.chance(30));
         let activation = rng.pick(&[Activation::None, Activation::None, Activation::Relu, Activation::Gelu]);
         let (alpha, beta) = if rng.chance(50) { (1.0, 1.0) } else { (0.5, -2.0) };
@@ -633,7 +633,7 @@ fn a_row_has_the_same_bits_alone_and_among_others() {
 fn an_addend_may_be_the_output() {
     let mut rng = Rng(10);
     let shape = dims(&[2, 9, 33]);
-    for dtype in FLOATS {
+    for &dtype in FLOATS {
         let (a, b) =
             (numbers(&mut rng, dtype, dims(&[2, 9, 20])), numbers(&mut rng, dtype, dims(&[2, 20, 33])));
         let c = numbers(&mut rng, dtype, shape);
@@ -661,7 +661,7 @@ fn an_addend_may_be_the_output() {
 #[test]
 fn long_lines_have_the_bits_of_whole_ones() {
     let mut rng = Rng(15);
-    for dtype in FLOATS {
+    for &dtype in FLOATS {
         for (shape, axis) in [(dims(&[2, 40_000]), 1), (dims(&[40_000, 3]), 0)] {
             let [x, y, dy] = [(); 3].map(|()| numbers(&mut rng, dtype, shape));
             let own = [(dtype, shape)];

@@ -1,7 +1,7 @@
 //! What the tests of the kernels share: a random generator, operands of random layouts with guard bytes.
 
 use crate::threads::Threads;
-use raddle_base::{DType, Dims, Element, Layout, MAX_RANK, Scalar};
+use raddle_base::{DType, Dims, Element, Layout, MAX_RANK, Scalar, by_element};
 use raddle_hal::{Address, Kernel, Operand, View};
 
 /// SplitMix64.
@@ -59,46 +59,6 @@ impl Rng {
     }
 }
 
-/// Picks the element type of a dtype.
-macro_rules! by_element {
-    ($dtype:expr, $t:ident => $body:expr) => {
-        match $dtype {
-            DType::Bool => {
-                type $t = bool;
-                $body
-            }
-            DType::U8 => {
-                type $t = u8;
-                $body
-            }
-            DType::I32 => {
-                type $t = i32;
-                $body
-            }
-            DType::I64 => {
-                type $t = i64;
-                $body
-            }
-            DType::F16 => {
-                type $t = half::f16;
-                $body
-            }
-            DType::BF16 => {
-                type $t = half::bf16;
-                $body
-            }
-            DType::F32 => {
-                type $t = f32;
-                $body
-            }
-            DType::F64 => {
-                type $t = f64;
-                $body
-            }
-        }
-    };
-}
-
 /// The number after a cast to this dtype.
 pub fn normalized(value: Scalar, dtype: DType) -> Scalar {
     use half::{bf16, f16};
@@ -111,7 +71,7 @@ pub fn normalized(value: Scalar, dtype: DType) -> Scalar {
             let near = bf16::from_f32(value.to_f64() as f32).to_bits();
             Scalar::Float(nearest(value.to_f64(), near, |bits| bf16::from_bits(bits).to_f64()))
         }
-        _ => by_element!(dtype, T => T::from_scalar(value).to_scalar()),
+        _ => dtype.round(value),
     }
 }
 

@@ -42,7 +42,7 @@ impl Driver<'_> {
     /// The node that was noted last on a stream that captures.
     pub fn stream_last_captured(self, stream: Stream) -> Result<GraphNode, DeviceError> {
         if !self.tells_of_captures() {
-            return Err(too_old(self.context.driver_version, CAPTURE_INFO_VERSION));
+            return Err(SetupError::old_driver(self.context.driver_version, CAPTURE_INFO_VERSION));
         }
         let mut status = sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
         let (mut nodes, mut edges, mut count) = (ptr::null(), ptr::null(), 0);

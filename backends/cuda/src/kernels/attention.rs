@@ -12,7 +12,7 @@ use super::geometry::{Array, is_aligned};
 use super::source::{Name, Text, Unit};
 use super::steps::{Args, Place};
 use raddle_base::{DType, Dims};
-use raddle_hal::{Kernel, Operand};
+use raddle_hal::Operand;
 
 /// Queries of a warp on tensor cores.
 const WARP_QUERIES: usize = 16;
@@ -24,10 +24,7 @@ const ANY_WARPS: usize = 4;
 const MULTIPROCESSOR_COUNT: usize = 132;
 
 /// Plans `Kernel::Attention`.
-pub fn plan(builder: &mut Builder, kernel: &Kernel, operands: &[Operand]) {
-    let &Kernel::Attention { scale, causal, mask } = kernel else {
-        unreachable!("cuda: {} is no attention", kernel.name());
-    };
+pub fn plan(builder: &mut Builder, scale: f64, causal: bool, mask: bool, operands: &[Operand]) {
     let array = |index: usize| Array::from(operands[index].view());
     let [out, query, key, value] = [0, 1, 2, 3].map(array);
     let mask = mask.then(|| array(4));

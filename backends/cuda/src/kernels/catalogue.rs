@@ -10,8 +10,6 @@ use raddle_op::{
 use std::collections::HashSet;
 use std::sync::Arc;
 
-const FLOATS: [DType; 4] = [DType::F32, DType::F64, DType::F16, DType::BF16];
-
 const SCATTER_MODES: [ScatterMode; 5] =
     [ScatterMode::Overwrite, ScatterMode::Add, ScatterMode::Multiply, ScatterMode::Max, ScatterMode::Min];
 
@@ -67,7 +65,7 @@ impl Collection {
 
     fn rows(&mut self) {
         for &op in Pointwise::ALL {
-            for &compute in &[DType::F32, DType::F64, DType::I64, DType::I32, DType::U8, DType::Bool] {
+            for &compute in DType::ALL.iter().filter(|dtype| dtype.compute() == **dtype) {
                 let program = op.program();
                 if !op.takes(compute) || !program.takes(compute) {
                     continue;
@@ -206,7 +204,7 @@ impl Collection {
     }
 
     fn products(&mut self) {
-        for dtype in FLOATS {
+        for &dtype in DType::FLOATS {
             for activation in [Activation::None, Activation::Relu, Activation::Gelu] {
                 for (bias, accumulate) in [(false, false), (true, false), (false, true), (true, true)] {
                     for (m, n, turned) in [
@@ -232,7 +230,7 @@ impl Collection {
     }
 
     fn attention(&mut self) {
-        for dtype in FLOATS {
+        for &dtype in DType::FLOATS {
             for (d, dv) in [(32, 32), (128, 112), (7, 3), (150, 140)] {
                 // One text, many; and rows that don't start evenly.
                 // What widths differ in doesn't depend on the rest.
@@ -259,7 +257,7 @@ impl Collection {
     }
 
     fn structured(&mut self) {
-        for dtype in FLOATS {
+        for &dtype in DType::FLOATS {
             let name = format!("{dtype}");
             let acc = dtype.compute();
             for count in [7, 100, 1024, 1537, 4096, 8192, 100_000] {

@@ -13,7 +13,7 @@ use super::pointwise;
 use super::source::{Name, Text, Unit};
 use super::steps::{Args, BIAS_ALIGNMENT_BYTES, MatMulStep, Matrix, Place, Step};
 use raddle_base::{DType, Dims, Scalar};
-use raddle_hal::{Kernel, Operand};
+use raddle_hal::Operand;
 use raddle_op::{Activation, Expr, Program, ProgramRef};
 use raddle_sync::{RaceOnce, fault};
 
@@ -39,10 +39,14 @@ const SOME_ROWS_WARPS: usize = 8;
 const NARROW_COLUMNS_MAX: usize = 512;
 
 /// Plans `Kernel::MatMul`.
-pub fn plan(builder: &mut Builder, kernel: &Kernel, operands: &[Operand]) {
-    let &Kernel::MatMul { alpha, beta, bias, accumulate, activation } = kernel else {
-        unreachable!("cuda: {} is no matrix product", kernel.name());
-    };
+pub fn plan(
+    builder: &mut Builder,
+    [alpha, beta]: [f64; 2],
+    bias: bool,
+    accumulate: bool,
+    activation: Activation,
+    operands: &[Operand],
+) {
     let array = |index: usize| Array::from(operands[index].view());
     let (out, a, b) = (array(0), array(1), array(2));
     if out.shape.contains(&0) {
@@ -252,7 +256,9 @@ fn row_of(builder: &mut Builder, bias: &Array) -> Option<Place> {
         return None;
     }
     let packed = builder.packed(&row);
-    if is_aligned(packed.place, BIAS_ALIGNMENT_BYTES) || fault!(bias_where_it_lies) {
+    let mut lies_well = is_aligned(packed.place, BIAS_ALIGNMENT_BYTES);
+    fault!(bias_where_it_lies => lies_well = true);
+    if lies_well {
         return Some(packed.place);
     }
     let copy = builder.scratch_array(row.dtype, row.shape);

@@ -49,39 +49,43 @@ pub fn plan(kernel: &Kernel, operands: &[Operand]) -> Plan {
 pub fn plan_over(plan: &mut Plan, kernel: &Kernel, operands: &[Operand]) {
     let mut builder = Builder::over(std::mem::take(plan));
     let view = |index: usize| operands[index].view();
-    match kernel {
-        Kernel::Pointwise { program, compute, params, groups } => {
-            pointwise::plan(&mut builder, program, *compute, params, *groups, operands);
+    match *kernel {
+        Kernel::Pointwise { ref program, compute, ref params, groups } => {
+            pointwise::plan(&mut builder, program, compute, params, groups, operands);
         }
-        Kernel::Iota { start, step } => fill::iota(&mut builder, view(0), *start, *step),
+        Kernel::Iota { start, step } => fill::iota(&mut builder, view(0), start, step),
         Kernel::Triangle { upper, diagonal } => {
-            fill::triangle(&mut builder, view(0), view(1), *upper, *diagonal);
+            fill::triangle(&mut builder, view(0), view(1), upper, diagonal)
         }
         Kernel::Random { distribution, key, counter } => {
-            random::plan(
-                &mut builder,
-                *distribution,
-                *key,
-                *counter,
-                view(0),
-                operands.get(1).map(Operand::view),
-            );
+            let probability = operands.get(1).map(Operand::view);
+            random::plan(&mut builder, distribution, key, counter, view(0), probability);
         }
-        Kernel::Reduce { .. } | Kernel::ArgReduce { .. } => reduce::plan(&mut builder, kernel, operands),
-        Kernel::Scan { op, axis } => scan::scan(&mut builder, *op, *axis, view(0), view(1)),
-        Kernel::MatMul { .. } => matmul::plan(&mut builder, kernel, operands),
-        Kernel::Softmax { .. } | Kernel::SoftmaxBackward { .. } => {
-            normalize::softmax(&mut builder, kernel, operands)
+        Kernel::Reduce { op, axes, divisor } => {
+            reduce::reduce(&mut builder, op, axes, divisor, &view(0).into(), &view(1).into());
         }
-        Kernel::Attention { .. } => attention::plan(&mut builder, kernel, operands),
-        Kernel::LayerNorm { .. } => normalize::layer_norm(&mut builder, kernel, operands),
-        Kernel::LayerNormBackward { .. } => normalize::layer_norm_backward(&mut builder, kernel, operands),
-        Kernel::Sort { axis, descending } => sort::sort(&mut builder, *axis, *descending, operands),
-        Kernel::TopK { axis, k, largest } => sort::topk(&mut builder, *axis, *k, *largest, operands),
-        Kernel::Gather { axis, .. } => index::gather(&mut builder, *axis, operands),
-        Kernel::Scatter { axis, mode, .. } => index::scatter(&mut builder, *axis, *mode, operands),
+        Kernel::ArgReduce { largest, axis } => reduce::arg_reduce(&mut builder, largest, axis, operands),
+        Kernel::Scan { op, axis } => scan::scan(&mut builder, op, axis, view(0), view(1)),
+        Kernel::MatMul { alpha, beta, bias, accumulate, activation } => {
+            matmul::plan(&mut builder, [alpha, beta], bias, accumulate, activation, operands);
+        }
+        Kernel::Softmax { axis, log } => normalize::softmax(&mut builder, axis, log, false, operands),
+        Kernel::SoftmaxBackward { axis, log } => normalize::softmax(&mut builder, axis, log, true, operands),
+        Kernel::Attention { scale, causal, mask } => {
+            attention::plan(&mut builder, scale, causal, mask, operands);
+        }
+        Kernel::LayerNorm { axes, eps, weight, bias, addend } => {
+            normalize::layer_norm(&mut builder, axes, eps, [weight, bias, addend], operands);
+        }
+        Kernel::LayerNormBackward { axes, weight, bias } => {
+            normalize::layer_norm_backward(&mut builder, axes, [weight, bias], operands);
+        }
+        Kernel::Sort { axis, descending } => sort::sort(&mut builder, axis, descending, operands),
+        Kernel::TopK { axis, k, largest } => sort::topk(&mut builder, axis, k, largest, operands),
+        Kernel::Gather { axis, .. } => index::gather(&mut builder, axis, operands),
+        Kernel::Scatter { axis, mode, .. } => index::scatter(&mut builder, axis, mode, operands),
         Kernel::NonZero => scan::non_zero(&mut builder, view(0), view(1)),
-        Kernel::SparseMatMul { bias } => sparse::product(&mut builder, *bias, operands),
+        Kernel::SparseMatMul { bias } => sparse::product(&mut builder, bias, operands),
         Kernel::SparseMatMulByValues => sparse::by_values(&mut builder, operands),
         Kernel::SparseMatMulByWeight => sparse::by_weight(&mut builder, operands),
     }

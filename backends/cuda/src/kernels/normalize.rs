@@ -6,7 +6,7 @@ use super::rows::{self, Rows};
 use super::source::{Name, Text, Unit};
 use super::steps::{Args, Place};
 use raddle_base::{DType, Dims};
-use raddle_hal::{Kernel, Operand};
+use raddle_hal::Operand;
 use std::ops::RangeInclusive;
 
 /// Words of 4 bytes that a thread keeps of a row, at most: with all else about half of its registers.
@@ -94,12 +94,7 @@ fn push_counts(args: &mut Args, counts: &[usize]) {
 }
 
 /// Plans `Kernel::Softmax` and its backward.
-pub fn softmax(builder: &mut Builder, kernel: &Kernel, operands: &[Operand]) {
-    let (axis, log, backward) = match *kernel {
-        Kernel::Softmax { axis, log } => (axis, log, false),
-        Kernel::SoftmaxBackward { axis, log } => (axis, log, true),
-        _ => unreachable!("cuda: {} is no softmax", kernel.name()),
-    };
+pub fn softmax(builder: &mut Builder, axis: usize, log: bool, backward: bool, operands: &[Operand]) {
     let array = |index: usize| Array::from(operands[index].view()).with_last(axis);
     let out = array(0);
     if out.shape.contains(&0) {
@@ -123,10 +118,13 @@ pub fn softmax(builder: &mut Builder, kernel: &Kernel, operands: &[Operand]) {
 }
 
 /// Plans `Kernel::LayerNorm`.
-pub fn layer_norm(builder: &mut Builder, kernel: &Kernel, operands: &[Operand]) {
-    let &Kernel::LayerNorm { axes, eps, weight, bias, addend } = kernel else {
-        unreachable!("cuda: {} is no layer norm", kernel.name());
-    };
+pub fn layer_norm(
+    builder: &mut Builder,
+    axes: usize,
+    eps: f64,
+    [weight, bias, addend]: [bool; 3],
+    operands: &[Operand],
+) {
     let array = |index: usize| Array::from(operands[index].view());
     let (out, mean, rstd, x) = (array(0), array(1), array(2), array(3));
     if mean.shape.contains(&0) {
@@ -176,10 +174,12 @@ fn as_row(array: Array) -> Rows {
 }
 
 /// Plans `Kernel::LayerNormBackward`.
-pub fn layer_norm_backward(builder: &mut Builder, kernel: &Kernel, operands: &[Operand]) {
-    let &Kernel::LayerNormBackward { axes, weight, bias } = kernel else {
-        unreachable!("cuda: {} is no layer norm", kernel.name());
-    };
+pub fn layer_norm_backward(
+    builder: &mut Builder,
+    axes: usize,
+    [weight, bias]: [bool; 2],
+    operands: &[Operand],
+) {
     let array = |index: usize| Array::from(operands[index].view());
     let dx = array(0);
     let dweight = weight.then(|| array(1));

@@ -13,7 +13,7 @@ use super::geometry::{Array, Grid, Order, address, is_aligned, push_index};
 use super::key::{Key as KernelKey, Source};
 use super::pointwise_source::{Access, Key, Path, THREADS, Work};
 use super::steps::{Args, Place};
-use raddle_base::{DType, Dims, Element, Scalar};
+use raddle_base::{DType, Dims, Element, Scalar, by_element};
 use raddle_hal::Operand;
 use raddle_op::{Program, ProgramRef};
 use raddle_sync::fault;
@@ -274,14 +274,10 @@ impl Pending<'_> {
 impl Params<'_> {
     fn push_to(self, args: &mut Args) {
         for &param in self.values {
-            match self.compute {
-                DType::Bool => args.push([u8::from(bool::from_scalar(param))]),
-                DType::U8 => args.push([u8::from_scalar(param)]),
-                DType::I32 => args.push(i32::from_scalar(param).to_ne_bytes()),
-                DType::I64 => args.push(i64::from_scalar(param).to_ne_bytes()),
-                DType::F64 => args.push(f64::from_scalar(param).to_ne_bytes()),
-                _ => args.push(f32::from_scalar(param).to_ne_bytes()),
-            };
+            by_element!(self.compute, T => {
+                let word = T::from_scalar(param).to_word();
+                args.push(*word.first_chunk::<{ size_of::<T>() }>().expect("an element fits"));
+            });
         }
     }
 

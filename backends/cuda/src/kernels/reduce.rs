@@ -9,7 +9,7 @@ use super::geometry::{Array, Grid, Order, is_aligned, push_index};
 use super::source::{Name, Text, Unit};
 use super::steps::{Args, Place};
 use raddle_base::{DType, Dims};
-use raddle_hal::{Kernel, Operand};
+use raddle_hal::Operand;
 use raddle_op::ReduceOp;
 
 /// Threads of a block.
@@ -43,26 +43,19 @@ struct Stage {
     acc: DType,
 }
 
-/// Plans `Kernel::Reduce` and `Kernel::ArgReduce`.
-pub fn plan(builder: &mut Builder, kernel: &Kernel, operands: &[Operand]) {
-    let array = |index: usize| Array::from(operands[index].view());
-    match *kernel {
-        Kernel::Reduce { op, axes, divisor } => reduce(builder, op, axes, divisor, &array(0), &array(1)),
-        Kernel::ArgReduce { largest, axis } => {
-            let input = array(2);
-            let stage = Stage {
-                map: Map::Nothing,
-                fold: 0,
-                root: false,
-                divisor: 1.0,
-                settle: false,
-                arg: if largest { 1 } else { 2 },
-                acc: accumulator(input.dtype),
-            };
-            run(builder, stage, 1 << axis, &array(0), Some(&array(1)), &input);
-        }
-        _ => unreachable!("cuda: {} is no reduction", kernel.name()),
-    }
+/// Plans `Kernel::ArgReduce`.
+pub fn arg_reduce(builder: &mut Builder, largest: bool, axis: usize, operands: &[Operand]) {
+    let [values, indices, input] = [0, 1, 2].map(|index| Array::from(operands[index].view()));
+    let stage = Stage {
+        map: Map::Nothing,
+        fold: 0,
+        root: false,
+        divisor: 1.0,
+        settle: false,
+        arg: if largest { 1 } else { 2 },
+        acc: accumulator(input.dtype),
+    };
+    run(builder, stage, 1 << axis, &values, Some(&indices), &input);
 }
 
 /// The dtype that elements are combined in.
@@ -74,7 +67,7 @@ fn accumulator(dtype: DType) -> DType {
     }
 }
 
-/// A reduction of arrays; the output has size 1 in each reduced axis.
+/// Plans `Kernel::Reduce`, a reduction of arrays; the output has size 1 in each reduced axis.
 pub fn reduce(builder: &mut Builder, op: ReduceOp, axes: u8, divisor: f64, out: &Array, input: &Array) {
     let acc = accumulator(input.dtype);
     let stage = |map, fold| Stage { map, fold, root: false, divisor, settle: false, arg: 0, acc };

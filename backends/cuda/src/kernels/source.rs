@@ -1,6 +1,7 @@
 //! Source text: a prelude that all kernels share, settings as macros, and the text of a unit.
 
 use raddle_base::DType;
+use raddle_op::render::{Dialect, number_type};
 use smallvec::SmallVec;
 use std::fmt::Write;
 
@@ -11,13 +12,9 @@ const COMMON: &str = include_str!("common.cu");
 pub fn element_type(dtype: DType) -> &'static str {
     match dtype {
         DType::Bool => "truth",
-        DType::U8 => "unsigned char",
-        DType::I32 => "int",
-        DType::I64 => "long long",
         DType::F16 => "f16",
         DType::BF16 => "bf16",
-        DType::F32 => "float",
-        DType::F64 => "double",
+        dtype => number_type(dtype, Dialect::Cuda).expect("CUDA has them all"),
     }
 }
 

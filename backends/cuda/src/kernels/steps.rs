@@ -35,9 +35,9 @@ pub enum Step {
     MatMul(MatMulStep),
     /// Bytes set to a value.
     Fill {
-        /// Where.
+        /// Where the region begins.
         at: Place,
-        /// How many.
+        /// The size of the region.
         size_bytes: usize,
         /// To what.
         value: u8,

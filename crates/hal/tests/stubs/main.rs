@@ -16,6 +16,7 @@ fn info(name: &str, alignment_bytes: usize) -> Info {
         memory_bytes: None,
         in_flight_count_max: 1000,
         alignment_bytes,
+        dtypes: raddle_hal::DTypes::ALL,
         poison: false,
         survives_fork: false,
         is_host: false,

@@ -34,7 +34,9 @@ pub fn order(lengths: &[usize], tokens_max: usize) -> Order {
 impl Order {
     /// Where in [`texts`](Order::texts) each text of the caller's list stands; nothing if they are in order.
     pub fn places(&self) -> Option<Vec<i64>> {
-        if self.texts.is_sorted() || fault!(rows_stay_sorted) {
+        let mut is_in_order = self.texts.is_sorted();
+        fault!(rows_stay_sorted => is_in_order = true);
+        if is_in_order {
             return None;
         }
         let mut places = vec![0; self.texts.len()];
@@ -152,7 +154,7 @@ impl Places {
 pub struct Group {
     /// The row of the first token of the first.
     pub first: usize,
-    /// How many.
+    /// The number of texts.
     pub texts: usize,
     /// Tokens of each, with padding.
     pub length: usize,

@@ -5,12 +5,12 @@ use crate::{
     ground::{Device, Floor, Result, fork},
 };
 use raddle_hal as hal;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 /// What a device keeps so as not to make it again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct CacheStats {
-    /// What its hal keeps; all 0 on the CPU and the simulator, but for what threads keep: they compile nothing.
+    /// What its hal keeps; all 0 on the CPU and the simulator, but for what threads keep: they compile nothing. A GPU counts runs of the compiler and files on the disk, too.
     #[serde(flatten, with = "OfHal")]
     pub device: hal::CacheStats,
     /// Captured graphs.
@@ -36,14 +36,15 @@ struct OfHal {
     algorithms: hal::CacheCounts,
     retired_count: u64,
     executable_count: u64,
-    compiles: u64,
-    compile_ns: u64,
-    disk_hits: u64,
-    disk_misses: u64,
-    disk_corrupt: u64,
     pinned_bytes: u64,
     thread_count: u64,
     thread_bytes: u64,
+    #[serde(flatten, serialize_with = "by_name")]
+    own: hal::Counters,
+}
+
+fn by_name<S: Serializer>(counters: &hal::Counters, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+    serializer.collect_map(counters.iter())
 }
 
 impl Device {

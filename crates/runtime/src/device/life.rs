@@ -30,8 +30,8 @@ pub(crate) fn build(hal: Box<dyn hal::Device>, index: u8, use_count: u8) -> Devi
 impl Device {
     /// Takes a hal device into service. It stays so until [`Device::close`] or the end of the process.
     pub fn open(hal: Box<dyn hal::Device>) -> Result<Device> {
-        locks_at_fork::watch();
-        trace::watch(|| hal.info().bounds.trace_span_count);
+        locks_at_fork::install();
+        trace::start_at_open(|| hal.info().bounds.trace_span_count);
         Watermarks::of(&hal.info().bounds).check("open", &hal.info().name)?;
         // Nothing but the index is passed on by it.
         let Some(index) = OPEN.iter().position(|open| !open.swap(true, Relaxed)) else {

@@ -144,13 +144,16 @@ impl Device {
     /// wait for one, this does, while the stream is full.
     pub fn record_stream(&self, buffer: &Buffer, stream: Stream) -> Result<()> {
         let found = if ptr::eq(stream.0.device.core, self.0) { buffer.device() } else { stream.device() };
-        if found != *self && !fault!(foreign_stream_is_taken) {
+        let mut is_foreign = found != *self;
+        fault!(foreign_stream_is_taken => is_foreign = false);
+        if is_foreign {
             let (expected, found) = (self.name().into(), found.name().into());
             return Err(Error::StreamDevice { op: "record_stream", expected, found });
         }
         stream.check_open()?;
-        let takes_place = stream.0.is_shown.load(Relaxed) && !fork::is_child(self.0);
-        if takes_place && !fault!(fences_without_end) {
+        let mut takes_place = stream.0.is_shown.load(Relaxed) && !fork::is_child(self.0);
+        fault!(fences_without_end => takes_place = false);
+        if takes_place {
             stream.0.wait_for_room()?;
         }
         if fault!(fence_at_record) {
@@ -170,9 +173,7 @@ impl Device {
         }
         // The handle is dropped after the lock: it may be the last one by then.
         let buffer = Memory::of(self.0).buffer_at(address);
-        if buffer.is_none() && fault!(unknown_is_noted) {
-            return true;
-        }
+        fault!(unknown_is_noted => if buffer.is_none() { return true });
         buffer.is_some_and(|buffer| self.record_stream(&buffer, stream).is_ok())
     }
 

@@ -200,7 +200,10 @@ impl Device {
         stream.0.synchronize(stream.0.latest().sequence())?;
         let taint = if fault!(failure_of_the_latest) { block.taint.load(Acquire) } else { taint };
         match taint {
-            0 if !fault!(error_to_next_caller) => Ok(()),
+            0 => {
+                fault!(error_to_next_caller => return self.failure(0));
+                Ok(())
+            }
             taint => self.failure(taint),
         }
     }

@@ -137,9 +137,8 @@ pub(crate) fn allocate(device: &'static Memory, size_bytes: usize) -> Result<Buf
     let fits = |held: &&Buffer| {
         let capacity_bytes = held.block().capacity_bytes;
         // A resource counts what it was asked for, and gets that back.
-        let suits_resource = held.block().resource.load(Relaxed) == 0
-            || held.size_bytes() == size_bytes
-            || fault!(sizes_change_inside);
+        let mut suits_resource = held.block().resource.load(Relaxed) == 0 || held.size_bytes() == size_bytes;
+        fault!(sizes_change_inside => suits_resource = true);
         held.handle_count() == 1
             && capacity_bytes >= size_bytes
             && capacity_bytes <= WASTE_MAX * size_bytes.max(ALIGNMENT_BYTES)

@@ -252,9 +252,7 @@ impl Graph {
                 }
                 Choice::Grow => return (pool.grow(), None, State::Ready),
                 // What this thread is inside of may have the instance that it would wait for.
-                Choice::Wait
-                    if (memory::is_asking() || policy::is_inside()) && !fault!(hook_waits_for_itself) =>
-                {
+                Choice::Wait if may_hold_an_instance() => {
                     return (pool.grow(), None, State::Ready);
                 }
                 Choice::Wait => {
@@ -265,4 +263,10 @@ impl Graph {
             }
         }
     }
+}
+
+/// Is this thread inside of a hook or a resource, which may hold the instance that it would wait for?
+fn may_hold_an_instance() -> bool {
+    fault!(hook_waits_for_itself => return false);
+    memory::is_asking() || policy::is_inside()
 }

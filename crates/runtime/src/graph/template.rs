@@ -134,8 +134,10 @@ impl Instance {
         let mut state = State::Ready;
         for buffer in self.blocks() {
             match buffer.uses_if_alone(slot, |tick| device.is_complete(tick)) {
-                None if fault!(reuse_leased) => {}
-                None => return State::Leased,
+                None => {
+                    fault!(reuse_leased => continue);
+                    return State::Leased;
+                }
                 Some(Uses::Over | Uses::Ordered) => {}
                 Some(Uses::Pending) => state = State::Busy,
             }
@@ -147,9 +149,7 @@ impl Instance {
     /// freed do so, in order.
     pub(super) fn settle(&mut self, device: &'static Memory) {
         for buffer in self.blocks() {
-            if fault!(reuse_leased) && buffer.handle_count() > 1 {
-                continue;
-            }
+            fault!(reuse_leased => if buffer.handle_count() > 1 { continue });
             for slot in buffer.take_recorded() {
                 device.opened(slot).fence(buffer.block());
             }

@@ -59,7 +59,9 @@ pub fn uncaptured<R>(body: impl FnOnce() -> R) -> R {
         fn drop(&mut self) {
             // The recording may have ended meanwhile.
             let is_begun = !self.0.is_null() && ptr::eq(BEGUN.get(), self.0);
-            if is_begun || fault!(ended_capture_goes_on) {
+            let mut goes_on = is_begun;
+            fault!(ended_capture_goes_on => goes_on = true);
+            if goes_on {
                 ON.set(self.0);
             }
         }

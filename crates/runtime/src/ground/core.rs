@@ -25,6 +25,7 @@ pub(crate) struct Core {
     /// Its index, and how often that had been used before, modulo 2^8: what ids of its streams say.
     pub(crate) id: u16,
     pub(crate) in_flight_count_max: u64,
+    pub(crate) dtypes: hal::DTypes,
     pub(crate) poison: bool,
     pub(crate) prepares: bool,
     pub(crate) source: hal::trace::Source,
@@ -52,6 +53,7 @@ impl Core {
             index,
             id: u16::from_be_bytes([use_count, index]),
             in_flight_count_max: info.in_flight_count_max.min(info.bounds.in_flight_count as u64).max(2),
+            dtypes: info.dtypes,
             poison: info.poison,
             prepares: info.prepares,
             source: info.source,
@@ -151,6 +153,12 @@ impl Device {
     /// As the user names it: `cpu`, `cuda:0`, `sim:7`.
     pub fn name(&self) -> &'static str {
         self.0.name()
+    }
+
+    /// The dtypes that its kernels know.
+    #[inline]
+    pub fn dtypes(&self) -> hal::DTypes {
+        self.0.dtypes
     }
 
     /// What it is like.

@@ -27,13 +27,15 @@ pub(crate) fn count() -> u32 {
 /// Was the device opened by a parent of this process?
 #[inline]
 pub(crate) fn is_child(device: &Core) -> bool {
-    count() != device.forks && !fault!(child_takes_locks)
+    fault!(child_takes_locks => return false);
+    count() != device.forks
 }
 
 /// To be asked when code of the user returns that a device has called: is this the child of a fork that it has made?
 #[inline]
 pub(crate) fn has_forked_in(device: &Core) -> bool {
-    is_child(device) && !fault!(child_goes_on_as_parent)
+    fault!(child_goes_on_as_parent => return false);
+    is_child(device)
 }
 
 /// Has it stayed in the parent? Then nothing of it may be called here.
@@ -63,7 +65,9 @@ impl Drop for Turn {
 /// In a child: may it use the device? If so, nothing is in flight.
 #[cold]
 pub(crate) fn check(device: &Core) -> Result<()> {
-    if !device.hal.info().survives_fork && !fault!(child_is_not_refused) {
+    let mut is_refused = !device.hal.info().survives_fork;
+    fault!(child_is_not_refused => is_refused = false);
+    if is_refused {
         return Err(Error::Forked { device: device.name().into() });
     }
     if device.forks_seen.swap(count(), Relaxed) != count() {

@@ -69,12 +69,10 @@ static AT_EXIT: RaceOnce<(PathBuf, u32)> = RaceOnce::new();
 
 /// Called whenever a device is opened: starts what the environment asks for. When it returns that has been started, whoever else
 /// is at it: who comes meanwhile does it, too, rather than wait, as a child that was forked meanwhile would for ever.
-pub(crate) fn watch(span_count_max: impl FnOnce() -> usize) {
+pub(crate) fn start_at_open(span_count_max: impl FnOnce() -> usize) {
     static STARTED: RaceOnce<()> = RaceOnce::new();
     static BEGUN: AtomicBool = AtomicBool::new(false);
-    if fault!(trace_starts_once) && BEGUN.swap(true, Relaxed) {
-        return;
-    }
+    fault!(trace_starts_once => if BEGUN.swap(true, Relaxed) { return });
     STARTED.get_or_init(|| start_if_asked(span_count_max));
 }
 
@@ -108,9 +106,7 @@ fn write_at_exit() {
     if *process != std::process::id() {
         return;
     }
-    if fault!(trace_of_main_only) && thread::current().name() != Some("main") {
-        return;
-    }
+    fault!(trace_of_main_only => if thread::current().name() != Some("main") { return });
     let written = write_whole(path, &hal::snapshot());
     if fault!(unwritten_trace_aborts) {
         written.as_ref().expect("the file can be written");

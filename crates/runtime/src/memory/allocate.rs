@@ -99,7 +99,8 @@ impl Memory {
         let (mut batch, is_full) = {
             let mut list = self.central[class].lock();
             let full_count = self.bounds().pending_ratio * keep_count_max(class);
-            let is_full = list.blocks.len() > full_count && !fault!(growth_without_end);
+            let mut is_full = list.blocks.len() > full_count;
+            fault!(growth_without_end => is_full = false);
             let count = batch_count(class).min(list.blocks.len());
             (list.blocks.drain(..count).collect::<Vec<FreeBlock>>(), is_full)
         };
@@ -195,7 +196,9 @@ impl Memory {
         let find_of_all = |anyway| large.lock().take_of_all(wanted, slot, anyway, is_complete);
         let found = large.lock().take(wanted, slot, is_complete);
         let found = found.or_else(|| {
-            if pool.is_none() && !fault!(hoarded_large) {
+            let mut gives_back = pool.is_none();
+            fault!(hoarded_large => gives_back = false);
+            if gives_back {
                 self.drain(ThreadCache::drain_large);
             }
             find_of_all(false)
@@ -277,7 +280,8 @@ impl Memory {
         let Some(asking) = self.hooks.begin(attempt) else { return false };
         self.user_calls.fetch_add(1, Relaxed);
         let need = MemoryNeed { attempt, ..self.need(asked_bytes) };
-        let _held = fault!(hook_under_lock).then(|| self.large.lock());
+        let mut _held = None;
+        fault!(hook_under_lock => _held = Some(self.large.lock()));
         asking.ask(self, need)
     }
 
@@ -303,9 +307,7 @@ pub(crate) fn put_back(block: FreeBlock) {
         return Memory::of(device).put_back_private(block);
     }
     let local = local::get(device);
-    if fault!(strangers_free_nothing) && !local.is_some_and(Local::is_bound) {
-        return;
-    }
+    fault!(strangers_free_nothing => if !local.is_some_and(Local::is_bound) { return });
     let Some(local) = local else { return Memory::of(device).put_back_without_magazine(block) };
     let overflow = local.own_magazine(|cache| {
         cache.counts.frees += 1;

@@ -207,7 +207,8 @@ impl FreeBlock {
     /// Has it no uses, or forgotten all? Then `uses` would say that they are over.
     #[inline]
     pub(crate) fn is_unused(&self) -> bool {
-        self.get().marks.are_none() && !fault!(slow_holds_all)
+        fault!(slow_holds_all => return false);
+        self.get().marks.are_none()
     }
 
     /// Forgets its uses, for a planted fault.
@@ -312,7 +313,10 @@ impl BlockRef {
     /// One more handle, if there is one. Acquire pairs with the Release in `Buffer::drop` as for any handle that is the
     /// last to go.
     pub(crate) fn share(&self) -> Option<NonNull<Block>> {
-        let more = |count: usize| (count > 0 || fault!(freed_is_live)).then_some(count + 1);
+        let more = |count: usize| {
+            fault!(freed_is_live => return Some(count + 1));
+            (count > 0).then_some(count + 1)
+        };
         self.handles().fetch_update(Acquire, Relaxed, more).ok().map(|_| self.0)
     }
 }

@@ -25,7 +25,9 @@ impl Memory {
     /// Memory with undefined content.
     #[inline]
     pub(crate) fn allocate(&'static self, size_bytes: usize) -> Result<Buffer> {
-        if size_bytes == 0 && !fault!(empty_takes_memory) {
+        let mut is_empty = size_bytes == 0;
+        fault!(empty_takes_memory => is_empty = false);
+        if is_empty {
             return Ok(Buffer::empty(self.core));
         }
         let block = if self.is_watched() {

@@ -151,8 +151,9 @@ impl Large {
         }
         let fits = || self.free.from(wanted).filter(|&index| self.piece(index).size_bytes >= wanted);
         let size_bytes = |index| self.piece(index).size_bytes;
-        let much = fits().map(size_bytes).sum::<usize>() / self.pending_ratio >= wanted;
-        let index = if anyway || much && !fault!(growth_without_end) {
+        let mut much = fits().map(size_bytes).sum::<usize>() / self.pending_ratio >= wanted;
+        fault!(growth_without_end => much = false);
+        let index = if anyway || much {
             fits().min_by_key(|&index| size_bytes(index))?
         } else {
             return None;
@@ -343,7 +344,8 @@ impl Large {
         let second = *self.piece(first.next);
         let (Some(mut own), Some(mut other)) = (first.free, second.free) else { return false };
         let over = |block: &mut FreeBlock| {
-            block.uses(usize::MAX, &is_complete) == Uses::Over || fault!(merge_in_flight)
+            fault!(merge_in_flight => return true);
+            block.uses(usize::MAX, &is_complete) == Uses::Over
         };
         if !over(&mut own) || !over(&mut other) {
             return false;

@@ -80,9 +80,7 @@ fn find(device: &'static Core) -> Option<&'static Local> {
         locals.push(local);
         Some(local)
     });
-    if found.is_err() && fault!(use_after_exit) {
-        LOCALS.with(|_| ());
-    }
+    fault!(use_after_exit => if found.is_err() { LOCALS.with(|_| ()) });
     let local = found.ok()??;
     LAST.set(Some(local));
     Some(local)

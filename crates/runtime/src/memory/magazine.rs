@@ -161,7 +161,8 @@ impl ThreadCache {
         }
         kept.ready.pop().or_else(|| {
             // Full of what is in flight: a wait is better than growth without end.
-            let full = kept.pending.len() >= keep_count_max(class) && !fault!(growth_without_end);
+            let mut full = kept.pending.len() >= keep_count_max(class);
+            fault!(growth_without_end => full = false);
             let mut block = if full || anyway { kept.pending.pop_front() } else { None }?;
             if fault!(forget_marks) {
                 block.forget_uses();
@@ -228,8 +229,8 @@ impl ThreadCache {
         let CachedClass { ready, pending } = &mut self.classes[class];
         let (half, full) = (keep_count_max(class) / 2, keep_count_max(class));
         let uses = block.uses(slot, is_complete);
-        if fault!(forget_ordered) && uses == Uses::Ordered {
-            block.forget_uses();
+        if uses == Uses::Ordered {
+            fault!(forget_ordered => block.forget_uses());
         }
         if uses == Uses::Pending {
             if pending.len() >= full {

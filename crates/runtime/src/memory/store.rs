@@ -174,7 +174,9 @@ impl Memory {
         let fits = |claimed: usize| Some(sum(claimed)).filter(|&sum| sum <= limit);
         while self.claimed_bytes.fetch_update(Relaxed, Relaxed, fits).is_err() {
             // What the device is just being asked for by others may be refused, and then there is room.
-            if sum(self.reserved.now()) > limit || fault!(asked_is_taken) {
+            let mut is_full = sum(self.reserved.now()) > limit;
+            fault!(asked_is_taken => is_full = true);
+            if is_full {
                 return Err(DeviceError::OutOfMemory { size_bytes });
             }
             thread::yield_now();
@@ -314,7 +316,10 @@ impl Memory {
 
     /// Gives slabs back of which every block is free and no use is in flight.
     pub(crate) fn release_unused(&self) {
-        let is_complete = |tick: Tick| fault!(release_in_flight) || self.is_complete(tick);
+        let is_complete = |tick: Tick| {
+            fault!(release_in_flight => return true);
+            self.is_complete(tick)
+        };
         let _on_the_way = self.transit.begin();
         for class in &self.central {
             let mut list = class.lock();
@@ -395,7 +400,10 @@ impl Memory {
         if !pool.let_go() {
             return;
         }
-        let on_the_way = (!fault!(pool_on_its_way)).then(|| self.transit.begin());
+        let mut on_the_way = None;
+        if !fault!(pool_on_its_way) {
+            on_the_way = Some(self.transit.begin());
+        }
         let refused = self.out_of_memory.load(Relaxed); // before anybody can meet the fault
         let slabs = pool.large.lock().take_slabs();
         while fault!(pool_on_its_way) && self.out_of_memory.load(Relaxed) == refused {

@@ -53,7 +53,9 @@ impl Callbacks {
     /// Takes one in; nothing if there are so many already.
     pub(crate) fn add(&self, sequence: u64, generation: u32, body: Body, count_max: usize) -> Option<Added> {
         let mut list = self.list.lock();
-        if list.waiting.len() >= count_max && !fault!(callbacks_without_end) {
+        let mut is_full = list.waiting.len() >= count_max;
+        fault!(callbacks_without_end => is_full = false);
+        if is_full {
             return None;
         }
         let place = list.waiting.partition_point(|other| other.sequence <= sequence);

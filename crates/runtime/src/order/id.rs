@@ -46,8 +46,9 @@ impl StreamId {
             _ => return None,
         };
         let any_use = if slot < EXTERNAL_FIRST { 0 } else { 0xffff << 8 };
-        let is_one = self.0 & !any_use == StreamId::encode(device, slot, 0).0;
-        (is_one || fault!(stray_id_decodes)).then_some(slot)
+        let mut is_one = self.0 & !any_use == StreamId::encode(device, slot, 0).0;
+        fault!(stray_id_decodes => is_one = true);
+        is_one.then_some(slot)
     }
 }
 

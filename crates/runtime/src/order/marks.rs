@@ -250,7 +250,9 @@ impl Marks {
                 }
                 // A mark that this op is ordered behind may be replaced: who waits for this op waits for that one too.
                 let handovers = self.handovers.load(Relaxed);
-                if (handovers < HANDOVER_COUNT_MAX && waits.is_behind(last)) || fault!(one_read_mark) {
+                let mut is_replaced = handovers < HANDOVER_COUNT_MAX && waits.is_behind(last);
+                fault!(one_read_mark => is_replaced = true);
+                if is_replaced {
                     self.handovers.store(handovers + 1, Relaxed);
                     return &self.home;
                 }
@@ -272,7 +274,8 @@ impl Marks {
     /// Claims all marks and orders the op behind the last write and all reads.
     #[inline]
     pub(crate) fn claim_write(&self, waits: &mut WaitSet<'_>) -> Claim<'_> {
-        let wait_for_reads = !fault!(no_wait_after_read);
+        let mut wait_for_reads = true;
+        fault!(no_wait_after_read => wait_for_reads = false);
         let home = self.home.claim();
         if wait_for_reads {
             waits.behind(home);

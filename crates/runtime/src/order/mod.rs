@@ -5,16 +5,16 @@ pub(crate) mod callbacks;
 mod gates;
 mod id;
 mod marks;
-mod stamps;
 mod streams;
 pub(crate) mod taint;
 mod tick;
+mod timing_events;
 mod wait_set;
 
 pub use id::StreamId;
 pub(crate) use marks::{Claim, Marks, Uses};
-pub(crate) use stamps::SPARE_COUNT_MAX;
 pub use streams::Stream;
 pub(crate) use streams::{State, StreamInner, Streams};
 pub(crate) use tick::{Clock, EXTERNAL_FIRST, POOL_COUNT, SLOT_COUNT, Tick};
+pub(crate) use timing_events::SPARE_COUNT_MAX;
 pub(crate) use wait_set::WaitSet;

@@ -11,9 +11,9 @@ use super::{
     callbacks::Callbacks,
     gates::Gates,
     id::StreamId,
-    stamps::Stamps,
     taint::{Failure, Launches, Taints},
     tick::{Clock, EXTERNAL_FIRST, POOL_COUNT, SLOT_COUNT, Tick},
+    timing_events::SpareTimingEvents,
 };
 use crate::ground::{Core, Device, Error, Floor, Result, fork};
 use raddle_hal::{self as hal, KernelError, Priority, QueueId};
@@ -45,7 +45,7 @@ pub(crate) struct Streams {
     pub(crate) next_normal: AtomicU32,
     pub(crate) next_high: AtomicU32,
     pub(crate) taints: Taints,
-    pub(crate) stamps: Stamps,
+    pub(crate) timing_events: SpareTimingEvents,
     pub(crate) gates: Gates,
 }
 
@@ -73,17 +73,18 @@ impl Deref for Streams {
 impl Streams {
     pub(crate) fn new(core: &'static Core) -> Streams {
         let bounds = core.bounds();
-        let pool_count = bounds.stream_count.min(POOL_COUNT);
+        let mut pool_count = bounds.stream_count.min(POOL_COUNT);
+        fault!(streams_unlimited => pool_count = POOL_COUNT);
         Streams {
             core,
             slots: std::array::from_fn(|_| AtomicPtr::new(ptr::null_mut())),
-            pool_count: if fault!(streams_unlimited) { POOL_COUNT } else { pool_count },
+            pool_count,
             pool: Mutex::new(Rank::Pool, StreamPool::default()),
             freed: Condvar::new(),
             next_normal: AtomicU32::new(0),
             next_high: AtomicU32::new(0),
             taints: Taints::new(bounds.failure_count),
-            stamps: Stamps::new(),
+            timing_events: SpareTimingEvents::new(),
             gates: Gates::new(),
         }
     }
@@ -267,7 +268,8 @@ impl StreamInner {
 
     /// Has it used its numbers up, so that it takes no more work?
     pub(crate) fn is_exhausted(&self) -> bool {
-        self.enqueued.load(Relaxed) >= Tick::SEQUENCE_MAX && !fault!(exhausted_is_given)
+        fault!(exhausted_is_given => return false);
+        self.enqueued.load(Relaxed) >= Tick::SEQUENCE_MAX
     }
 
     /// Everything that the runtime has enqueued so far.
@@ -307,7 +309,11 @@ impl StreamInner {
         self.device.hal.flush(self.queue());
         // A device may have to look closer than it does for each of many questions. One that is lost knows nothing of numbers
         // that it has refused.
-        self.is_complete(sequence) || self.device.lost.load(Acquire) && !fault!(refused_stays_open)
+        if self.is_complete(sequence) {
+            return true;
+        }
+        fault!(refused_stays_open => return false);
+        self.device.lost.load(Acquire)
     }
 }
 
@@ -351,7 +357,9 @@ impl Stream {
     #[inline]
     pub(crate) fn check_open(self) -> Result<()> {
         let generation = self.0.generation.load(Relaxed); // exact under the stream's lock
-        if generation.is_multiple_of(2) && (generation == self.1 || fault!(stale_handle)) {
+        let mut is_same = generation == self.1;
+        fault!(stale_handle => is_same = true);
+        if generation.is_multiple_of(2) && is_same {
             return Ok(());
         }
         Err(Error::StreamClosed { device: self.0.device.name().into(), stream: self.id().0 })

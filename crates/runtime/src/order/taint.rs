@@ -152,7 +152,9 @@ impl Taints {
 impl Records {
     /// A number for a launch, if there is one, and what it depends on.
     fn open(&mut self, launch: Option<Launched>, parents: &[u64], launches: &impl Launches) -> u64 {
-        if self.open.len() >= self.open_count_max && !fault!(records_without_end) {
+        let mut is_full = self.open.len() >= self.open_count_max;
+        fault!(records_without_end => is_full = false);
+        if is_full {
             let taints: Vec<u64> = self.open.keys().copied().collect();
             taints.into_iter().for_each(|taint| _ = self.look(taint, launches));
             self.forget_old();

@@ -52,7 +52,9 @@ impl<'a> WaitSet<'a> {
             return true;
         }
         let producer = self.stream.device.opened(slot);
-        if producer.is_complete(sequence) || fault!(elide_enqueued) {
+        let mut is_over = producer.is_complete(sequence);
+        fault!(elide_enqueued => is_over = true);
+        if is_over {
             self.clock.raise(slot, producer.completed.load(Acquire).max(sequence));
             return true;
         }

@@ -44,9 +44,8 @@ impl Binding {
     }
 
     fn unbind(&mut self) {
-        if let Some(current) = self.replace(None)
-            && !fault!(unbind_keeps_count)
-        {
+        if let Some(current) = self.replace(None) {
+            fault!(unbind_keeps_count => return);
             sharing::let_go(current.stream.0);
         }
     }
@@ -89,9 +88,8 @@ fn give_back(mut binding: Binding) {
         binding.unbind();
     }
     // The guard was leaked, or is itself in a thread-local.
-    if let Some((stream, hold)) = binding.dedicated.take()
-        && !fault!(exit_keeps_dedicated)
-    {
+    if let Some((stream, hold)) = binding.dedicated.take() {
+        fault!(exit_keeps_dedicated => return);
         sharing::release(stream, hold);
     }
 }
@@ -115,9 +113,7 @@ fn with<R>(device: &'static Streams, body: impl FnOnce(&mut Binding) -> R) -> Op
         bindings.push(binding);
         Some(result)
     });
-    if found.is_err() && fault!(use_after_exit) {
-        BINDINGS.with(|_| ());
-    }
+    fault!(use_after_exit => if found.is_err() { BINDINGS.with(|_| ()) });
     found.ok().flatten()
 }
 
@@ -236,9 +232,7 @@ pub struct StreamGuard {
 
 impl Drop for StreamGuard {
     fn drop(&mut self) {
-        if fault!(guard_stays_at_panic) && std::thread::panicking() {
-            return;
-        }
+        fault!(guard_stays_at_panic => if std::thread::panicking() { return });
         leave(self.device, self.outer);
     }
 }

@@ -100,7 +100,10 @@ fn work(first: Stream, on_own_thread: bool) {
         let stream = if fault!(callback_of_another) { first } else { stream };
         let result = if fault!(callback_early) { Ok(()) } else { stream.0.synchronize(sequence) };
         let outer = RUNNING.replace(stream.0.device.core);
-        let guard = (!fault!(callback_stream)).then(|| stream.enter());
+        let mut guard = None;
+        if !fault!(callback_stream) {
+            guard = Some(stream.enter());
+        }
         let trace = trace::start();
         // Of a panic there is nobody else to tell.
         _ = caught(|| body(result));

@@ -4,14 +4,14 @@
 //! stream's latest tick: no call of the device. Whoever waits has taken the tick, so recording again disturbs nobody
 //! (T4).
 //!
-//! A *timing* event puts a [`Stamp`] on the stream, by which the device notes when it gets there.
+//! A *timing* event puts a [`TimingEvent`] on the stream, by which the device notes when it gets there.
 
 use super::callback;
 use crate::{
     ground::{Error, NoTime, NotCapturable, Result, Which, capturing, fork},
     order::{Stream, Streams, Tick},
 };
-use raddle_hal::{Launch, Stamp};
+use raddle_hal::{Launch, TimingEvent};
 use raddle_sync::{Arc, Mutex, MutexGuard, Rank, fault};
 use std::{
     future::Future,
@@ -19,11 +19,11 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-/// A stamp on a stream. The last who holds it gives it back.
+/// A timing event on a stream. The last who holds it gives it back.
 #[derive(Debug)]
 struct Held {
     device: &'static Streams,
-    stamp: Stamp,
+    timing: TimingEvent,
     tick: Tick,
 }
 
@@ -31,7 +31,7 @@ impl Held {
     fn is_noted(&self) -> bool {
         self.device.opened(self.tick.slot()).query(self.tick.sequence())
             // SAFETY: it lives while this does, and a tick is given out when its launch has been submitted.
-            || !fork::is_child(self.device) && unsafe { self.device.hal.is_noted(self.stamp) }
+            || !fork::is_child(self.device) && unsafe { self.device.hal.is_noted(self.timing) }
     }
 }
 
@@ -40,9 +40,10 @@ impl Drop for Held {
         if fork::is_child(self.device) {
             return; // the lock is the parent's
         }
-        let surplus = self.device.stamps.keep(self.stamp, self.tick, |tick| self.device.is_complete(tick));
+        let surplus =
+            self.device.timing_events.keep(self.timing, self.tick, |tick| self.device.is_complete(tick));
         // SAFETY: it is complete, and nobody holds it.
-        surplus.into_iter().for_each(|stamp| unsafe { self.device.hal.release_stamp(stamp) });
+        surplus.into_iter().for_each(|timing| unsafe { self.device.hal.release_timing_event(timing) });
     }
 }
 
@@ -90,12 +91,10 @@ impl Event {
     ///
     /// In a forked child an event that another thread of the parent was using at the fork counts as complete for good.
     pub fn record(&self, stream: Stream) {
-        if fault!(record_first_only) && self.tick().is_some() {
-            return;
-        }
+        fault!(record_first_only => if self.tick().is_some() { return });
         let device = stream.0.device;
         let recorded = if self.is_timing {
-            let time = stamp(stream).map(Arc::new);
+            let time = record_time(stream).map(Arc::new);
             // What was enqueued since is covered as well.
             Recorded { device, tick: stream.0.latest(), time: Some(time) }
         } else {
@@ -104,7 +103,7 @@ impl Event {
         if fault!(blank_while_recorded) {
             self.recorded().and_then(|mut now| now.take());
         }
-        // The old one's stamp goes back under a lock of its own.
+        // The old timing event goes back under a lock of its own.
         let before = self.recorded().and_then(|mut now| now.replace(recorded));
         drop(before);
     }
@@ -122,7 +121,10 @@ impl Event {
         drop(recorded);
         match tick {
             Some((device, tick)) => device.opened(tick.slot()).query(tick.sequence()),
-            None => fault!(event_born_complete),
+            None => {
+                fault!(event_born_complete => return true);
+                false
+            }
         }
     }
 
@@ -159,7 +161,7 @@ impl Event {
             return Err(Error::Forked { device: end.device.name().into() });
         }
         // SAFETY: both are complete, and are held meanwhile.
-        let elapsed = unsafe { end.device.hal.elapsed_ms(start.stamp, end.stamp) };
+        let elapsed = unsafe { end.device.hal.elapsed_ms(start.timing, end.timing) };
         elapsed.map_err(|error| end.device.error(error))
     }
 
@@ -183,26 +185,26 @@ impl Event {
     }
 }
 
-/// Puts a stamp on a stream.
-fn stamp(stream: Stream) -> Result<Held> {
+/// Puts a timing event on a stream.
+fn record_time(stream: Stream) -> Result<Held> {
     let device = stream.0.device;
     capturing::refuse(device, "record", NotCapturable::Wait)?;
-    let stamp = match device.stamps.take(|tick| device.is_complete(tick)) {
-        Some(stamp) => stamp,
-        None => device.hal.make_stamp().map_err(|error| device.error(error))?,
+    let timing = match device.timing_events.take(|tick| device.is_complete(tick)) {
+        Some(timing) => timing,
+        None => device.hal.make_timing_event().map_err(|error| device.error(error))?,
     };
-    let submitted = stream.submit("time", &Launch::Stamp(stamp), &mut [], &[]);
-    let held = Held { device, stamp, tick: stream.0.latest() };
+    let submitted = stream.submit("time", &Launch::TimingEvent(timing), &mut [], &[]);
+    let held = Held { device, timing, tick: stream.0.latest() };
     submitted.map(|_| held)
 }
 
-/// Gives all stamps of a device back that nobody holds.
+/// Gives all timing events of a device back that nobody holds.
 pub(crate) fn release_stamps(device: &Streams) {
     // SAFETY: they are complete, and nobody holds them.
     device
-        .stamps
+        .timing_events
         .drain(|tick| device.is_complete(tick))
-        .for_each(|stamp| unsafe { device.hal.release_stamp(stamp) });
+        .for_each(|timing| unsafe { device.hal.release_timing_event(timing) });
 }
 
 /// What a future and the callback that wakes it share.
@@ -234,8 +236,8 @@ impl Future for EventFuture {
             let waker = context.waker().clone();
             let mut told = told.lock();
             let result = told.result.take();
-            let before = if result.is_none() { told.waker.replace(waker) } else { None };
-            let before = before.filter(|_| !fault!(waker_under_lock));
+            let mut before = if result.is_none() { told.waker.replace(waker) } else { None };
+            fault!(waker_under_lock => before = None);
             drop(told);
             drop(before);
             let Some(result) = result else { return Poll::Pending };

@@ -46,7 +46,10 @@ impl Stream {
             None => None,
         };
         let unknown = || Error::UnknownStream { device: device.name().into(), id: id.0 };
-        let is_named = |stream: &Stream| stream.id() == id || fault!(stray_id_decodes);
+        let is_named = |stream: &Stream| {
+            fault!(stray_id_decodes => return true);
+            stream.id() == id
+        };
         let stream = stream.map(StreamInner::handle).filter(is_named).ok_or_else(unknown)?;
         stream.check_open().map(|()| stream)
     }
@@ -91,7 +94,9 @@ impl Stream {
     /// A tick of everything that is on the stream now, also of what others have put on a wrapped one. Blocks only while a
     /// wrapped one is full.
     pub(crate) fn now(self) -> Result<Tick> {
-        if self.0.is_external() && !fault!(foreign_work_unseen) {
+        let mut is_fenced = self.0.is_external();
+        fault!(foreign_work_unseen => is_fenced = false);
+        if is_fenced {
             self.0.wait_for_room()?;
             self.mark()?;
         }
@@ -131,7 +136,8 @@ impl Stream {
     /// As [`Stream::now`]. Of a stream that takes no more work what it has taken: all of it, if it is closed.
     pub(crate) fn recorded(self) -> Tick {
         let latest = self.now().unwrap_or_else(|_| self.0.latest());
-        let early = u64::from(fault!(event_early) && latest.sequence() > 1);
-        self.0.tick(latest.sequence() - early)
+        let mut sequence = latest.sequence();
+        fault!(event_early => if sequence > 1 { sequence -= 1 });
+        self.0.tick(sequence)
     }
 }

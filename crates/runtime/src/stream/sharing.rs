@@ -39,10 +39,14 @@ pub enum Exhausted {
 fn find_free(device: &Streams, wanted: u32) -> Option<usize> {
     let is_free = |&slot: &usize| match device.made(slot) {
         Some(stream) => {
-            let is_owned = stream.owner.load(Relaxed) != 0 && !fault!(shared_dedicated);
+            let mut is_owned = stream.owner.load(Relaxed) != 0;
+            fault!(shared_dedicated => is_owned = false);
             // AcqRel: the last user's work on the stream comes before ours.
-            let is_used =
-                || stream.users.fetch_or(wanted, AcqRel) & !WANTED != 0 && !fault!(shared_dedicated);
+            let is_used = || {
+                let users = stream.users.fetch_or(wanted, AcqRel);
+                fault!(shared_dedicated => return false);
+                users & !WANTED != 0
+            };
             !is_owned && !stream.is_exhausted() && !is_used()
         }
         None => true,

@@ -22,14 +22,16 @@ pub(crate) fn submit(
     let _turn = fork::Turn::take();
     fork::check(device)?;
     for touch in touches.iter().filter(|touch| touch.access == Access::Read) {
-        let failure = match touch.block.taint.load(Relaxed) {
+        let mut taint = touch.block.taint.load(Relaxed);
+        fault!(child_forgets_failures => taint = 0);
+        let failure = match taint {
             0 => Some(None),
-            _ if fault!(child_forgets_failures) => Some(None),
             taint => device.taints.try_failure(taint, device),
         };
+        let mut is_written = device.is_complete(touch.block.marks.last_write());
+        fault!(child_reads_unwritten => is_written = true);
         match failure {
-            Some(None)
-                if device.is_complete(touch.block.marks.last_write()) || fault!(child_reads_unwritten) => {}
+            Some(None) if is_written => {}
             Some(Some(failure)) => return Err(device.failed(failure)),
             _ => return Err(Error::LostAtFork { device: device.name().into() }),
         }

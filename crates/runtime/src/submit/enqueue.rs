@@ -51,8 +51,8 @@ impl Drop for Enqueued<'_> {
     fn drop(&mut self) {
         // Before the marks: nobody can wait for what is not enqueued.
         self.stream.enqueued.store(self.tick.sequence(), Release);
-        if fault!(panic_keeps_claims) && std::thread::panicking() {
-            self.claims.drain(..).for_each(std::mem::forget);
+        if std::thread::panicking() {
+            fault!(panic_keeps_claims => self.claims.drain(..).for_each(std::mem::forget));
         }
         self.stamp();
     }
@@ -173,7 +173,8 @@ impl Stream {
         if ROOM && !stream.has_room() {
             state = stream.state_in_room(state)?;
         }
-        let _nested = fault!(falling_rank).then(|| stream.device.pool.lock());
+        let mut _nested = None;
+        fault!(falling_rank => _nested = Some(stream.device.pool.lock()));
         self.check(&state)?;
         let sequence = state.sequence + 1;
         let mut enqueued = Enqueued { tick: stream.tick(sequence), stream, claims: SmallVec::new(), state };
@@ -181,10 +182,11 @@ impl Stream {
         let state = &mut **state;
         let mut needed = WaitSet::new(stream, &mut state.clock);
         after.iter().for_each(|tick| needed.behind(*tick));
-        let looked = fault!(looks_before_it_claims).then(|| {
+        let mut looked = None;
+        if fault!(looks_before_it_claims) {
             touches.iter().for_each(|touch| touch.block.marks.look(&mut needed));
-            needed.waits.clone()
-        });
+            looked = Some(needed.waits.clone());
+        }
         for touch in touches {
             claims.push(match touch.access {
                 Access::Read => touch.block.marks.claim_read(&mut needed),
@@ -201,9 +203,12 @@ impl Stream {
         if fault!(stamp_before_submit) {
             enqueued.stamp();
         }
-        let goes_on = fault!(told_after_release) || witness::tell(touches);
-        if !goes_on && fault!(refused_is_written) {
-            stream.note(None, touches, true);
+        let mut goes_on = true;
+        if !fault!(told_after_release) {
+            goes_on = witness::tell(touches);
+        }
+        if !goes_on {
+            fault!(refused_is_written => _ = stream.note(None, touches, true));
         }
         // Marks of what won't run are stamped all the same: it is behind what it would have been behind.
         let (launch, touches) = if goes_on { (launch, touches) } else { (&Launch::Nothing, &[][..]) };
@@ -285,7 +290,9 @@ impl StreamInner {
     /// place is taken. Elsewhere there may be work behind the last tick, even if that is of a fence. (A stream that has
     /// used its numbers up has none for that.)
     pub(crate) fn fence(&'static self, block: &Block) {
-        if !self.is_shown.load(Relaxed) && !fault!(fences_without_end) {
+        let mut is_hidden = !self.is_shown.load(Relaxed);
+        fault!(fences_without_end => is_hidden = false);
+        if is_hidden {
             return self.stamp_last(block);
         }
         let touch = BlockAccess { block, access: Access::Read, whole: false };
@@ -318,7 +325,9 @@ impl StreamInner {
         let mut taint = if fault!(error_to_the_next) { self.device.taints.newest() } else { 0 };
         for touch in touches {
             let own = touch.block.taint.load(Relaxed); // ordered by the claim
-            if own != 0 && !touch.whole && !fault!(error_stops_at_op) {
+            let mut hands_on = own != 0 && !touch.whole;
+            fault!(error_stops_at_op => hands_on = false);
+            if hands_on {
                 taint = self.device.taints.join(taint, own, self.device);
             }
         }
@@ -338,7 +347,8 @@ impl StreamInner {
     fn remember(&self, sequence: u64, clock: &Clock) {
         let mut history = self.history.lock();
         // A wait for an older tick is still right: it only teaches less.
-        let is_full = history.len() >= self.device.bounds().history_count && !fault!(history_grows);
+        let mut is_full = history.len() >= self.device.bounds().history_count;
+        fault!(history_grows => is_full = false);
         let oldest = if is_full { history.pop_front() } else { None };
         let mut copy = oldest.map_or_else(|| Box::new(Clock::new()), |(_, clock)| clock);
         copy.copy_from(clock);

@@ -62,8 +62,10 @@ impl StreamInner {
         if cfg!(loom) {
             return true;
         }
+        fault!(no_backpressure => return true);
+        fault!(room_seen_once => return true);
         let in_flight = self.enqueued.load(Relaxed).saturating_sub(self.completed.load(Relaxed));
-        in_flight < self.device.in_flight_count_max || fault!(no_backpressure) || fault!(room_seen_once)
+        in_flight < self.device.in_flight_count_max
     }
 
     /// Blocks while the stream has as much in flight as its queue holds. Nothing is held meanwhile.
@@ -79,7 +81,8 @@ impl StreamInner {
         if fault!(no_backpressure) {
             return Ok(());
         }
-        let _held = fault!(wait_under_lock).then(|| self.state.lock());
+        let mut _held = None;
+        fault!(wait_under_lock => _held = Some(self.state.lock()));
         self.synchronize(enqueued - in_flight_max / 2)
     }
 }

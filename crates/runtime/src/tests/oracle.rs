@@ -73,6 +73,7 @@ pub(crate) fn open_within(in_flight_count_max: u64, bounds: raddle_hal::Bounds) 
         memory_bytes: None,
         in_flight_count_max,
         alignment_bytes: 1,
+        dtypes: raddle_hal::DTypes::ALL,
         poison: false,
         survives_fork: false,
         is_host: false,

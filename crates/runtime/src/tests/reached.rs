@@ -45,13 +45,17 @@ fn times_pass_between_events() {
         start.record(other);
         start.synchronize().unwrap();
         assert!(start.elapsed_ms(&last).unwrap() > 0.0);
-        // Stamps come back: a thousand events leave no more than were in flight at once.
+        // SpareTimingEvents come back: a thousand events leave no more than were in flight at once.
         for _ in 0..1000 {
             let event = Event::timing();
             event.record(stream);
             event.synchronize().unwrap();
         }
-        assert!(streams_of(&device).stamps.count() < 40, "{}", streams_of(&device).stamps.count());
+        assert!(
+            streams_of(&device).timing_events.count() < 40,
+            "{}",
+            streams_of(&device).timing_events.count()
+        );
         // Nor do many that were held at once.
         let held: Vec<Event> = (0..3000)
             .map(|_| {
@@ -62,7 +66,7 @@ fn times_pass_between_events() {
             .collect();
         stream.synchronize().unwrap();
         drop(held);
-        assert_eq!(streams_of(&device).stamps.count(), 1024);
+        assert_eq!(streams_of(&device).timing_events.count(), 1024);
     }
 }
 

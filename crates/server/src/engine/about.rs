@@ -51,7 +51,7 @@ pub enum Kind {
     },
     /// A number for each token of the vocabulary, of which most are 0.
     Sparse {
-        /// How many.
+        /// Elements of a vector.
         width: usize,
     },
     /// A number for each label; a reranker if there is one label, else a classifier.

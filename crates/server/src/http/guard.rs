@@ -137,7 +137,9 @@ fn check_key(key: Option<&str>, headers: &HeaderMap) -> Result<(), Failure> {
     let is_right = |(scheme, shown): (&[u8], &[u8])| {
         scheme.eq_ignore_ascii_case(b"bearer ") && bool::from(shown.ct_eq(key.as_bytes()))
     };
-    if shown.is_some_and(is_right) || fault!(any_key_is_right) {
+    let mut is_let_in = shown.is_some_and(is_right);
+    fault!(any_key_is_right => is_let_in = true);
+    if is_let_in {
         return Ok(());
     }
     let message = "expected the header Authorization: Bearer with the server's key";

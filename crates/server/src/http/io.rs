@@ -48,7 +48,9 @@ impl<S> Paced<S> {
             }
             Poll::Ready(Ok(bytes)) => {
                 self.taken_bytes = self.taken_bytes.saturating_add(*bytes);
-                if self.taken_bytes >= TAKEN_BYTES_MIN || fault!(any_byte_is_enough) {
+                let mut is_enough = self.taken_bytes >= TAKEN_BYTES_MIN;
+                fault!(any_byte_is_enough => is_enough = true);
+                if is_enough {
                     self.waiting = None;
                 }
                 written

@@ -55,7 +55,8 @@ pub async fn prepare<T: Send + 'static>(
         body(app, &bytes)
     } else {
         // A job that waits or runs outlives a client that goes. Without its room they would be a queue without an end.
-        let (own, room) = (app.clone(), (!fault!(left_jobs_hold_nothing)).then(|| permit.clone()));
+        let (own, mut room) = (app.clone(), Some(permit.clone()));
+        fault!(left_jobs_hold_nothing => room = None);
         let body = move || {
             assert!(!fault!(panic_in_tokenizer_thread), "planted");
             let prepared = body(&own, &bytes);

@@ -222,7 +222,7 @@ pub struct Similarity<'a> {
     /// What is compared.
     #[serde(borrow)]
     pub inputs: Object<Compared<'a>>,
-    /// How.
+    /// Settings of the comparison.
     pub parameters: Option<Object<SimilarityParameters>>,
 }
 

@@ -197,7 +197,7 @@ fn sparse_products_are_the_definition() {
         let size = |rng: &mut Rng| rng.pick(&[0, 1, 2, 3, 17, 64, 70, 130]);
         let (b, k, n) = (size(&mut rng), rng.pick(&[0, 1, 3, 8, 40]), size(&mut rng));
         let h = 1 + rng.below(90);
-        let dtype = rng.pick(&FLOATS);
+        let dtype = rng.pick(FLOATS);
         let values = numbers(&mut rng, dtype, dims(&[b, k]));
         let weight = numbers(&mut rng, dtype, dims(&[n, h]));
         let bias = numbers(&mut rng, dtype, dims(&[b, n]));

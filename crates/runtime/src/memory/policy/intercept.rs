@@ -135,9 +135,7 @@ pub(in crate::memory) fn watched_block(memory: &'static Memory, size_bytes: usiz
                 drop(given); // what it was for is the parent's allocation
                 return child::block(memory.core, size_bytes);
             }
-            if fault!(refusal_passed_over) && given.is_err() {
-                return memory.pooled_block(size_bytes);
-            }
+            fault!(refusal_passed_over => if given.is_err() { return memory.pooled_block(size_bytes) });
             let given = given?.into_block(memory.core, size_bytes);
             // What is refused goes back the way it came, or the resource would count it for ever.
             let block = given.map_err(|(allocation, error)| {

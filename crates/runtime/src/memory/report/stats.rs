@@ -96,7 +96,7 @@ impl PieceBytes {
 /// What one list keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PoolStats {
-    /// Which.
+    /// The kind of pool.
     pub kind: PoolKind,
     /// Slabs of the device in it.
     pub slabs: usize,

@@ -13,7 +13,7 @@ pub const TRACE_THREAD_COUNT_MAX: usize = 1 << 12; // guess
 pub enum TraceOp {
     /// So many bytes were asked for. Allocations are numbered from 0 in the order of the trace.
     Allocate {
-        /// How many.
+        /// Its size.
         size_bytes: u64,
     },
     /// The last work on the stream that touches an allocation has been put there.

@@ -83,7 +83,9 @@ fn record(device: &Core, stream: usize, op: impl FnOnce(u32) -> Option<TraceOp>)
     if number >= TRACE_EVENT_COUNT_MAX as u64 {
         return None;
     }
-    if !(fault!(lost_trace_event) && number % 16 == 15) {
+    let mut is_kept = true;
+    fault!(lost_trace_event => is_kept = number % 16 != 15);
+    if is_kept {
         shard.push(Raw { number, time_us: now_us(), thread, stream: stream as u8, op });
     }
     Some(u64::from(generation) << 32 | number)
@@ -140,7 +142,8 @@ pub struct Recording {
 
 impl Recording {
     fn is_parents(&self) -> bool {
-        self.forks != fork::count() && !fault!(child_takes_locks)
+        fault!(child_takes_locks => return false);
+        self.forks != fork::count()
     }
 }
 

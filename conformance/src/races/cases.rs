@@ -1,4 +1,4 @@
-//! The scenes. Results are exact: whatever a race would spoil is compared to the bit.
+//! The cases. Results are exact: whatever a race would spoil is compared to the bit.
 
 use super::{fixture::*, gradients::*, streams::*, threads::*};
 use crate::programs;
@@ -10,8 +10,8 @@ use std::sync::{
     mpsc,
 };
 
-/// A scene.
-pub struct Scene {
+/// A case.
+pub struct RaceCase {
     pub name: &'static str,
     /// Panics if something is wrong.
     pub body: fn(&Fixture),
@@ -29,22 +29,22 @@ const ALL: &[&str] = &["cpu", "sim", "cuda"];
 /// Of what only shows where work is late by itself.
 const LATE: &[&str] = &["sim", "cuda"];
 
-macro_rules! scenes {
+macro_rules! race_cases {
     ($($name:ident on $places:ident, cpu $cpu:tt, sim $sim:tt, cuda $cuda:tt;)*) => {
-        &[$(Scene {
+        &[$(RaceCase {
             name: stringify!($name),
             body: $name,
             places: $places,
-            on_cpu: scenes!(@faults $cpu),
-            in_sim: scenes!(@faults $sim),
-            on_cuda: scenes!(@faults $cuda),
+            on_cpu: race_cases!(@faults $cpu),
+            in_sim: race_cases!(@faults $sim),
+            on_cuda: race_cases!(@faults $cuda),
         }),*]
     };
     (@faults [$($fault:ident),*]) => { &[$(Fault::$fault),*] };
 }
 
 /// All of them.
-pub const TABLE: &[Scene] = scenes! {
+pub const TABLE: &[RaceCase] = race_cases! {
     programs_in_turns on LATE, cpu [], sim [no_wait_after_read, no_wait_after_write], cuda [free_without_fence, no_wait_after_read, no_wait_after_write];
     programs_of_8_threads on ALL, cpu [falling_rank], sim [no_wait_after_write], cuda [];
     programs_of_64_threads on ALL, cpu [block_in_two_hands], sim [no_wait_after_write], cuda [];
@@ -296,7 +296,7 @@ fn record_nothing(fixture: &Fixture) {
 }
 
 /// A tensor that is gone, of which only the handle of the memory is left; then the address alone. In a private pool, so that
-/// no other scene gets the memory at that moment.
+/// no other case gets the memory at that moment.
 fn record_freed(fixture: &Fixture) {
     let stream = pool(&fixture.device, 1)[0];
     let private = fixture.device.memory_pool();
