@@ -687,6 +687,9 @@ fn orders(device: &Device) {
     of.check("sort", x, |x| Ok(x[0].sort(1, true)?.0));
     of.check("topk", x, |x| Ok(x[0].topk(2, 2, true)?.0));
     of.check("cumsum", x, |x| x[0].cumsum(1));
+    of.check("cumprod", x, |x| x[0].cumprod(1));
+    of.check("logcumsumexp", x, |x| x[0].logcumsumexp(1));
+    of.check("cummax", x, |x| Ok(x[0].cummax(1)?.0));
 }
 
 fn products(device: &Device) {

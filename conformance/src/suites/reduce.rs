@@ -190,7 +190,7 @@ pub fn draw(name: &str, dtype: DType, drawing: &Drawing) -> bool {
             shape[axis] = shape[axis].max(1);
             extreme_of(dtype, &shape, axis, name.ends_with("max"), keepdim, random, run);
         }
-        "cumsum" => running_sum_of(dtype, &shape, axis, random, run),
+        "cumsum" | "cumprod" | "logcumsumexp" => scan_of(name, dtype, &shape, axis, random, run),
         _ => return false,
     }
     true
@@ -415,12 +415,16 @@ fn running_sum(device: &Device) {
     ];
     for &dtype in DType::ALL {
         for (shape, axis) in shapes {
-            running_sum_of(dtype, shape, axis, &mut random, &everywhere(device));
+            for name in ["cumsum", "cumprod", "logcumsumexp"] {
+                if name != "logcumsumexp" || dtype.is_float() {
+                    scan_of(name, dtype, shape, axis, &mut random, &everywhere(device));
+                }
+            }
         }
     }
 }
 
-fn running_sum_of(dtype: DType, shape: &[usize], axis: usize, random: &mut Random, run: Run) {
+fn scan_of(name: &str, dtype: DType, shape: &[usize], axis: usize, random: &mut Random, run: Run) {
     let x = drawn(dtype, shape, random, false);
     let result = if dtype.is_float() { dtype } else { DType::I64 };
     let oracle = |inputs: &[Array]| {
@@ -435,12 +439,28 @@ fn running_sum_of(dtype: DType, shape: &[usize], axis: usize, random: &mut Rando
                 x.at(&index)
             });
             if result == DType::I64 {
-                let total = values.fold(0i64, |total, value| total.wrapping_add(value.to_i64()));
+                let start = i64::from(name == "cumprod");
+                let total = values.fold(start, |total, value| match name {
+                    "cumprod" => total.wrapping_mul(value.to_i64()),
+                    _ => total.wrapping_add(value.to_i64()),
+                });
                 return Expected::Exactly(round(result, Scalar::Int(total)));
             }
             let values: Vec<f64> = values.map(|value| value.to_f64()).collect();
-            let magnitude: f64 = values.iter().map(|value| value.abs()).sum();
-            near(dtype, sum(values), magnitude, 16.0)
+            let (value, magnitude) = match name {
+                "cumprod" => (values.iter().product::<f64>(), values.iter().product::<f64>().abs()),
+                // In units of the largest.
+                "logcumsumexp" => {
+                    let most = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+                    let value = most + values.iter().map(|value| (value - most).exp()).sum::<f64>().ln();
+                    (value, most.abs() + 1.0)
+                }
+                _ => {
+                    let magnitude = values.iter().map(|value| value.abs()).sum();
+                    (sum(values), magnitude)
+                }
+            };
+            near(dtype, value, magnitude, 16.0)
         };
         let expected = crate::array::indices(&x.shape).iter().map(at).collect();
         vec![Answer { dtype: result, shape: x.shape.clone(), expected }]
@@ -448,10 +468,20 @@ fn running_sum_of(dtype: DType, shape: &[usize], axis: usize, random: &mut Rando
     let axis = axis as isize;
     run(
         &Op {
-            what: &format!("cumsum along {axis} of {dtype}"),
+            what: &format!("{name} along {axis} of {dtype}"),
             oracle: &oracle,
-            fresh: &|x| Ok(vec![x[0].cumsum(axis)?]),
-            into: Some(&|x, out| x[0].cumsum_out(axis, out[0])),
+            fresh: &|x| {
+                Ok(vec![match name {
+                    "cumprod" => x[0].cumprod(axis)?,
+                    "logcumsumexp" => x[0].logcumsumexp(axis)?,
+                    _ => x[0].cumsum(axis)?,
+                }])
+            },
+            into: Some(&|x, out| match name {
+                "cumprod" => x[0].cumprod_out(axis, out[0]),
+                "logcumsumexp" => x[0].logcumsumexp_out(axis, out[0]),
+                _ => x[0].cumsum_out(axis, out[0]),
+            }),
         },
         &[x],
     );

@@ -144,6 +144,8 @@ const OTHERS: &[Other] = &[
     Other::structured("all", "(x; axes, keepdim)", All).out(),
     Other::structured("any", "(x; axes, keepdim)", All).out(),
     Other::structured("cumsum", "(x; axis)", All).grad().out(),
+    Other::structured("cumprod", "(x; axis)", All).grad().out(),
+    Other::structured("logcumsumexp", "(x; axis)", Float).grad().out(),
     // Products
     Other::structured("matmul", "(a, b)", Number).grad().out(),
     Other::structured("bmm", "(a, b)", Number).grad().out(),

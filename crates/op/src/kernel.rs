@@ -68,6 +68,21 @@ pub enum Activation {
     Gelu,
 }
 
+/// How a scan folds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ScanOp {
+    /// `a + b`; integers wrap.
+    Sum,
+    /// `a · b`; integers wrap.
+    Prod,
+    /// The larger; NaN if one is.
+    Max,
+    /// The smaller; NaN if one is.
+    Min,
+    /// `ln(eᵃ + eᵇ)`, of floats.
+    LogSumExp,
+}
+
 /// What a scatter does where an element is named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ScatterMode {
@@ -75,6 +90,12 @@ pub enum ScatterMode {
     Overwrite,
     /// Added in index order; sums of 16-bit floats are rounded once.
     Add,
+    /// Multiplied in index order; not of 16-bit floats. Integers wrap.
+    Multiply,
+    /// The larger stands; NaN if one is.
+    Max,
+    /// The smaller stands; NaN if one is.
+    Min,
 }
 
 /// What numbers are drawn; see [`Kernel::Random`] for how.
@@ -209,8 +230,10 @@ pub enum Kernel {
         /// The axis, not empty.
         axis: usize,
     },
-    /// Running sum along an axis. Out, In.
-    CumSum {
+    /// What has been folded of an axis up to each element. Out, In; both i64 or both of one float, which is folded in f64.
+    Scan {
+        /// How.
+        op: ScanOp,
         /// The axis.
         axis: usize,
     },
@@ -410,7 +433,7 @@ impl Kernel {
             Kernel::Triangle { .. } => Row::new("triangle", Whole),
             Kernel::Reduce { .. } => Row::new("reduce", Whole),
             Kernel::ArgReduce { axis, .. } => Row::new("argreduce", AcrossLines(axis)),
-            Kernel::CumSum { axis } => Row::new("cumsum", AcrossLines(axis)),
+            Kernel::Scan { axis, .. } => Row::new("scan", AcrossLines(axis)),
             Kernel::MatMul { .. } => Row::new("matmul", Batch),
             Kernel::Softmax { axis, .. } => Row::new("softmax", AcrossLines(axis)),
             Kernel::SoftmaxBackward { axis, .. } => Row::new("softmax_backward", AcrossLines(axis)),

@@ -24,8 +24,8 @@ mod tests;
 
 pub use expr::{Expr, Mask};
 pub use kernel::{
-    Activation, Cut, Distribution, Kernel, KernelError, PARAM_COUNT_MAX, ProgramRef, ReduceOp, ScatterMode,
-    last_below, least_positive, takes_more_bits,
+    Activation, Cut, Distribution, Kernel, KernelError, PARAM_COUNT_MAX, ProgramRef, ReduceOp, ScanOp,
+    ScatterMode, last_below, least_positive, takes_more_bits,
 };
 pub use pointwise::Pointwise;
 pub use program::{Binary, Compare, Id, Inst, Logic, Program, Unary};

@@ -7,7 +7,8 @@ use crate::{
     Call, DType, Dims, Error, INFER, Layout, Result, Tensor,
     create::check_dtype,
     error::shape_error,
-    gradient::{Context, Gradients, Needs, Op},
+    fused::once,
+    gradient::{Context, Gradients, Meta, Needs, Op},
     number::fit_factor,
     pointwise::{check_device, check_disjoint, check_out, check_overlap},
     record::{self, Mode, Silence},
@@ -129,7 +130,7 @@ impl Tensor {
         check_disjoint(op, out, others)
     }
 
-    fn scatter_fresh(
+    pub(crate) fn scatter_fresh(
         &self,
         op: &'static str,
         axis: isize,
@@ -417,11 +418,17 @@ impl Op for Scatter {
     }
 
     fn needs(&self) -> Needs {
-        Needs::inputs(0b10)
+        match self.mode {
+            ScatterMode::Overwrite | ScatterMode::Add => Needs::inputs(0b10),
+            _ => Needs { inputs: 0b111, outputs: 0b1 },
+        }
     }
 
     fn gradients(&self, context: &dyn Context, g: &Tensor) -> Result<Gradients> {
         let (index, axis) = (context.input(1), self.axis as isize);
+        if !matches!(self.mode, ScatterMode::Overwrite | ScatterMode::Add) {
+            return self.of_fold(context, g);
+        }
         let mut results: Gradients = smallvec::smallvec![None, None, None];
         if context.wants(0) {
             results[0] = Some(match self.mode {
@@ -431,6 +438,7 @@ impl Op for Scatter {
                         Tensor::zeros([0usize; 0], g.dtype(), &g.device())?.expand(index.shape())?;
                     g.scatter(axis, index, &nothing)?
                 }
+                ScatterMode::Multiply | ScatterMode::Max | ScatterMode::Min => unreachable!("see of_fold"),
             });
         }
         if context.wants(2) {
@@ -444,20 +452,66 @@ impl Op for Scatter {
                 let stands = places.scatter_(axis, index, &numbers)?.gather(axis, index)?.eq(&numbers)?;
                 gathered = stands.where_(&gathered, 0)?;
             }
-            results[2] = Some(if index.shape() == meta.shape() {
-                gathered
-            } else {
-                // Values beyond the index weren't used.
-                let gradient = meta.zeros()?;
-                let mut used = gradient.clone();
-                for (axis, &size) in index.shape().iter().enumerate() {
-                    used = used.narrow(axis as isize, 0, size)?;
-                }
-                used.copy_(&gathered)?;
-                gradient
-            });
+            results[2] = Some(unused_are_zero(meta, index, gathered)?);
         }
         Ok(results)
+    }
+}
+
+/// The part of values that an index beside them uses.
+fn used(values: &Tensor, index: &Tensor) -> Result<Tensor> {
+    let narrow = |used: Tensor, (axis, &size): (usize, &usize)| used.narrow(axis as isize, 0, size);
+    index.shape().iter().enumerate().try_fold(values.clone(), narrow)
+}
+
+/// The gradient of values, of which the index may have used a part.
+fn unused_are_zero(meta: &Meta, index: &Tensor, of_used: Tensor) -> Result<Tensor> {
+    if index.shape() == meta.shape() {
+        return Ok(of_used);
+    }
+    let gradient = meta.zeros()?;
+    used(&gradient, index)?.copy_(&of_used)?;
+    Ok(gradient)
+}
+
+impl Scatter {
+    /// Where the mode folds.
+    fn of_fold(&self, context: &dyn Context, g: &Tensor) -> Result<Gradients> {
+        let (index, axis) = (context.input(1), self.axis as isize);
+        let (x, result) = (context.input(0), context.output(0));
+        if index.layout().is_empty() {
+            return Ok(smallvec::smallvec![Some(g.clone()), None, Some(context.meta(2).zeros()?)]);
+        }
+        let values = used(context.input(2), index)?;
+        let (by_x, by_values) = if self.mode == ScatterMode::Multiply {
+            // Without division by zero: a product in which a factor that is 0 counts as 1.
+            let ones = once!(|[x]| x.eq(0.0).select(1.0, x));
+            let zeros = |x: &Tensor| once!(|[x]| x.eq(0.0).number()).call(&[x]);
+            let none = Tensor::zeros(*x.shape(), x.dtype(), &x.device())?;
+            let of_values = none.scatter_add(axis, index, &zeros(&values)?)?;
+            let (total, others) = (of_values.add(&zeros(x)?)?, of_values);
+            let product =
+                ones.call(&[x])?.scatter_fresh("scatter", axis, index, &ones.call(&[&values])?, self.mode)?;
+            let scaled = g.mul(&product)?;
+            // Where no other factor is 0.
+            let by_x = once!(|[p, x, others]| others.eq(0.0).select(p / x.eq(0.0).select(1.0, x), 0.0))
+                .call(&[&scaled, x, &others])?;
+            let gathered = [scaled.gather(axis, index)?, total.gather(axis, index)?];
+            let by_values = once!(|[p, x, total]| {
+                total.eq(x.eq(0.0).number()).select(p / x.eq(0.0).select(1.0, x), 0.0)
+            })
+            .call(&[&gathered[0], &values, &gathered[1]])?;
+            (by_x, by_values)
+        } else {
+            // All that are the extreme share it.
+            let same = once!(|[x, y]| (x.eq(y) | (x.isnan() & y.isnan())).select(x.literal(1.0), 0.0));
+            let (of_x, of_values) =
+                (same.call(&[x, result])?, same.call(&[&values, &result.gather(axis, index)?])?);
+            let share = g.div(&of_x.scatter_add(axis, index, &of_values)?)?;
+            let pass = once!(|[same, share]| same.eq(0.0).select(0.0, share));
+            (pass.call(&[&of_x, &share])?, pass.call(&[&of_values, &share.gather(axis, index)?])?)
+        };
+        Ok(smallvec::smallvec![Some(by_x), None, Some(unused_are_zero(context.meta(2), index, by_values)?)])
     }
 }
 

@@ -41,6 +41,7 @@ mod publish;
 mod random;
 pub mod record;
 mod reduce;
+mod scan;
 mod sort;
 mod sparse;
 mod tensor;
@@ -48,6 +49,7 @@ mod view;
 
 pub use arg::Arg;
 pub use call::{CallArg, Reduction, View};
+pub use compose::{Between, Fold, Padding, Unique, einsum};
 pub use error::{Error, LayerError};
 pub use fused::{Fused, fused, fused_many};
 pub use generator::{Generator, manual_seed};

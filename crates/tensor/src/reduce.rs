@@ -12,7 +12,7 @@ use crate::{
     create::check_dtype,
     fused::once,
     gradient::{Context, Gradients, Meta, Needs, Op, only},
-    pointwise::{check_device, check_disjoint, check_float, check_out},
+    pointwise::{check_disjoint, check_float, check_out},
     record::{self, Mode},
 };
 use raddle_base::{Scalar, ViewError};
@@ -445,49 +445,6 @@ impl Tensor {
         let operands = [values.write(&layouts[0]), indices.write(&layouts[1]), self.read(self.layout())];
         Ok(self.device().submit_named(op, &Kernel::ArgReduce { largest, axis }, &operands)?)
     }
-
-    // ------------------------------------------------------------ running
-
-    /// Running sum along an axis. Of integers and bools in `i64`.
-    pub fn cumsum(&self, axis: isize) -> Result<Tensor> {
-        let (axis, input) = self.cumsum_input(axis)?;
-        let out = Tensor::allocate("cumsum", self.layout().preserved(), input.dtype(), &self.device())?;
-        record::fresh(&[self], &[&out], || Call::op(CumSum { axis }), || input.cumsum_launch(axis, &out))?;
-        Ok(out)
-    }
-
-    /// [`cumsum`](Tensor::cumsum) into `out`.
-    pub fn cumsum_out(&self, axis: isize, out: &Tensor) -> Result<()> {
-        let op = "cumsum";
-        let (axis, input) = self.cumsum_input(axis)?;
-        check_dtype(op, "the output", input.dtype(), out)?;
-        check_out(op, out, self.shape(), &check_device(op, self, &[])?)?;
-        check_disjoint(op, out, &[self])?;
-        let call = || Call::op(CumSum { axis });
-        record::op(Mode::Out, &[self], &[out], call, || input.cumsum_launch(axis, out))
-    }
-
-    /// The resolved axis, and the input in the dtype of the result.
-    fn cumsum_input(&self, axis: isize) -> Result<(usize, Tensor)> {
-        let axis = if self.rank() == 0 && matches!(axis, 0 | -1) {
-            0
-        } else {
-            self.layout().axis("cumsum", axis)?
-        };
-        let dtype = if self.dtype().is_float() { self.dtype() } else { DType::I64 };
-        Ok((axis, self.detach().to_dtype(dtype)?))
-    }
-
-    fn cumsum_launch(&self, axis: usize, out: &Tensor) -> Result<()> {
-        if out.layout().is_empty() {
-            return Ok(());
-        }
-        if self.rank() == 0 {
-            return self.copy_into_fresh(out);
-        }
-        let operands = [out.write(out.layout()), self.read(self.layout())];
-        Ok(self.device().submit(&Kernel::CumSum { axis }, &operands)?)
-    }
 }
 
 /// A reduction over axes, as bits. Whether they stay doesn't matter.
@@ -619,29 +576,6 @@ impl Op for MaxMin {
             if self.keepdim { Ok(tensor.clone()) } else { tensor.unsqueeze(self.axis as isize) }
         };
         only(spread(context.meta(0), self.axis, &unsqueezed(context.output(1))?, &unsqueezed(g)?)?)
-    }
-}
-
-/// A running sum. Its gradient: sums from each element to the end.
-#[derive(Debug)]
-pub(crate) struct CumSum {
-    pub axis: usize,
-}
-
-impl Op for CumSum {
-    fn name(&self) -> &'static str {
-        "cumsum"
-    }
-
-    fn gradients(&self, context: &dyn Context, g: &Tensor) -> Result<Gradients> {
-        let meta = context.meta(0);
-        if meta.rank() == 0 || meta.layout.is_empty() {
-            return only(g.clone());
-        }
-        let backwards = Tensor::arange(meta.shape()[self.axis] as i64 - 1, -1, -1, DType::I64, &meta.device)?;
-        let axis = self.axis as isize;
-        let summed = g.index_select(axis, &backwards)?.cumsum(axis)?;
-        only(meta.filled(|gradient| summed.index_select_out(axis, &backwards, gradient))?)
     }
 }
 

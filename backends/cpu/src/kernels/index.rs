@@ -54,9 +54,10 @@ pub unsafe fn execute(kernel: &Kernel, operands: &[Operand], threads: Threads) -
                     ScatterMode::Add if target.dtype == DType::BF16 => {
                         add_narrow::<bf16>(axis, operands, threads);
                     }
-                    ScatterMode::Add => by_compute!(target.dtype, A => by_dtype!(target.dtype, E => {
-                        scatter::<E, Add<A>>(axis, [target, index, values], threads);
-                    })),
+                    ScatterMode::Add => fold::<Add>(axis, [target, index, values], threads),
+                    ScatterMode::Multiply => fold::<Multiply>(axis, [target, index, values], threads),
+                    ScatterMode::Max => fold::<Most>(axis, [target, index, values], threads),
+                    ScatterMode::Min => fold::<Least>(axis, [target, index, values], threads),
                 }
             }
             Kernel::NonZero => non_zero(view(0), view(1), threads),
@@ -219,13 +220,57 @@ impl<E> Put<E> for Overwrite {
     }
 }
 
-/// `to += from`, in the type that the dtype is computed in.
-struct Add<A>(A);
-impl<A: Compute + Plus, E: Source> Put<E> for Add<A> {
+/// `to = F(to, from)`, in the type `A` that the dtype is computed in.
+struct Folded<A, F>(std::marker::PhantomData<fn() -> (A, F)>);
+impl<A: Compute, E: Source, F: Fold<A>> Put<E> for Folded<A, F> {
     #[inline(always)]
     fn put(to: &mut E, from: E) {
-        *to = A::take(*to).plus(A::take(from)).give();
+        *to = F::fold(A::take(*to), A::take(from)).give();
     }
+}
+
+/// How two numbers become one.
+trait Fold<A> {
+    fn fold(a: A, b: A) -> A;
+}
+
+/// Folds of every type that is computed in; integers wrap, and NaN wins.
+trait FoldAll: Fold<f32> + Fold<f64> + Fold<i64> {}
+
+macro_rules! folds {
+    ($($name:ident $of_floats:expr, $of_integers:expr;)*) => { $(
+        struct $name;
+        impl FoldAll for $name {}
+        folds!(@of $name f32 $of_floats);
+        folds!(@of $name f64 $of_floats);
+        folds!(@of $name i64 $of_integers);
+    )* };
+    (@of $name:ident $t:ident $fold:expr) => {
+        impl Fold<$t> for $name {
+            #[inline(always)]
+            fn fold(a: $t, b: $t) -> $t {
+                let fold: fn($t, $t) -> $t = $fold;
+                fold(a, b)
+            }
+        }
+    };
+}
+folds! {
+    Add |a, b| a + b, |a, b| a.wrapping_add(b);
+    Multiply |a, b| a * b, |a, b| a.wrapping_mul(b);
+    Most |a, b| if a > b || a.is_nan() { a } else { b }, |a, b| a.max(b);
+    Least |a, b| if a < b || a.is_nan() { a } else { b }, |a, b| a.min(b);
+}
+
+/// Scatters by folding.
+///
+/// # Safety
+/// - As of [`scatter`].
+unsafe fn fold<F: FoldAll>(axis: usize, operands: [&View; 3], threads: Threads) {
+    // SAFETY: the contract of this function.
+    by_compute!(operands[0].dtype, A => by_dtype!(operands[0].dtype, E => unsafe {
+        scatter::<E, Folded<A, F>>(axis, operands, threads);
+    }));
 }
 
 multiversion! {
@@ -235,27 +280,6 @@ fn put_row<E: Copy, P: Put<E>>(to: &mut [E], from: &[E]) {
         P::put(to, *from);
     }
 }
-}
-
-/// Addition; integers wrap.
-trait Plus {
-    fn plus(self, other: Self) -> Self;
-}
-macro_rules! plus {
-    ($($t:ident |$a:ident, $b:ident| $sum:expr;)*) => { $(
-        impl Plus for $t {
-            #[inline(always)]
-            fn plus(self, other: $t) -> $t {
-                let ($a, $b) = (self, other);
-                $sum
-            }
-        }
-    )* };
-}
-plus! {
-    f32 |a, b| a + b;
-    f64 |a, b| a + b;
-    i64 |a, b| a.wrapping_add(b);
 }
 
 /// The lines along the axis of a scatter, which never meet, whatever the indices are: the target doesn't overlap itself.

@@ -105,7 +105,7 @@ pub unsafe fn execute(kernel: &Kernel, operands: &[Operand], threads: Threads) -
                 Ok(())
             }
             Reduce { .. } => reduce::execute(kernel, operands, threads),
-            ArgReduce { .. } | CumSum { .. } => scan::execute(kernel, operands, threads),
+            ArgReduce { .. } | Scan { .. } => scan::execute(kernel, operands, threads),
             MatMul { .. } => matmul::execute(kernel, operands, threads),
             Attention { .. } => attention::execute(kernel, operands, threads),
             Softmax { .. } | SoftmaxBackward { .. } => softmax::execute(kernel, operands, threads),

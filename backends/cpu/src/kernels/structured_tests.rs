@@ -8,7 +8,7 @@ use super::{execute, kept_bytes, scratch_bytes};
 use crate::threads::Threads;
 use raddle_base::{DType, Dims, Layout, Scalar};
 use raddle_hal::{Address, Kernel, KernelError, Operand, View};
-use raddle_op::{Activation, ReduceOp};
+use raddle_op::{Activation, ReduceOp, ScanOp};
 use raddle_sync::faults::{Fault, assert_caught};
 
 const FLOATS: [DType; 4] = [DType::F32, DType::F64, DType::F16, DType::BF16];
@@ -313,14 +313,23 @@ fn running_sums_run() {
         let dtype = rng.pick(DType::ALL);
         let out = if dtype.is_float() { dtype } else { DType::I64 };
         let input = numbers(&mut rng, dtype, shape);
-        let kernel = Kernel::CumSum { axis };
+        let op = [ScanOp::Sum, ScanOp::Prod, ScanOp::Max, ScanOp::Min, ScanOp::LogSumExp][rng.below(5)];
+        let (op, fold): (_, fn(f64, f64) -> f64) = match op {
+            ScanOp::Prod => (op, |a, b| a * b),
+            ScanOp::Max => (op, f64::max),
+            ScanOp::Min => (op, f64::min),
+            ScanOp::LogSumExp if dtype.is_float() => (op, |a, b| (a.exp() + b.exp()).ln()),
+            _ => (ScanOp::Sum, |a, b| a + b),
+        };
+        let kernel = Kernel::Scan { op, axis };
         let found = run(&mut rng, &kernel, &[(out, shape)], zero, &[&input]).unwrap();
         let sources = lines(&shape, |other| other == axis, &floats(&input));
         let results: Vec<f64> = found[0].iter().map(|x| x.to_f64()).collect();
         for (from, to) in sources.iter().zip(lines(&shape, |other| other == axis, &results)) {
-            let mut sum = 0.0;
+            let mut sum = None;
             for (from, to) in from.iter().zip(to) {
-                sum += from;
+                sum = Some(sum.map_or(*from, |sum| fold(sum, *from)));
+                let sum: f64 = sum.unwrap();
                 near(Scalar::Float(to), sum, 1.01 * epsilon(out) * sum.abs() + subnormal(out) + 1e-12);
             }
         }
@@ -664,7 +673,7 @@ fn long_lines_have_the_bits_of_whole_ones() {
             let mut run = |kernel: Kernel, outputs: &[(DType, Dims)], inputs: &[&Tensor]| {
                 run(&mut rng, &kernel, outputs, zero, inputs).unwrap();
             };
-            run(Kernel::CumSum { axis }, &own, &[&x]);
+            run(Kernel::Scan { op: ScanOp::Sum, axis }, &own, &[&x]);
             for (flag, largest) in [(false, true), (true, false)] {
                 run(Kernel::ArgReduce { largest, axis }, &found, &[&x]);
                 run(Kernel::Softmax { axis, log: flag }, &own, &[&x]);

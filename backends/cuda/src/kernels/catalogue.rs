@@ -5,12 +5,15 @@ use super::{Key, plan};
 use raddle_base::{DType, Dims, Layout, Scalar};
 use raddle_hal::{Address, Kernel, Operand, View};
 use raddle_op::{
-    Activation, Distribution, PARAM_COUNT_MAX, Pointwise, Program, ProgramRef, ReduceOp, ScatterMode,
+    Activation, Distribution, PARAM_COUNT_MAX, Pointwise, Program, ProgramRef, ReduceOp, ScanOp, ScatterMode,
 };
 use std::collections::HashSet;
 use std::sync::Arc;
 
 const FLOATS: [DType; 4] = [DType::F32, DType::F64, DType::F16, DType::BF16];
+
+const SCATTER_MODES: [ScatterMode; 5] =
+    [ScatterMode::Overwrite, ScatterMode::Add, ScatterMode::Multiply, ScatterMode::Max, ScatterMode::Min];
 
 /// Keys of launches, each once, with names that tell which launch it was.
 #[derive(Default)]
@@ -325,7 +328,9 @@ impl Collection {
                 self.add(&name, &Kernel::Iota { start: Scalar::Int(1), step: Scalar::Int(2) }, &[out], &[]);
                 self.add(&name, &Kernel::Triangle { upper: true, diagonal: 0 }, &[out], &[x]);
                 self.add(&name, &Kernel::Triangle { upper: false, diagonal: 1 }, &[out], &[x]);
-                self.add(&name, &Kernel::CumSum { axis: 1 }, &[out], &[out]);
+                for op in [ScanOp::Sum, ScanOp::Prod, ScanOp::Max, ScanOp::Min, ScanOp::LogSumExp] {
+                    self.add(&name, &Kernel::Scan { op, axis: 1 }, &[out], &[out]);
+                }
             }
             self.add(
                 &name,
@@ -334,7 +339,7 @@ impl Collection {
                 &[],
             );
             let long = view(dtype, &[2, 1 << 20]);
-            self.add(&name, &Kernel::CumSum { axis: 1 }, &[long], &[long]);
+            self.add(&name, &Kernel::Scan { op: ScanOp::Max, axis: 1 }, &[long], &[long]);
             self.add(&name, &Kernel::NonZero, &[view(DType::I64, &[50, 2])], &[x]);
             self.add(&name, &Kernel::NonZero, &[view(DType::I64, &[50, 2])], &[turned]);
             for descending in [false, true] {
@@ -360,7 +365,7 @@ impl Collection {
                 {
                     let rows = view(dtype, at.layout.shape());
                     self.add(&name, &Kernel::Gather { axis: 0, repeats: 1 }, &[rows], &[table, at]);
-                    for mode in [ScatterMode::Overwrite, ScatterMode::Add] {
+                    for mode in SCATTER_MODES {
                         self.add(
                             &name,
                             &Kernel::Scatter { axis: 0, mode, repeats: 1 },
@@ -370,7 +375,7 @@ impl Collection {
                     }
                 }
                 let at = strided(index, &[20_000, 64], &[1, 0]);
-                for mode in [ScatterMode::Overwrite, ScatterMode::Add] {
+                for mode in SCATTER_MODES {
                     let rows = view(dtype, &[20_000, 64]);
                     self.add(&name, &Kernel::Scatter { axis: 0, mode, repeats: 1 }, &[table], &[at, rows]);
                 }

@@ -170,6 +170,11 @@ INLINE void report(long long* record, long long index, long long position) {
 // Sums of integers wrap.
 INLINE float plus(float a, float b) { return a + b; }
 INLINE double plus(double a, double b) { return a + b; }
+INLINE float multiplied(float a, float b) { return a * b; }
+INLINE double multiplied(double a, double b) { return a * b; }
+INLINE long long multiplied(long long a, long long b) {
+    return (long long)((unsigned long long)a * (unsigned long long)b);
+}
 INLINE long long plus(long long a, long long b) {
     return (long long)((unsigned long long)a + (unsigned long long)b);
 }

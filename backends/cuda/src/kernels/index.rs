@@ -105,11 +105,11 @@ pub fn scatter(builder: &mut Builder, axis: usize, mode: ScatterMode, operands: 
         count <= SERIAL_COUNT_MAX || line_count >= LINE_COUNT && count <= LINE_LENGTH_MAX && !gathers;
     let (element, acc) = match mode {
         ScatterMode::Overwrite => (moved_dtype(target.dtype.size_bytes() as u8), DType::F32),
-        ScatterMode::Add if target.dtype.is_float() => (target.dtype, target.dtype.compute()),
-        ScatterMode::Add => (target.dtype, DType::I64),
+        _ if target.dtype.is_float() => (target.dtype, target.dtype.compute()),
+        _ => (target.dtype, DType::I64),
     };
     let settings = |text: Text| {
-        text.element(Name::ELEMENT, element).element(Name::ACC, acc).flag(Name::ADD, mode == ScatterMode::Add)
+        text.element(Name::ELEMENT, element).element(Name::ACC, acc).number(Name::FOLD, mode as usize)
     };
     let steps = [&target, &index, &values].map(|array| array.strides[axis]);
     let (mut shape, mut strides) = (index.shape, [target.strides, index.strides, values.strides]);

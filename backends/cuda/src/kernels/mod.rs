@@ -68,7 +68,7 @@ pub fn plan_over(plan: &mut Plan, kernel: &Kernel, operands: &[Operand]) {
             );
         }
         Kernel::Reduce { .. } | Kernel::ArgReduce { .. } => reduce::plan(&mut builder, kernel, operands),
-        Kernel::CumSum { axis } => scan::cum_sum(&mut builder, *axis, view(0), view(1)),
+        Kernel::Scan { op, axis } => scan::scan(&mut builder, *op, *axis, view(0), view(1)),
         Kernel::MatMul { .. } => matmul::plan(&mut builder, kernel, operands),
         Kernel::Softmax { .. } | Kernel::SoftmaxBackward { .. } => {
             normalize::softmax(&mut builder, kernel, operands)

@@ -1,4 +1,4 @@
-//! Running sums of rows, and the places of what isn't zero, which need one.
+//! Running sums of rows and their kin, and the places of what isn't zero, which need one.
 
 use super::build::Builder;
 use super::geometry::{Array, Grid, Order, push_divider, push_index};
@@ -7,6 +7,7 @@ use super::source::{Name, Text, Unit};
 use super::steps::{Args, Place};
 use raddle_base::DType;
 use raddle_hal::View;
+use raddle_op::ScanOp;
 
 /// Elements of a block.
 const CHUNK: usize = 256 * 8;
@@ -19,6 +20,7 @@ fn pass(
     starts: Option<Place>,
     sizes: [usize; 2],
     totals: bool,
+    op: ScanOp,
 ) {
     let [row_count, count] = sizes;
     let acc = if from.dtype.is_float() { DType::F64 } else { DType::I64 };
@@ -28,7 +30,8 @@ fn pass(
         .element(Name::OUT, to.dtype)
         .element(Name::ACC, acc)
         .flag(Name::TOTALS, totals)
-        .flag(Name::STARTS, starts.is_some());
+        .flag(Name::STARTS, starts.is_some())
+        .number(Name::FOLD, op as usize);
     let mut args = Args::default();
     from.push_to(&mut args);
     to.push_to(&mut args);
@@ -37,11 +40,11 @@ fn pass(
     builder.launch(text, row_count * chunks, 256, args);
 }
 
-/// Running sums of rows. Sums of floats run in `f64`: a running sum has no tree to keep its error small.
-fn running(builder: &mut Builder, from: &Rows, to: &Rows, row_count: usize, count: usize) {
+/// Rows folded up to each element, floats in `f64`: a running sum has no tree to keep its error small.
+fn running(builder: &mut Builder, op: ScanOp, from: &Rows, to: &Rows, [row_count, count]: [usize; 2]) {
     let chunks = count.div_ceil(CHUNK);
     if chunks == 1 {
-        return pass(builder, from, to, None, [row_count, count], false);
+        return pass(builder, from, to, None, [row_count, count], false, op);
     }
     let dtype = if from.dtype.is_float() { DType::F64 } else { DType::I64 };
     let totals = |builder: &mut Builder| Rows {
@@ -50,13 +53,13 @@ fn running(builder: &mut Builder, from: &Rows, to: &Rows, row_count: usize, coun
         stride: chunks,
     };
     let (sums, starts) = (totals(builder), totals(builder));
-    pass(builder, from, &sums, None, [row_count, count], true);
-    running(builder, &sums, &starts, row_count, chunks);
-    pass(builder, from, to, Some(starts.place), [row_count, count], false);
+    pass(builder, from, &sums, None, [row_count, count], true, op);
+    running(builder, op, &sums, &starts, [row_count, chunks]);
+    pass(builder, from, to, Some(starts.place), [row_count, count], false, op);
 }
 
-/// Plans `Kernel::CumSum`.
-pub fn cum_sum(builder: &mut Builder, axis: usize, out: &View, input: &View) {
+/// Plans `Kernel::Scan`.
+pub fn scan(builder: &mut Builder, op: ScanOp, axis: usize, out: &View, input: &View) {
     let [out, input] = [out, input].map(|view| Array::from(view).with_last(axis));
     if out.shape.contains(&0) {
         return;
@@ -65,7 +68,7 @@ pub fn cum_sum(builder: &mut Builder, axis: usize, out: &View, input: &View) {
     let row_count = out.count() / count;
     let from = rows::input(builder, &input, 1);
     let (to, staged) = rows::output(builder, &out, 1);
-    running(builder, &from, &to, row_count, count);
+    running(builder, op, &from, &to, [row_count, count]);
     rows::finish(builder, &out, staged);
 }
 
@@ -99,6 +102,6 @@ pub fn non_zero(builder: &mut Builder, out: &View, input: &View) {
         builder.launch(text, chunks, 256, args);
     };
     pass(builder, true, &counts);
-    running(builder, &counts, &sums, 1, chunks);
+    running(builder, ScanOp::Sum, &counts, &sums, [1, chunks]);
     pass(builder, false, &sums);
 }

@@ -1,5 +1,17 @@
 // target[.., index[.., i, ..], ..] = or += values[.., i, ..]: a thread for each line along the axis, in index order.
-// ELEMENT, ACC: types; INDEX; RANK; ADD.
+// ELEMENT, ACC: types; INDEX; RANK; FOLD: a `ScatterMode`.
+
+INLINE ACC folded(ACC a, ACC b) {
+#if FOLD == 2
+    return multiplied(a, b);
+#elif FOLD == 3
+    return a > b || a != a ? a : b;
+#elif FOLD == 4
+    return a < b || a != a ? a : b;
+#else
+    return plus(a, b);
+#endif
+}
 
 struct Params {
     ELEMENT* target;
@@ -23,7 +35,7 @@ extern "C" __global__ void __launch_bounds__(128) scatter(const Params p) {
     for (long long i = 0; i < p.count; i++) {
         const long long index = p.index[at[1] + i * p.index_step];
         ELEMENT* to = p.target + at[0] + index * p.target_step;
-#if ADD
+#if FOLD == 1
         // Of 16 bits all that goes to one place is summed before it is rounded.
         if (sizeof(ELEMENT) < sizeof(ACC) && Same<ACC, float>::value) {
             bool is_done = false;
@@ -32,15 +44,15 @@ extern "C" __global__ void __launch_bounds__(128) scatter(const Params p) {
             ACC sum = convert<ACC>(*to);
             for (long long j = i; j < p.count; j++) {
                 if (p.index[at[1] + j * p.index_step] != index) continue;
-                sum = plus(sum, convert<ACC>(p.values[at[2] + j * p.value_step]));
+                sum = folded(sum, convert<ACC>(p.values[at[2] + j * p.value_step]));
             }
             *to = convert<ELEMENT>(sum);
             continue;
         }
 #endif
         const ELEMENT value = p.values[at[2] + i * p.value_step];
-#if ADD
-        *to = convert<ELEMENT>(plus(convert<ACC>(*to), convert<ACC>(value)));
+#if FOLD
+        *to = convert<ELEMENT>(folded(convert<ACC>(*to), convert<ACC>(value)));
 #else
         *to = value;
 #endif

@@ -1,6 +1,18 @@
 // A scatter of entries that are sorted by destination, those of one in index order. A thread for each entry (and each of
 // the positions that share the indices): the first entry of a destination does all of its entries.
-// ELEMENT, ACC: types; RANK: of the lines that have indices of their own; SHARED: of the positions that share them; ADD.
+// ELEMENT, ACC: types; RANK: of the lines that have indices of their own; SHARED: of the positions that share them; FOLD: a `ScatterMode`.
+
+INLINE ACC folded(ACC a, ACC b) {
+#if FOLD == 2
+    return multiplied(a, b);
+#elif FOLD == 3
+    return a > b || a != a ? a : b;
+#elif FOLD == 4
+    return a < b || a != a ? a : b;
+#else
+    return plus(a, b);
+#endif
+}
 
 struct Params {
     ELEMENT* target;
@@ -30,12 +42,12 @@ extern "C" __global__ void __launch_bounds__(128) scatter_sorted(const Params p)
     p.shared.at((index_t)(place - entry * p.shared_count), more);
     ELEMENT* to = p.target + at[0] + more[0] + (long long)key_of(own) * p.target_step;
     const ELEMENT* values = p.values + at[1] + more[1];
-#if ADD
+#if FOLD
     ACC sum = convert<ACC>(*to);
     for (; first < p.count; first++) {
         const Word word = words[first];
         if (key_of(word) != key_of(own)) break;
-        sum = plus(sum, convert<ACC>(values[(long long)index_of(word) * p.value_step]));
+        sum = folded(sum, convert<ACC>(values[(long long)index_of(word) * p.value_step]));
     }
     *to = convert<ELEMENT>(sum);
 #else

@@ -3,6 +3,7 @@
 
 mod catalogue;
 mod compose;
+mod composed;
 mod errors;
 mod groups;
 mod host;

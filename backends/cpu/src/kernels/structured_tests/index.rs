@@ -100,13 +100,36 @@ fn gather_and_scatter_follow_the_indices() {
         assert!(places.iter().zip(&found[0]).all(|(&place, found)| same(*found, from[place])));
 
         let before = |_: usize, element: usize| from[element];
-        for mode in [ScatterMode::Overwrite, ScatterMode::Add] {
+        let modes = [
+            ScatterMode::Overwrite,
+            ScatterMode::Add,
+            ScatterMode::Max,
+            ScatterMode::Min,
+            ScatterMode::Multiply,
+        ];
+        // Products of 16-bit floats aren't asked for.
+        let count = if matches!(dtype, DType::F16 | DType::BF16) { 4 } else { 5 };
+        for mode in &modes[..count] {
+            let mode = *mode;
             let kernel = Kernel::Scatter { axis, mode, repeats: 1 };
             let found = run(&mut rng, &kernel, &[(dtype, source_shape)], before, &[&index, &values]).unwrap();
             let mut expected = from.clone();
             for (&place, &value) in places.iter().zip(&values_list) {
                 expected[place] = match (mode, expected[place], value) {
                     (ScatterMode::Overwrite, _, value) => value,
+                    (ScatterMode::Max, Scalar::Float(a), Scalar::Float(b)) => Scalar::Float(a.max(b)),
+                    (ScatterMode::Min, Scalar::Float(a), Scalar::Float(b)) => Scalar::Float(a.min(b)),
+                    (ScatterMode::Multiply, Scalar::Float(a), Scalar::Float(b)) if dtype == DType::F64 => {
+                        Scalar::Float(a * b)
+                    }
+                    (ScatterMode::Multiply, Scalar::Float(a), Scalar::Float(b)) => {
+                        Scalar::Float((a as f32 * b as f32).into())
+                    }
+                    (ScatterMode::Max, a, b) => Scalar::Int(a.to_i64().max(b.to_i64())),
+                    (ScatterMode::Min, a, b) => Scalar::Int(a.to_i64().min(b.to_i64())),
+                    (ScatterMode::Multiply, a, b) => {
+                        normalized(Scalar::Int(a.to_i64().wrapping_mul(b.to_i64())), dtype)
+                    }
                     (_, Scalar::Float(a), Scalar::Float(b)) if dtype == DType::F64 => Scalar::Float(a + b),
                     // Rounded to 16 bits once, below.
                     (_, Scalar::Float(a), Scalar::Float(b)) => Scalar::Float((a as f32 + b as f32).into()),
