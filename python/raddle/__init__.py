@@ -12,12 +12,13 @@ Any tensor may be used from any thread, with no lock and no synchronization in u
 from contextlib import ContextDecorator as _ContextDecorator
 from math import e, inf, nan, pi
 
-from . import _aliases
+from . import _aliases, _functions
 from ._raddle import *  # noqa: F403
 from ._raddle import Tensor, __version__, _set_grad_enabled, load_file, save_file, tensor
 
 newaxis = None
 save, load = save_file, load_file
+_functions.install(Tensor, globals())
 _aliases.install(Tensor, globals())
 
 
@@ -105,7 +106,7 @@ def stream(stream):
 
 def __getattr__(name):
     # What few need is imported when it is asked for.
-    if name in ("nn", "optim"):
+    if name in ("linalg", "nn", "optim", "special"):
         import importlib
 
         return importlib.import_module("." + name, __name__)

@@ -3,6 +3,9 @@
 #: An alias, and the method that it is.
 METHODS = {
     "absolute": "abs",
+    "arccosh": "acosh",
+    "arcsinh": "asinh",
+    "arctanh": "atanh",
     "arccos": "acos",
     "arcsin": "asin",
     "arctan": "atan",

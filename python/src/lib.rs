@@ -14,6 +14,7 @@ mod arg;
 mod autograd;
 mod capture;
 mod checkpoint;
+mod composed;
 mod create;
 mod device;
 mod dlpack;
@@ -45,6 +46,7 @@ mod _raddle {
         },
         capture::{PyGraph, PyPublished, PyPublisher, capture},
         checkpoint::{load_file, save_file},
+        composed::{_einsum, _multi_dot, _triangle_indices},
         create::{
             arange, empty, empty_like, eye, full, full_like, linspace, manual_seed, ones, ones_like, rand,
             rand_like, randint, randn, randn_like, randperm, tensor, zeros, zeros_like,

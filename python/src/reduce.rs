@@ -124,6 +124,7 @@ along! {
     softmax "`eˣ / Σ eˣ` along an axis. `dtype`: convert first.";
     log_softmax "`x - ln Σ eˣ` along an axis. `dtype`: convert first.";
     cumsum "Running sums along an axis. `dtype`: convert first.";
+    cumprod "Running products along an axis. `dtype`: convert first.";
 }
 
 type Pair<'py> = (Bound<'py, PyTensor>, Bound<'py, PyTensor>);
@@ -194,7 +195,8 @@ extremes! {
 }
 
 /// Values and indices under these names, as PyTorch returns them.
-fn named<'py>(py: Python<'py>, op: &str, (values, indices): Pair<'py>) -> Result<Bound<'py, PyAny>> {
+pub fn named<'py>(py: Python<'py>, op: &str, (values, indices): Pair<'py>) -> Result<Bound<'py, PyAny>> {
+    let op = op.trim_start_matches('_');
     static TYPES: pyo3::sync::PyOnceLock<Py<pyo3::types::PyDict>> = pyo3::sync::PyOnceLock::new();
     let types = TYPES.get_or_init(py, || pyo3::types::PyDict::new(py).unbind()).bind(py);
     let kind = match types.get_item(op)? {

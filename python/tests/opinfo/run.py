@@ -32,7 +32,7 @@ THEIRS = {ours: theirs for theirs, ours in OURS.items()}
 #: What results may differ by: absolutely, and as a part of the value.
 TOLERANCE = {torch.float64: (1e-9, 1e-9), torch.float32: (3e-5, 3e-5), torch.float16: (4e-3, 4e-3), torch.bfloat16: (3e-2, 3e-2)}
 #: Results are random, or undefined: shapes and dtypes are compared.
-RANDOM = {"bernoulli", "empty", "empty_like", "nn.functional.dropout", "rand_like", "randint", "randint_like", "randn", "randn_like", "normal", "uniform", "exponential"}  # fmt: skip
+RANDOM = {"bernoulli", "empty", "empty_like", "nn.functional.dropout", "rand_like", "randint", "randint_like", "randn", "randn_like", "new_empty", "normal", "uniform", "exponential"}  # fmt: skip
 
 
 class Inapplicable(Exception):
@@ -71,6 +71,14 @@ CALLED = {
     "nn.functional.embedding": lambda weight, index, **kwargs: raddle.nn.functional.embedding(index, weight, **kwargs),
     "where": lambda x, condition, other, **kwargs: raddle.where(condition, x, other, **kwargs),
     "zero_": lambda x: x.clone().zero_(),
+    "T": lambda x: x.T,
+    "mT": lambda x: x.mT,
+    "fill": lambda x, value: x.clone().fill_(value),
+    "slice": lambda x, dim=0, start=None, end=None, step=1: x[(slice(None),) * dim + (slice(start, end, step),)],
+    "einsum": lambda tensors, equation: raddle.einsum(equation, *tensors),
+    "broadcast_shapes": lambda *shapes: torch.Size(raddle.broadcast_shapes(*shapes)),
+    "meshgrid": lambda first, *rest, **kwargs: raddle.meshgrid(*first if isinstance(first, (list, tuple)) else [first], *rest, **kwargs),
+    "unique": raddle.unique,
 }
 
 
@@ -95,6 +103,8 @@ class There:
             if value in (torch.contiguous_format, torch.preserve_format, torch.strided):
                 return None
             raise Inapplicable(type(value).__name__)
+        if callable(value):
+            raise Inapplicable("a function of PyTorch")
         return value
 
     def tensor(self, value):
@@ -181,13 +191,15 @@ def compare(name, found, same, exact, random=False):
 
 def undo_ties(op, sample, found, same):
     """Indices of equal elements may stand in any order: compared is what they name."""
-    if op.name not in ("sort", "argsort", "topk", "msort"):
+    if op.name not in ("sort", "argsort", "topk", "median", "nanmedian", "mode", "kthvalue") or isinstance(same, torch.Tensor) and op.name != "argsort":
         return found, same
     args, kwargs = sample.args, sample.kwargs
-    place = 1 if op.name == "topk" else 0
+    place = 1 if op.name in ("topk", "kthvalue") else 0
     dim = kwargs.get("dim", args[place] if len(args) > place and not isinstance(args[place], bool) else -1)
     source = sample.input.detach()
-    pick = lambda index: torch.gather(source, dim, index) if source.dim() else source.reshape(index.shape)  # noqa: E731
+    keeps = flat(same)[-1].dim() == source.dim()
+    spread = lambda index: index if keeps else index.unsqueeze(dim)  # noqa: E731
+    pick = lambda index: torch.gather(source, dim, spread(index)) if source.dim() else source.reshape(index.shape)  # noqa: E731
     found, same = flat(found), flat(same)
     values = [pick(back(found[-1])), pick(same[-1])]
     assert not close(values[0], values[1], None), "indices name other elements"
@@ -264,7 +276,7 @@ class Judge:
             assert not wrong, f"gradient: {wrong}"
 
     def in_place(self, op, sample):
-        name = op.inplace_variant.__name__
+        name = getattr(op.inplace_variant, "__name__", "lambda")
         if "lambda" in name:  # of torch.nn.functional
             name, function = op.name, find(op)
             changed = lambda x, *args, **kwargs: function(x, *args, inplace=True, **kwargs)  # noqa: E731
