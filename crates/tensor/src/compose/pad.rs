@@ -45,7 +45,7 @@ impl Tensor {
                 let mut shape = out.shape().to_vec();
                 shape[axis as usize] = length as usize;
                 let padded = Tensor::full(shape, value, self.dtype(), &self.device())?;
-                padded.narrow(axis, before.max(0) as usize, kept as usize)?.copy_(&part)?;
+                padded.narrow(axis, before.clamp(0, length - kept) as usize, kept as usize)?.copy_(&part)?;
                 out = padded;
                 continue;
             }

@@ -3,12 +3,18 @@
 use raddle_op::catalogue::{Kind, catalogue};
 use std::{fs, path::Path};
 
+/// A file's text, or all texts of a folder.
+fn text_of(path: &Path) -> String {
+    if path.is_file() {
+        return fs::read_to_string(path).expect("it is text");
+    }
+    let entries = fs::read_dir(path).expect("the sources are there");
+    entries.map(|entry| text_of(&entry.expect("a file").path())).collect()
+}
+
 #[test]
 fn forms_of_structured_ops_are_as_listed() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let files =
-        fs::read_dir(folder).expect("the sources are there").map(|entry| entry.expect("a file").path());
-    let source: String = files.map(|file| fs::read_to_string(file).expect("it is text")).collect();
+    let source = text_of(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"));
     // A method of its own, or one that a macro makes of a row `name name_out = …`.
     let has = |name: &str| {
         ["(", "<"].iter().any(|open| source.contains(&format!("pub fn {name}{open}")))
