@@ -45,7 +45,7 @@ fn times_pass_between_events() {
         start.record(other);
         start.synchronize().unwrap();
         assert!(start.elapsed_ms(&last).unwrap() > 0.0);
-        // SpareTimingEvents come back: a thousand events leave no more than were in flight at once.
+        // Timing events come back: a thousand events leave no more than were in flight at once.
         for _ in 0..1000 {
             let event = Event::timing();
             event.record(stream);
