@@ -452,8 +452,11 @@ fn scan_of(name: &str, dtype: DType, shape: &[usize], axis: usize, random: &mut 
                 // In units of the largest.
                 "logcumsumexp" => {
                     let most = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-                    let value = most + values.iter().map(|value| (value - most).exp()).sum::<f64>().ln();
-                    (value, most.abs() + 1.0)
+                    let units = values.iter().map(|value| match most.is_infinite() && *value == most {
+                        true => 1.0,
+                        false => (value - most).exp(),
+                    });
+                    (most + units.sum::<f64>().ln(), most.abs() + 1.0)
                 }
                 _ => {
                     let magnitude = values.iter().map(|value| value.abs()).sum();

@@ -97,7 +97,12 @@ macro_rules! for_each_pointwise {
         /// 0, `values` or 1 as `x` is below 0, is 0 or is above; 0 of NaN.
         heaviside(x, values;) { types: All, result: Same, ulp: 0.0, domain: -10.0..10.0, derivative: none, body: x.eq(0.0).select(values, x.gt(0.0).select(1.0, 0.0)) }
         /// `x · 2ʸ`.
-        ldexp(x, y;) { types: Float, result: Same, ulp: 4.0, domain: -10.0..10.0, derivative: derived, body: x * y.exp2() }
+        ldexp(x, y;) { types: Float, result: Same, ulp: 4.0, domain: -10.0..10.0, derivative: [g => g * y.exp2(), g * (x.ldexp(y) * std::f64::consts::LN_2)], body: {
+            // In three steps, so that a power beyond the largest number is none in between.
+            let third = (y / 3.0).round();
+            let part = third.exp2();
+            y.abs().gt(1000.0).select(x * y.exp2(), x * part * part * (y - 2.0 * third).exp2())
+        } }
         /// `x` in radians.
         deg2rad(x;) { types: Float, result: Same, ulp: 1.5, domain: -360.0..360.0, derivative: derived, body: x * (std::f64::consts::PI / 180.0) }
         /// `x` in degrees.
@@ -200,13 +205,16 @@ macro_rules! for_each_pointwise {
             use std::f64::consts::PI;
             let a = PI * x;
             let q = a * a;
+            let whole = x.round();
+            let c = (PI * (0.5 - (x - whole).abs())).sin(); // the cosine, exact where it is 0
+            let c = whole.fmod(2.0).eq(0.0).select(c, -c);
             // Near 0 the difference has no digits: its series.
-            g * q.lt(0.0025).select(-PI / 3.0 * a * (1.0 - 0.1 * q + q * q / 280.0), (a.cos() - x.sinc()) / x)
+            g * q.lt(0.0025).select(-PI / 3.0 * a * (1.0 - 0.1 * q + q * q / 280.0), (c - x.sinc()) / x)
         }], body: {
             let whole = x.round();
             let s = (std::f64::consts::PI * (x - whole)).sin();
             let s = whole.fmod(2.0).eq(0.0).select(s, -s);
-            x.eq(0.0).select(1.0, s / (std::f64::consts::PI * x))
+            x.eq(0.0).select(1.0, s.eq(0.0).select(0.0, s / (std::f64::consts::PI * x)))
         } }
 
         // Error function and activations
@@ -226,7 +234,10 @@ macro_rules! for_each_pointwise {
                 / ((1.637067800 * t + 3.543889200) * t + 1.0);
             let y = a.le(0.7).select(inner, x.lt(0.0).select(-outer, outer));
             let step = |y: Expr<'r>| y - (y.erf() - x) / (std::f64::consts::FRAC_2_SQRT_PI * (-(y * y)).exp());
-            let y = step(step(y));
+            // Near 0 its series: there erf has no digits below the smallest numbers.
+            let (c1, c2) = (std::f64::consts::PI / 12.0, 7.0 * std::f64::consts::PI.powi(2) / 480.0);
+            let near = 0.5 * std::f64::consts::PI.sqrt() * x * (1.0 + z * (c1 + z * c2));
+            let y = a.lt(1e-3).select(near, step(step(y)));
             a.eq(1.0).select(x * f64::INFINITY, a.gt(1.0).select(f64::NAN, y))
         } }
         /// `Φ(x)`, the distribution of the standard normal; the lower tail keeps its digits.
@@ -273,11 +284,16 @@ macro_rules! for_each_pointwise {
         /// `x` beyond `lambd` and `-lambd`, else 0; NaN stays.
         hardshrink(x; lambd) { types: Float, result: Same, ulp: 0.0, domain: -10.0..10.0, derivative: derived, body: (x.ge(-lambd) & x.le(lambd)).select(0.0, x) }
         /// `x` nearer to 0 by `lambd`, and 0 within; NaN stays.
-        softshrink(x; lambd) { types: Float, result: Same, ulp: 0.5, domain: -10.0..10.0, derivative: derived, body: x.gt(lambd).select(x - lambd, x.lt(-lambd).select(x + lambd, x.isnan().select(x, 0.0))) }
+        softshrink(x; lambd) { types: Float, result: Same, ulp: 0.5, domain: -10.0..10.0, derivative: derived, body: x.gt(lambd).select(x - lambd, x.lt(-lambd).select(x + lambd, x * 0.0)) }
         /// `x / (1 + |x|)`. NaN at the infinities, as in PyTorch.
-        softsign(x;) { types: Float, result: Same, ulp: 1.5, domain: -10.0..10.0, derivative: derived, body: x / (1.0 + x.abs()) }
+        softsign(x;) { types: Float, result: Same, ulp: 1.5, domain: -10.0..10.0, derivative: [g => g / (1.0 + x.abs()) / (1.0 + x.abs())], body: x / (1.0 + x.abs()) }
         /// `x - tanh x`.
-        tanhshrink(x;) { types: Float, result: Same, ulp: 6.0, domain: 2.0..10.0, derivative: [g => g * (x.tanh() * x.tanh())], body: x - x.tanh() }
+        tanhshrink(x;) { types: Float, result: Same, ulp: 6.0, domain: 2.0..10.0, derivative: [g => g * (x.tanh() * x.tanh())], body: {
+            // Near 0 by Lambert's continued fraction of tanh, so that nothing cancels.
+            let q = x * x;
+            let c = q / (3.0 + q / (5.0 + q / (7.0 + q / (9.0 + q / (11.0 + q / (13.0 + q / 15.0))))));
+            q.lt(1.0).select(x * c / (1.0 + c) + 0.0, x - x.tanh())
+        } }
         /// `x > threshold ? x : value`; NaN stays. The derivative at the threshold is 0.
         threshold(x; threshold, value) { types: Number, result: Same, ulp: 0.0, domain: -10.0..10.0, derivative: derived, body: x.le(threshold).select(value, x) }
         /// `ln(1 / (1 + e⁻ˣ))`, without powers that overflow.
@@ -344,7 +360,10 @@ macro_rules! for_each_pointwise {
         /// The smaller; of NaN the other. At a tie `x` has the gradient.
         fmin(x, y;) { types: All, result: Same, ulp: 0.0, domain: -100.0..100.0, derivative: [g => (x.le(y) | y.isnan()).select(g, 0.0), (x.le(y) | y.isnan()).select(0.0, g)], body: x.isnan().select(y, y.isnan().select(x, x.minimum(y))) }
         /// `nan`, `posinf` and `neginf` for what they name. There the derivative is 0.
-        nan_to_num(x; nan, posinf, neginf) { types: Number, result: Same, ulp: 0.0, domain: -10.0..10.0, derivative: derived, body: x.isnan().select(nan, x.eq(f64::INFINITY).select(posinf, x.eq(-f64::INFINITY).select(neginf, x))) }
+        nan_to_num(x; nan, posinf, neginf) { types: Number, result: Same, ulp: 0.0, domain: -10.0..10.0, derivative: derived, body: {
+            let none = x - x; // NaN of what is no number, also in integers, of which each is one
+            x.ne(x).select(nan, none.ne(none).select(x.gt(0.0).select(posinf, neginf), x))
+        } }
 
         // Choice and copies
 

@@ -22,6 +22,7 @@ impl Random {
 fn param(name: &str) -> f64 {
     match name {
         "weight" => 0.3,
+        "eps" => 1e-3,
         "negative_slope" => 0.1,
         "min" => -50.0,
         "max" => 50.0,

