@@ -191,7 +191,7 @@ def stub():
 
 def package():
     """The package: what the native module has, its methods as functions, and what stands in __init__.py."""
-    lines = [HEAD.splitlines()[0], "from typing import Any", "from . import nn as nn", "from ._fused import fused as fused", "from ._raddle import *", "from ._raddle import __version__ as __version__"]  # fmt: skip
+    lines = [HEAD.splitlines()[0], "import builtins", "from collections.abc import Sequence", "from typing import Any", "from . import nn as nn", "from ._fused import fused as fused", "from ._raddle import *", "from ._raddle import __version__ as __version__"]  # fmt: skip
     for name, value in sorted(vars(raddle).items()):
         if name.startswith("_") or name in vars(_raddle) or inspect.ismodule(value):
             continue

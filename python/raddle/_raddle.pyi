@@ -253,6 +253,49 @@ class Tensor:
         """Return self/value."""
     def __xor__(self, value: Any) -> Tensor:
         """Return self^value."""
+    def _cdist(self, other: Operand, p: builtins.float, *, out: Tensor | None = None) -> Tensor:
+        """Distances between rows."""
+    def _channel_shuffle(self, groups: Any, *, out: Tensor | None = None) -> Tensor:
+        """Channels of groups, mixed."""
+    def _coordinate(self, shape: Any, axis: Any, *, out: Tensor | None = None) -> Tensor:
+        """Places in row-major order as the index of one axis of a shape."""
+    def _cov(self, *, correction: Any = 1, fweights: Any = None, aweights: Any = None, out: Tensor | None = None) -> Tensor:
+        """The covariances of variables, which are rows."""
+    def _cross(self, other: Operand, dim: builtins.int, *, out: Tensor | None = None) -> Tensor:
+        """The cross product along an axis of size 3."""
+    def _cumulative_trapezoid(self, x: Operand | None = None, dx: Any = None, dim: builtins.int = ..., *, out: Tensor | None = None) -> Tensor:
+        """The running integral by trapezoids."""
+    def _diff(self, n: builtins.int = 1, dim: builtins.int = ..., *, out: Tensor | None = None) -> Tensor:
+        """What each element of an axis is above the one before it."""
+    def _isin(self, test: Any, *, out: Tensor | None = None) -> Tensor:
+        """Which elements are among those of another tensor."""
+    def _matrix_power(self, n: builtins.int, *, out: Tensor | None = None) -> Tensor:
+        """A square matrix times itself."""
+    def _median(self, dim: builtins.int, keepdim: builtins.bool = False, *, out: Tensor | None = None) -> Tensor:
+        """The middle of an axis."""
+    def _nanmedian(self, dim: builtins.int, keepdim: builtins.bool = False, *, out: Tensor | None = None) -> Tensor:
+        """The middle of what is no NaN."""
+    def _nansum(self, dim: Axes | None = None, keepdim: builtins.bool = False, *, out: Tensor | None = None) -> Tensor:
+        """The sum of what is no NaN."""
+    def _one_hot(self, num_classes: Any = ..., *, out: Tensor | None = None) -> Tensor:
+        """1 at each class, 0 elsewhere."""
+    def _pad(self, pad: Any, mode: builtins.bool, value: Any, *, out: Tensor | None = None) -> Tensor:
+        """Axes with more elements at both ends, or fewer; of the last axis first."""
+    def _pixel_shuffle(self, factor: Any, *, out: Tensor | None = None) -> Tensor:
+        """Channels as blocks of pixels."""
+    def _pixel_unshuffle(self, factor: Any, *, out: Tensor | None = None) -> Tensor:
+        """Blocks of pixels as channels."""
+    def _searchsorted(self, values: Tensor, right: Any, *, out: Tensor | None = None) -> Tensor:
+        """Where values go in a sorted axis."""
+    def _tensordot(self, other: Operand, a: Any, b: Any, *, out: Tensor | None = None) -> Tensor:
+        """The product summed over axes of both."""
+    def _trapezoid(self, x: Operand | None = None, dx: Any = None, dim: builtins.int = ..., *, out: Tensor | None = None) -> Tensor:
+        """The integral by trapezoids."""
+    def _unique(self, consecutive: Any, dim: Axes | None = None) -> Tensor: ...
+    def _vander(self, count: Any, increasing: Any, *, out: Tensor | None = None) -> Tensor:
+        """The powers of a vector's elements."""
+    def _vecdot(self, other: Operand, dim: builtins.int = ..., *, out: Tensor | None = None) -> Tensor:
+        """`Σ x · other` along an axis."""
     @property
     def _version(self) -> builtins.int:
         """How often the storage was changed in place."""
@@ -268,10 +311,16 @@ class Tensor:
         """Arc cosine."""
     def acos_(self) -> Tensor:
         """`acos` in place."""
+    def acosh(self, *, out: Tensor | None = None) -> Tensor:
+        """Inverse hyperbolic cosine, exact near 1; NaN below 1."""
+    def acosh_(self) -> Tensor:
+        """`acosh` in place."""
     def add(self, other: Operand, *, alpha: Any = None, out: Tensor | None = None) -> Tensor:
         """`x + alpha · other`. Of bools: or."""
     def add_(self, other: Operand, *, alpha: Any = None) -> Tensor:
         """`add` in place."""
+    def addbmm(self, batch1: Any, batch2: Any, *, beta: Any = ..., alpha: Any = ..., out: Tensor | None = None) -> Tensor:
+        """`beta · x + alpha · Σ batch1 batch2`."""
     def addcdiv(self, tensor1: Operand, tensor2: Operand, *, value: Any = None, out: Tensor | None = None) -> Tensor:
         """`x + value · tensor1 / tensor2`."""
     def addcdiv_(self, tensor1: Operand, tensor2: Operand, *, value: Any = None) -> Tensor:
@@ -284,22 +333,38 @@ class Tensor:
         """`beta · x + alpha · mat1 mat2`."""
     def addmm_(self, mat1: Tensor, mat2: Tensor, *, beta: Any = None, alpha: Any = None) -> Tensor:
         """`addmm` in place."""
+    def addmv(self, mat: Any, vec: Any, *, beta: Any = ..., alpha: Any = ..., out: Tensor | None = None) -> Tensor:
+        """`beta · x + alpha · mat vec`."""
+    def addr(self, vec1: Any, vec2: Any, *, beta: Any = ..., alpha: Any = ..., out: Tensor | None = None) -> Tensor:
+        """`beta · x + alpha · vec1 vec2ᵀ`."""
     def all(self, dim: Axes | None = None, keepdim: builtins.bool = False, *, dtype: AnyDType | None = None, out: Tensor | None = None) -> Tensor:
         """Are all true? Over axes (none: all)."""
+    def allclose(input: Tensor, other: Operand, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: Any = False) -> Tensor:
+        """Are all close? Waits for the answer."""
     def amax(self, dim: Axes | None = None, keepdim: builtins.bool = False, *, dtype: AnyDType | None = None, out: Tensor | None = None) -> Tensor:
         """The largest over axes (none: all)."""
     def amin(self, dim: Axes | None = None, keepdim: builtins.bool = False, *, dtype: AnyDType | None = None, out: Tensor | None = None) -> Tensor:
         """The smallest over axes (none: all)."""
+    def aminmax(input: Tensor, *, dim: Axes | None = None, keepdim: builtins.bool = False, out: Tensor | None = None) -> Tensor:
+        """The smallest and the largest, of all or along an axis."""
     def any(self, dim: Axes | None = None, keepdim: builtins.bool = False, *, dtype: AnyDType | None = None, out: Tensor | None = None) -> Tensor:
         """Is one true? Over axes (none: all)."""
     def arccos(self, *, out: Tensor | None = None) -> Tensor:
         """Arc cosine."""
     def arccos_(self) -> Tensor:
         """`acos` in place."""
+    def arccosh(self, *, out: Tensor | None = None) -> Tensor:
+        """Inverse hyperbolic cosine, exact near 1; NaN below 1."""
+    def arccosh_(self) -> Tensor:
+        """`acosh` in place."""
     def arcsin(self, *, out: Tensor | None = None) -> Tensor:
         """Arc sine."""
     def arcsin_(self) -> Tensor:
         """`asin` in place."""
+    def arcsinh(self, *, out: Tensor | None = None) -> Tensor:
+        """Inverse hyperbolic sine, exact near 0."""
+    def arcsinh_(self) -> Tensor:
+        """`asinh` in place."""
     def arctan(self, *, out: Tensor | None = None) -> Tensor:
         """Arc tangent."""
     def arctan2(self, other: Operand, *, out: Tensor | None = None) -> Tensor:
@@ -308,18 +373,28 @@ class Tensor:
         """`atan2` in place."""
     def arctan_(self) -> Tensor:
         """`atan` in place."""
+    def arctanh(self, *, out: Tensor | None = None) -> Tensor:
+        """Inverse hyperbolic tangent, exact near 0; infinite at 1 and -1, NaN beyond."""
+    def arctanh_(self) -> Tensor:
+        """`atanh` in place."""
     def argmax(self, dim: Axes | None = None, keepdim: builtins.bool = False, *, dtype: AnyDType | None = None, out: Tensor | None = None) -> Tensor:
         """The index of the largest along an axis (none: of all elements)."""
     def argmin(self, dim: Axes | None = None, keepdim: builtins.bool = False, *, dtype: AnyDType | None = None, out: Tensor | None = None) -> Tensor:
         """The index of the smallest along an axis (none: of all elements)."""
     def argsort(self, dim: builtins.int = ..., descending: builtins.bool = False, *, stable: builtins.bool | None = None, out: Tensor | None = None) -> Tensor:
         """The indices that put an axis into order. Always stable."""
+    def argwhere(input: Tensor) -> Tensor:
+        """The indices of what isn't zero, a row each. Waits for how many there are."""
     def as_strided(self, size: Any, stride: Any, storage_offset: Any = None) -> Tensor:
         """Any view of the storage."""
     def asin(self, *, out: Tensor | None = None) -> Tensor:
         """Arc sine."""
     def asin_(self) -> Tensor:
         """`asin` in place."""
+    def asinh(self, *, out: Tensor | None = None) -> Tensor:
+        """Inverse hyperbolic sine, exact near 0."""
+    def asinh_(self) -> Tensor:
+        """`asinh` in place."""
     def atan(self, *, out: Tensor | None = None) -> Tensor:
         """Arc tangent."""
     def atan2(self, other: Operand, *, out: Tensor | None = None) -> Tensor:
@@ -328,14 +403,22 @@ class Tensor:
         """`atan2` in place."""
     def atan_(self) -> Tensor:
         """`atan` in place."""
+    def atanh(self, *, out: Tensor | None = None) -> Tensor:
+        """Inverse hyperbolic tangent, exact near 0; infinite at 1 and -1, NaN beyond."""
+    def atanh_(self) -> Tensor:
+        """`atanh` in place."""
     def backward(self, gradient: Tensor | None = None, retain_graph: builtins.bool | None = None) -> None:
         """Computes the gradients of all leaves that it was made from, and adds them to theirs. `gradient`: of this tensor, if it"""
+    def baddbmm(self, batch1: Any, batch2: Any, *, beta: Any = ..., alpha: Any = ..., out: Tensor | None = None) -> Tensor:
+        """`beta · x + alpha · batch1 batch2`."""
     def bernoulli(self, *, generator: Generator | None = None, out: Tensor | None = None) -> Tensor:
         """Ones, each with the probability that the element is, and zeros."""
     def bernoulli_(self, p: builtins.float = ..., *, generator: Generator | None = None) -> Tensor:
         """Overwritten with ones, each with probability p, and zeros."""
     def bfloat16(self) -> Tensor:
         """Converted to bfloat16; itself if it is that already."""
+    def bincount(self, weights: Any = None, minlength: Any = 0, *, out: Tensor | None = None) -> Tensor:
+        """How often each integer from 0 on is there, or the sums of weights. Waits for the largest."""
     def bitwise_and(self, other: Operand, *, out: Tensor | None = None) -> Tensor:
         """Bits that both have."""
     def bitwise_and_(self, other: Operand) -> Tensor:
@@ -372,6 +455,10 @@ class Tensor:
         """The smallest integer not below."""
     def ceil_(self) -> Tensor:
         """`ceil` in place."""
+    def celu(self, alpha: Any = None, *, out: Tensor | None = None) -> Tensor:
+        """`x > 0 ? x : alpha · (e^(x / alpha) - 1)`."""
+    def celu_(self, alpha: Any = None) -> Tensor:
+        """`celu` in place."""
     def chunk(self, chunks: builtins.int, dim: builtins.int = 0) -> tuple[Tensor, ...]:
         """An axis in so many parts, at most: views."""
     def clamp(self, min: Operand | None = None, max: Operand | None = None, *, out: Tensor | None = None) -> Tensor:
@@ -396,6 +483,12 @@ class Tensor:
         """Itself if it is row-major, else a row-major copy."""
     def copy_(self, src: Operand, non_blocking: builtins.bool = False) -> Tensor:
         """Overwrites the elements with those of another tensor, broadcast and converted as needed."""
+    def copysign(self, other: Operand, *, out: Tensor | None = None) -> Tensor:
+        """`|x|` with the sign of `y`, that of -0 too. A NaN counts as positive, whatever its bit; PyTorch looks at the bit. The derivative"""
+    def copysign_(self, other: Operand) -> Tensor:
+        """`copysign` in place."""
+    def corrcoef(self, *, out: Tensor | None = None) -> Tensor:
+        """The correlations of variables, which are rows."""
     def cos(self, *, out: Tensor | None = None) -> Tensor:
         """Cosine."""
     def cos_(self) -> Tensor:
@@ -408,16 +501,40 @@ class Tensor:
         """How many elements aren't zero, over axes (none: all)."""
     def cpu(self) -> Tensor:
         """On the CPU."""
+    def cross(input: Tensor, other: Operand, dim: Axes | None = None, *, out: Tensor | None = None) -> Tensor:
+        """The cross product along an axis of size 3; none: the first one."""
+    def cummax(self, dim: builtins.int, *, out: Tensor | None = None) -> Tensor:
+        """The largest up to each element of an axis, and where it stands."""
+    def cummin(self, dim: builtins.int, *, out: Tensor | None = None) -> Tensor:
+        """The smallest up to each element of an axis, and where it stands."""
+    def cumprod(self, dim: builtins.int, *, dtype: AnyDType | None = None, out: Tensor | None = None) -> Tensor:
+        """Running products along an axis. `dtype`: convert first."""
     def cumsum(self, dim: builtins.int, *, dtype: AnyDType | None = None, out: Tensor | None = None) -> Tensor:
         """Running sums along an axis. `dtype`: convert first."""
+    def deg2rad(self, *, out: Tensor | None = None) -> Tensor:
+        """`x` in radians."""
+    def deg2rad_(self) -> Tensor:
+        """`deg2rad` in place."""
     def detach(self) -> Tensor:
         """The same elements, and no part of any graph."""
     @property
     def device(self) -> Any: ...
+    def diag(self, diagonal: builtins.int = 0, *, out: Tensor | None = None) -> Tensor:
+        """A vector as the diagonal of a matrix, or the diagonal of a matrix as a copy."""
+    def diag_embed(self, offset: builtins.int = 0, dim1: builtins.int = ..., dim2: builtins.int = ..., *, out: Tensor | None = None) -> Tensor:
+        """The last axis as the diagonal of matrices of zeros."""
+    def diagflat(self, offset: builtins.int = 0, *, out: Tensor | None = None) -> Tensor:
+        """All elements as the diagonal of a matrix."""
     def diagonal(self, offset: builtins.int = 0, dim1: builtins.int = 0, dim2: builtins.int = 1) -> Tensor:
         """A diagonal of two axes, as the last axis: a view."""
+    def diagonal_scatter(self, src: Operand, offset: builtins.int = 0, dim1: builtins.int = 0, dim2: builtins.int = 1, *, out: Tensor | None = None) -> Tensor:
+        """A copy with `src` on a diagonal."""
+    def diff(input: Tensor, n: builtins.int = 1, dim: builtins.int = -1, prepend: Any = None, append: Any = None, *, out: Tensor | None = None) -> Tensor:
+        """What each element of an axis is above the one before it, ``n`` times over."""
     def dim(self) -> builtins.int:
         """How many axes."""
+    def dist(input: Tensor, other: Operand, p: builtins.float = 2) -> Tensor:
+        """The p-norm of the difference."""
     def div(self, other: Operand, *, rounding_mode: builtins.str | None = None, out: Tensor | None = None) -> Tensor:
         """`x / other`; integers are converted to float32 first. `rounding_mode`: `"floor"`, `"trunc"` or none."""
     def div_(self, other: Operand, *, rounding_mode: builtins.str | None = None) -> Tensor:
@@ -430,6 +547,8 @@ class Tensor:
         """The sum of the products of two vectors."""
     def double(self) -> Tensor:
         """Converted to double; itself if it is that already."""
+    def dsplit(input: Tensor, indices_or_sections: Any) -> Tensor:
+        """``tensor_split`` along axis 2 in parts of one size."""
     @property
     def dtype(self) -> DType: ...
     def element_size(self) -> builtins.int:
@@ -438,6 +557,10 @@ class Tensor:
         """`x > 0 ? x : alpha · (eˣ - 1)`. The derivative at 0 is `alpha`."""
     def elu_(self, alpha: Any = None) -> Tensor:
         """`elu` in place."""
+    def entr(self, *, out: Tensor | None = None) -> Tensor:
+        """`-x · ln x`, the entropy; 0 at 0, -∞ below."""
+    def entr_(self) -> Tensor:
+        """`entr` in place."""
     def eq(self, other: Operand, *, out: Tensor | None = None) -> Tensor:
         """`x == y`."""
     def eq_(self, other: Operand) -> Tensor:
@@ -452,8 +575,16 @@ class Tensor:
         """`1 - erf(x)`, exact where that is small."""
     def erfc_(self) -> Tensor:
         """`erfc` in place."""
+    def erfinv(self, *, out: Tensor | None = None) -> Tensor:
+        """The `y` with `erf(y) = x`; infinite at 1 and -1, NaN beyond. A rational approximation and two steps of Newton's."""
+    def erfinv_(self) -> Tensor:
+        """`erfinv` in place."""
     def exp(self, *, out: Tensor | None = None) -> Tensor:
         """`eˣ`."""
+    def exp2(self, *, out: Tensor | None = None) -> Tensor:
+        """`2ˣ`."""
+    def exp2_(self) -> Tensor:
+        """`exp2` in place."""
     def exp_(self) -> Tensor:
         """`exp` in place."""
     def expand(self, *sizes: Any) -> Tensor:
@@ -474,8 +605,16 @@ class Tensor:
         """`trunc` in place."""
     def flatten(self, start_dim: builtins.int = 0, end_dim: builtins.int = ...) -> Tensor:
         """Several axes as one: a view where strides allow it."""
+    def flip(input: Tensor, *axes: Any, dims: Any = None) -> Tensor:
+        """The axes in the reverse order of their elements."""
+    def fliplr(input: Tensor) -> Tensor:
+        """Columns in the reverse order."""
+    def flipud(input: Tensor) -> Tensor:
+        """Rows in the reverse order."""
     def float(self) -> Tensor:
         """Converted to float; itself if it is that already."""
+    def float_power(input: Tensor, exponent: Operand, *, out: Tensor | None = None) -> Tensor:
+        """``pow`` in float64."""
     def floor(self, *, out: Tensor | None = None) -> Tensor:
         """The largest integer not above. The derivative is 0, as of all that round."""
     def floor_(self) -> Tensor:
@@ -484,6 +623,14 @@ class Tensor:
         """The largest integer not above `x / y`. By zero: of floats as `x / y`, of integers 0. The derivative"""
     def floor_divide_(self, other: Operand) -> Tensor:
         """`floor_divide` in place."""
+    def fmax(self, other: Operand, *, out: Tensor | None = None) -> Tensor:
+        """The larger; of NaN the other. At a tie `x` has the gradient."""
+    def fmax_(self, other: Operand) -> Tensor:
+        """`fmax` in place."""
+    def fmin(self, other: Operand, *, out: Tensor | None = None) -> Tensor:
+        """The smaller; of NaN the other. At a tie `x` has the gradient."""
+    def fmin_(self, other: Operand) -> Tensor:
+        """`fmin` in place."""
     def fmod(self, other: Operand, *, out: Tensor | None = None) -> Tensor:
         """`x - trunc(x / y) * y`, C's `fmod`: zero or of the sign of `x`. By zero: NaN, of integers 0."""
     def fmod_(self, other: Operand) -> Tensor:
@@ -519,16 +666,58 @@ class Tensor:
         """`gt` in place."""
     def half(self) -> Tensor:
         """Converted to half; itself if it is that already."""
+    def hardshrink(self, lambd: builtins.float | None = None, *, out: Tensor | None = None) -> Tensor:
+        """`x` beyond `lambd` and `-lambd`, else 0."""
+    def hardshrink_(self, lambd: builtins.float | None = None) -> Tensor:
+        """`hardshrink` in place."""
+    def hardsigmoid(self, *, out: Tensor | None = None) -> Tensor:
+        """`min(max(x + 3, 0), 6) / 6`. The derivative at -3 and 3 is 0."""
+    def hardsigmoid_(self) -> Tensor:
+        """`hardsigmoid` in place."""
+    def hardswish(self, *, out: Tensor | None = None) -> Tensor:
+        """`x · hardsigmoid(x)`. The derivative at -3 is 0, at 3 it is 1."""
+    def hardswish_(self) -> Tensor:
+        """`hardswish` in place."""
+    def hardtanh(self, min_val: Any = None, max_val: Any = None, *, out: Tensor | None = None) -> Tensor:
+        """`x` between `min_val` and `max_val`, else the nearer. The derivative at a bound is 0."""
+    def hardtanh_(self, min_val: Any = None, max_val: Any = None) -> Tensor:
+        """`hardtanh` in place."""
+    def heaviside(self, other: Operand, *, out: Tensor | None = None) -> Tensor:
+        """0, `values` or 1 as `x` is below 0, is 0 or is above; 0 of NaN."""
+    def heaviside_(self, other: Operand) -> Tensor:
+        """`heaviside` in place."""
+    def histc(input: Tensor, bins: Any = 100, min: Operand = 0, max: Operand = 0, *, out: Tensor | None = None) -> Tensor:
+        """How many elements are in each of so many bins of one size; elements outside count nowhere."""
+    def histogram(input: Tensor, bins: Any, *, range: Any = None, weight: Any = None, density: Any = False, out: Tensor | None = None) -> Tensor:
+        """Weights of the elements of each bin, and the edges of the bins."""
+    def hsplit(input: Tensor, indices_or_sections: Any) -> Tensor:
+        """``tensor_split`` along axis 1 in parts of one size."""
+    def hypot(self, other: Operand, *, out: Tensor | None = None) -> Tensor:
+        """`√(x² + y²)`, without squares that overflow or vanish; infinite if one is, even beside NaN. The derivative at the origin is 0."""
+    def hypot_(self, other: Operand) -> Tensor:
+        """`hypot` in place."""
     def index_add(self, dim: builtins.int, index: Tensor, source: Any, *, alpha: Any = None, out: Tensor | None = None) -> Tensor:
         """`alpha · source[.., i, ..]` added to slice `index[i]` of an axis."""
     def index_add_(self, dim: builtins.int, index: Tensor, source: Any, *, alpha: Any = None) -> Tensor:
         """`index_add` in place."""
+    def index_copy(self, dim: builtins.int, index: Tensor, source: Any, *, out: Tensor | None = None) -> Tensor:
+        """A copy in which slice `index[i]` of an axis is slice `i` of `source`."""
+    def index_copy_(self, dim: builtins.int, index: Tensor, source: Any) -> Tensor:
+        """`index_copy` in place."""
+    def index_fill(self, dim: builtins.int, index: Tensor, value: Any, *, out: Tensor | None = None) -> Tensor:
+        """A copy with slices of an axis overwritten with one number."""
+    def index_fill_(self, dim: builtins.int, index: Tensor, value: Any) -> Tensor:
+        """`index_fill` in place."""
     def index_put(self, indices: Any, values: Tensor, accumulate: builtins.bool = False) -> Tensor:
         """A copy with `index_put_`."""
     def index_put_(self, indices: Any, values: Tensor, accumulate: builtins.bool = False) -> Tensor:
         """`x[indices] = values`, or with `accumulate` an addition, in which elements that are named twice get both."""
+    def index_reduce(self, dim: builtins.int, index: Tensor, source: Any, reduce: builtins.str | None, *, include_self: Any = True, out: Tensor | None = None) -> Tensor:
+        """A copy whose slices of an axis are folded with those of `source`."""
     def index_select(self, dim: builtins.int, index: Tensor, *, out: Tensor | None = None) -> Tensor:
         """The slices of an axis that `index` names."""
+    def inner(self, other: Operand, *, out: Tensor | None = None) -> Tensor:
+        """The product summed over the last axes."""
     def int(self) -> Tensor:
         """Converted to int; itself if it is that already."""
     def is_contiguous(self) -> builtins.bool:
@@ -540,6 +729,8 @@ class Tensor:
         """Was it not made by a recorded op?"""
     def is_set_to(self, tensor: Tensor) -> builtins.bool:
         """Is it the same view of the same storage?"""
+    def isclose(input: Tensor, other: Operand, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: Any = False) -> Tensor:
+        """Where ``|input - other| ≤ atol + rtol · |other|``, or both are equal."""
     def isfinite(self, *, out: Tensor | None = None) -> Tensor:
         """Is it neither infinite nor NaN?"""
     def isfinite_(self) -> Tensor:
@@ -552,11 +743,27 @@ class Tensor:
         """Is it NaN?"""
     def isnan_(self) -> Tensor:
         """`isnan` in place."""
+    def isneginf(self, *, out: Tensor | None = None) -> Tensor:
+        """Is it -∞?"""
+    def isneginf_(self) -> Tensor:
+        """`isneginf` in place."""
+    def isposinf(self, *, out: Tensor | None = None) -> Tensor:
+        """Is it ∞?"""
+    def isposinf_(self) -> Tensor:
+        """`isposinf` in place."""
     def item(self) -> Any:
         """The only element, as a number. Waits for it."""
     @property
     def itemsize(self) -> builtins.int:
         """Bytes of an element."""
+    def kron(self, other: Operand, *, out: Tensor | None = None) -> Tensor:
+        """The Kronecker product."""
+    def kthvalue(self, k: builtins.int, dim: builtins.int = ..., keepdim: builtins.bool = False, *, out: Tensor | None = None) -> Tensor:
+        """The `k`-th smallest of an axis, and where it stands."""
+    def ldexp(self, other: Operand, *, out: Tensor | None = None) -> Tensor:
+        """`x · 2ʸ`."""
+    def ldexp_(self, other: Operand) -> Tensor:
+        """`ldexp` in place."""
     def le(self, other: Operand, *, out: Tensor | None = None) -> Tensor:
         """`x <= y`."""
     def le_(self, other: Operand) -> Tensor:
@@ -595,6 +802,16 @@ class Tensor:
         """`log` in place."""
     def log_softmax(self, dim: builtins.int, *, dtype: AnyDType | None = None, out: Tensor | None = None) -> Tensor:
         """`x - ln Σ eˣ` along an axis. `dtype`: convert first."""
+    def logaddexp(self, other: Operand, *, out: Tensor | None = None) -> Tensor:
+        """`ln(eˣ + eʸ)`, without powers that overflow."""
+    def logaddexp2(self, other: Operand, *, out: Tensor | None = None) -> Tensor:
+        """`log₂(2ˣ + 2ʸ)`, without powers that overflow."""
+    def logaddexp2_(self, other: Operand) -> Tensor:
+        """`logaddexp2` in place."""
+    def logaddexp_(self, other: Operand) -> Tensor:
+        """`logaddexp` in place."""
+    def logcumsumexp(self, dim: builtins.int, *, out: Tensor | None = None) -> Tensor:
+        """Running `ln Σ eˣ` along an axis."""
     def logical_and(self, other: Operand, *, out: Tensor | None = None) -> Tensor:
         """Are both true?"""
     def logical_and_(self, other: Operand) -> Tensor:
@@ -611,6 +828,16 @@ class Tensor:
         """Is exactly one true?"""
     def logical_xor_(self, other: Operand) -> Tensor:
         """`logical_xor` in place."""
+    def logit(self, eps: builtins.float | None = None, *, out: Tensor | None = None) -> Tensor:
+        """`ln(z / (1 - z))`, `z` being `x` between `eps` and `1 - eps`; `x` itself if `eps` isn't given, or negative."""
+    def logit_(self, eps: builtins.float | None = None) -> Tensor:
+        """`logit` in place."""
+    def logsigmoid(self, *, out: Tensor | None = None) -> Tensor:
+        """`ln(1 / (1 + e⁻ˣ))`, without powers that overflow."""
+    def logsigmoid_(self) -> Tensor:
+        """`logsigmoid` in place."""
+    def logsumexp(self, dim: builtins.int, keepdim: builtins.bool = False, *, out: Tensor | None = None) -> Tensor:
+        """`ln Σ eˣ` over axes."""
     def long(self) -> Tensor:
         """Converted to long; itself if it is that already."""
     def lt(self, other: Operand, *, out: Tensor | None = None) -> Tensor:
@@ -624,6 +851,8 @@ class Tensor:
         """`mask ? value : x`; `value` is a number, or a tensor without axes."""
     def masked_fill_(self, mask: Tensor, value: Any) -> Tensor:
         """`masked_fill` in place."""
+    def masked_scatter(self, mask: Tensor, source: Any, *, out: Tensor | None = None) -> Tensor:
+        """A copy in which the elements where `mask` is true are those of `source`. Waits for the mask."""
     def masked_select(self, mask: Tensor, *, out: Tensor | None = None) -> Tensor:
         """The elements where `mask` (bool, broadcast) is true, as one axis. Waits for the mask."""
     def matmul(self, other: Operand, *, out: Tensor | None = None) -> Tensor:
@@ -636,18 +865,28 @@ class Tensor:
         """`maximum` in place."""
     def mean(self, dim: Axes | None = None, keepdim: builtins.bool = False, *, dtype: AnyDType | None = None, out: Tensor | None = None) -> Tensor:
         """The mean over axes (none: all). `dtype`: convert first."""
+    def median(input: Tensor, dim: Axes | None = None, keepdim: builtins.bool = False, *, out: Tensor | None = None) -> Tensor:
+        """The middle of all, of two the lower one, or values and indices along an axis. NaN if there is one."""
     def min(self, dim: Axes | None = None, keepdim: builtins.bool = False, *, out: Any = None) -> Any:
         """The smallest of all, or values and indices of the smallest along an axis, or by elements beside another tensor."""
     def minimum(self, other: Operand, *, out: Tensor | None = None) -> Tensor:
         """The smaller; NaN if one is; -0 is below 0. At a tie each has half of the gradient, at NaN each has all of it."""
     def minimum_(self, other: Operand) -> Tensor:
         """`minimum` in place."""
+    def mish(self, *, out: Tensor | None = None) -> Tensor:
+        """`x · tanh(ln(1 + eˣ))`. NaN at -∞, as in PyTorch."""
+    def mish_(self) -> Tensor:
+        """`mish` in place."""
     def mm(self, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
         """`[n, k] × [k, m]`."""
+    def mode(self, dim: builtins.int = ..., keepdim: builtins.bool = False, *, out: Tensor | None = None) -> Tensor:
+        """The most frequent element of an axis."""
     def moveaxis(self, source: Any, destination: Any) -> Tensor:
         """Axes moved to other places: a view."""
     def movedim(self, source: Any, destination: Any) -> Tensor:
         """Axes moved to other places: a view."""
+    def msort(self, *, out: Tensor | None = None) -> Tensor:
+        """Values in ascending order along the first axis."""
     def mul(self, other: Operand, *, out: Tensor | None = None) -> Tensor:
         """`x * y`. Of bools: and."""
     def mul_(self, other: Operand) -> Tensor:
@@ -656,6 +895,20 @@ class Tensor:
         """`x * y`. Of bools: and."""
     def multiply_(self, other: Operand) -> Tensor:
         """`mul` in place."""
+    def mv(self, vec: Any, *, out: Tensor | None = None) -> Tensor:
+        """`[n, k] × [k]`."""
+    def nan_to_num(input: Tensor, nan: Any = None, posinf: Any = None, neginf: Any = None, *, out: Tensor | None = None) -> Tensor:
+        """Numbers for NaN (0) and the infinities (the largest and the least of the dtype)."""
+    def nan_to_num_(input: Tensor, nan: Any = None, posinf: Any = None, neginf: Any = None) -> Tensor:
+        """``nan_to_num`` in place."""
+    def nanmean(self, dim: Axes | None = None, keepdim: builtins.bool = False, *, out: Tensor | None = None) -> Tensor:
+        """The mean of what is no NaN."""
+    def nanmedian(input: Tensor, dim: Axes | None = None, keepdim: builtins.bool = False, *, out: Tensor | None = None) -> Tensor:
+        """``median`` of what is no NaN."""
+    def nanquantile(self, q: Any, dim: Axes | None = None, keepdim: builtins.bool = False, *, interpolation: Any = ..., out: Tensor | None = None) -> Tensor:
+        """`quantile` of what is no NaN."""
+    def nansum(input: Tensor, dim: Axes | None = None, keepdim: builtins.bool = False, *, dtype: AnyDType | None = None, out: Tensor | None = None) -> Tensor:
+        """The sum of what is no NaN, over axes (none: all)."""
     def narrow(self, dim: builtins.int, start: Any, length: Any) -> Tensor:
         """A range of an axis: a view."""
     @property
@@ -666,6 +919,10 @@ class Tensor:
         """How many axes."""
     def ndimension(self) -> Tensor:
         """How many axes."""
+    def ndtr(self, *, out: Tensor | None = None) -> Tensor:
+        """`Φ(x)`, the distribution of the standard normal; the lower tail keeps its digits."""
+    def ndtr_(self) -> Tensor:
+        """`ndtr` in place."""
     def ne(self, other: Operand, *, out: Tensor | None = None) -> Tensor:
         """`x != y`."""
     def ne_(self, other: Operand) -> Tensor:
@@ -680,6 +937,16 @@ class Tensor:
         """`neg` in place."""
     def nelement(self) -> Tensor:
         """How many elements."""
+    def new_empty(self, *size: Any, dtype: AnyDType | None = None, device: AnyDevice | None = None, requires_grad: builtins.bool = False, **given: Any) -> Tensor:
+        """A tensor of undefined content, of this dtype and device unless others are named."""
+    def new_full(self, size: Any, fill_value: Any, *, dtype: AnyDType | None = None, device: AnyDevice | None = None, requires_grad: builtins.bool = False) -> Tensor:
+        """A number everywhere, of this dtype and device unless others are named."""
+    def new_ones(self, *size: Any, dtype: AnyDType | None = None, device: AnyDevice | None = None, requires_grad: builtins.bool = False, **given: Any) -> Tensor:
+        """Ones, of this dtype and device unless others are named."""
+    def new_tensor(self, data: Any, *, dtype: AnyDType | None = None, device: AnyDevice | None = None, requires_grad: builtins.bool = False) -> Tensor:
+        """Numbers, of this dtype and device unless others are named."""
+    def new_zeros(self, *size: Any, dtype: AnyDType | None = None, device: AnyDevice | None = None, requires_grad: builtins.bool = False, **given: Any) -> Tensor:
+        """Zeros, of this dtype and device unless others are named."""
     def nonzero(self, *, as_tuple: builtins.bool = False, out: Any = None) -> Any:
         """The indices of what isn't zero: [count, rank], or with `as_tuple` a tensor an axis. Waits for the elements."""
     def norm(self, p: builtins.float | None = None, dim: Axes | None = None, keepdim: builtins.bool = False, *, dtype: AnyDType | None = None, out: Tensor | None = None) -> Tensor:
@@ -694,16 +961,34 @@ class Tensor:
         """How many elements."""
     def numpy(self, *, force: builtins.bool = False) -> Any:
         """A NumPy array of the elements, a copy. Waits for them. `force`: of a tensor that requires grad, too."""
+    def outer(self, vec2: Any, *, out: Tensor | None = None) -> Tensor:
+        """All products of the elements of two vectors."""
     def permute(self, *dims: Any) -> Tensor:
         """The axes in another order: a view."""
     def permute_dims(self, *dims: Any) -> Tensor:
         """The axes in another order: a view."""
+    def positive(input: Tensor) -> Tensor:
+        """Itself: numbers have a sign."""
     def pow(self, exponent: Operand, *, out: Tensor | None = None) -> Tensor:
         """`xʸ`. Of integers by repeated multiplication; a negative power of one is what truncation leaves: 1, -1 or 0."""
     def pow_(self, exponent: Operand) -> Tensor:
         """`pow` in place."""
+    def prelu(self, other: Operand, *, out: Tensor | None = None) -> Tensor:
+        """`x > 0 ? x : weight · x`. The derivative by `x` at 0 is the weight."""
+    def prelu_(self, other: Operand) -> Tensor:
+        """`prelu` in place."""
     def prod(self, dim: Axes | None = None, keepdim: builtins.bool = False, *, dtype: AnyDType | None = None, out: Tensor | None = None) -> Tensor:
         """The product over axes (none: all); of integers and bools an int64. `dtype`: convert first."""
+    def put(self, index: Tensor, source: Any, accumulate: builtins.bool = False, *, out: Tensor | None = None) -> Tensor:
+        """A copy with `source` at places in row-major order."""
+    def put_(self, index: Tensor, source: Any, accumulate: builtins.bool = False) -> Tensor:
+        """`put` in place."""
+    def quantile(self, q: Any, dim: Axes | None = None, keepdim: builtins.bool = False, *, interpolation: Any = ..., out: Tensor | None = None) -> Tensor:
+        """The values below which parts `q` of an axis lie."""
+    def rad2deg(self, *, out: Tensor | None = None) -> Tensor:
+        """`x` in degrees."""
+    def rad2deg_(self) -> Tensor:
+        """`rad2deg` in place."""
     def random_(self, low: builtins.int, high: Any = None, *, generator: Generator | None = None) -> Tensor:
         """Overwritten with random integers from `low` to before `high`."""
     def ravel(self) -> Tensor:
@@ -720,6 +1005,12 @@ class Tensor:
         """`x - floor(x / y) * y`, Python's `%`: zero or of the sign of `y`. PyTorch's `remainder`. By zero: NaN, of"""
     def remainder_(self, other: Operand) -> Tensor:
         """`remainder` in place."""
+    def renorm(self, p: builtins.float, dim: builtins.int, maxnorm: Any, *, out: Tensor | None = None) -> Tensor:
+        """A copy whose slices of an axis have at most this norm."""
+    def repeat(self, *repeats: Any) -> Tensor:
+        """So many times along each axis; axes may be added in front."""
+    def repeat_interleave(self, repeats: Any = None, dim: Axes | None = None, *, output_size: Any = None) -> Tensor:
+        """Each element of an axis (none: of all) so many times in a row; `repeats` is one number or a tensor. Alone: places."""
     @property
     def requires_grad(self) -> builtins.bool:
         """Is a gradient wanted of it, or of what it was made from?"""
@@ -731,6 +1022,10 @@ class Tensor:
         """The same elements in row-major order as another shape: a view where strides allow it. One size may be -1."""
     def reshape_as(self, other: Operand) -> Tensor:
         """Reshaped to the shape of another."""
+    def roll(self, shifts: Any, dims: Any = None, *, out: Tensor | None = None) -> Tensor:
+        """Moved along axes by so many places; what falls off one end comes in at the other."""
+    def rot90(self, k: builtins.int = 1, dims: Any = ..., *, out: Tensor | None = None) -> Tensor:
+        """Turned by 90° in the plane of two axes, `k` times."""
     def round(self, *, decimals: builtins.int = 0, out: Tensor | None = None) -> Tensor:
         """The nearest integer, halves to the even one; to so many decimals."""
     def round_(self, *, decimals: builtins.int = 0) -> Tensor:
@@ -747,8 +1042,16 @@ class Tensor:
         """A copy with `src[.., i, ..]` added to `[.., index[.., i, ..], ..]`."""
     def scatter_add_(self, dim: builtins.int, index: Tensor, src: Operand) -> Tensor:
         """`scatter_add` in place."""
+    def scatter_reduce(self, dim: builtins.int, index: Tensor, src: Operand, reduce: builtins.str | None, *, include_self: Any = True, out: Tensor | None = None) -> Tensor:
+        """A copy folded with `src` at the places that `index` names."""
     def select(self, dim: builtins.int, index: Tensor) -> Tensor:
         """One index of an axis, which goes away: a view."""
+    def select_scatter(self, src: Operand, dim: builtins.int, index: Tensor, *, out: Tensor | None = None) -> Tensor:
+        """A copy with `src` at one index of an axis."""
+    def selu(self, *, out: Tensor | None = None) -> Tensor:
+        """`scale · elu(x)` with the constants of self-normalizing networks. The derivative at 0 is the one from below."""
+    def selu_(self) -> Tensor:
+        """`selu` in place."""
     @property
     def shape(self) -> tuple[builtins.int, ...]:
         """The sizes of the axes."""
@@ -760,6 +1063,10 @@ class Tensor:
         """1, -1 or 0 as `x` is above, below or neither; so 0 of NaN, as in PyTorch. The derivative is 0."""
     def sign_(self) -> Tensor:
         """`sign` in place."""
+    def signbit(self, *, out: Tensor | None = None) -> Tensor:
+        """Is it negative, or -0? A NaN counts as positive, whatever its bit; PyTorch looks at the bit."""
+    def signbit_(self) -> Tensor:
+        """`signbit` in place."""
     def silu(self, *, out: Tensor | None = None) -> Tensor:
         """`x / (1 + e⁻ˣ)`. NaN at -∞, as in PyTorch."""
     def silu_(self) -> Tensor:
@@ -768,18 +1075,32 @@ class Tensor:
         """Sine."""
     def sin_(self) -> Tensor:
         """`sin` in place."""
+    def sinc(self, *, out: Tensor | None = None) -> Tensor:
+        """`sin(πx) / (πx)`, 1 at 0; exactly 0 at other integers. Of infinities NaN."""
+    def sinc_(self) -> Tensor:
+        """`sinc` in place."""
     def sinh(self, *, out: Tensor | None = None) -> Tensor:
         """Hyperbolic sine, exact near 0; infinite only where the result is."""
     def sinh_(self) -> Tensor:
         """`sinh` in place."""
     def size(self, dim: Axes | None = None) -> Any:
         """The sizes of the axes, or of one."""
+    def slice_scatter(self, src: Operand, dim: builtins.int = 0, start: Any = None, end: Operand | None = None, step: Any = 1, *, out: Tensor | None = None) -> Tensor:
+        """A copy with `src` in a range of an axis."""
     def softmax(self, dim: builtins.int, *, dtype: AnyDType | None = None, out: Tensor | None = None) -> Tensor:
         """`eˣ / Σ eˣ` along an axis. `dtype`: convert first."""
     def softplus(self, beta: Any = None, threshold: Any = None, *, out: Tensor | None = None) -> Tensor:
         """`ln(1 + e^(beta · x)) / beta`; `x` itself where `beta · x > threshold`."""
     def softplus_(self, beta: Any = None, threshold: Any = None) -> Tensor:
         """`softplus` in place."""
+    def softshrink(self, lambd: builtins.float | None = None, *, out: Tensor | None = None) -> Tensor:
+        """`x` nearer to 0 by `lambd`, and 0 within."""
+    def softshrink_(self, lambd: builtins.float | None = None) -> Tensor:
+        """`softshrink` in place."""
+    def softsign(self, *, out: Tensor | None = None) -> Tensor:
+        """`x / (1 + |x|)`. NaN at the infinities, as in PyTorch."""
+    def softsign_(self) -> Tensor:
+        """`softsign` in place."""
     def sort(self, dim: builtins.int = ..., descending: builtins.bool = False, *, stable: builtins.bool | None = None, out: Any = None) -> tuple[Tensor, Tensor]:
         """Values and indices in order along an axis. Always stable."""
     def split(self, split_size: Any, dim: builtins.int = 0) -> tuple[Tensor, ...]:
@@ -812,12 +1133,18 @@ class Tensor:
         """`sub` in place."""
     def sum(self, dim: Axes | None = None, keepdim: builtins.bool = False, *, dtype: AnyDType | None = None, out: Tensor | None = None) -> Tensor:
         """The sum over axes (none: all); of integers and bools an int64. `dtype`: convert first."""
+    def sum_to_size(input: Tensor, *size: Any) -> Tensor:
+        """Summed over the axes that were broadcast from a shape."""
     def swapaxes(self, dim0: builtins.int, dim1: builtins.int) -> Tensor:
         """Two axes swapped: a view."""
     def swapdims(self, dim0: builtins.int, dim1: builtins.int) -> Tensor:
         """Two axes swapped: a view."""
     def t(self) -> Tensor:
         """The two axes of a matrix swapped: a view."""
+    def take(self, index: Tensor, *, out: Tensor | None = None) -> Tensor:
+        """The elements at places in row-major order."""
+    def take_along_dim(input: Tensor, indices: Any, dim: Axes | None = None, *, out: Tensor | None = None) -> Tensor:
+        """``gather`` in which all other axes are broadcast; negative indices count from the end."""
     def tan(self, *, out: Tensor | None = None) -> Tensor:
         """Tangent."""
     def tan_(self) -> Tensor:
@@ -826,6 +1153,18 @@ class Tensor:
         """Hyperbolic tangent."""
     def tanh_(self) -> Tensor:
         """`tanh` in place."""
+    def tanhshrink(self, *, out: Tensor | None = None) -> Tensor:
+        """`x - tanh x`."""
+    def tanhshrink_(self) -> Tensor:
+        """`tanhshrink` in place."""
+    def tensor_split(input: Tensor, indices_or_sections: Any, dim: builtins.int = 0) -> Tensor:
+        """An axis in so many parts, the first of which are the longer ones, or cut at indices: views."""
+    def threshold(self, threshold: Any = None, value: Any = None, *, out: Tensor | None = None) -> Tensor:
+        """`x > threshold ? x : value`. The derivative at the threshold is 0."""
+    def threshold_(self, threshold: Any = None, value: Any = None) -> Tensor:
+        """`threshold` in place."""
+    def tile(input: Tensor, *sizes: Any, dims: Any = None) -> Tensor:
+        """``repeat`` with as many numbers as axes."""
     def to(self, *args: Any, dtype: AnyDType | None = None, device: AnyDevice | None = None, copy: builtins.bool = False, non_blocking: builtins.bool = False) -> Tensor:
         """Another dtype, another device, or both; itself if nothing changes."""
     def tobytes(self) -> bytearray:
@@ -834,6 +1173,8 @@ class Tensor:
         """The elements in nested lists. Waits for them."""
     def topk(self, k: builtins.int, dim: builtins.int = ..., largest: builtins.bool = True, sorted: builtins.bool = True, *, out: Any = None) -> tuple[Tensor, Tensor]:
         """Values and indices of the `k` largest (or smallest) along an axis, in order."""
+    def trace(self, *, out: Tensor | None = None) -> Tensor:
+        """The sum of the diagonal of a matrix."""
     def transpose(self, dim0: builtins.int, dim1: builtins.int) -> Tensor:
         """Two axes swapped: a view."""
     def tril(self, diagonal: builtins.int = 0, *, out: Tensor | None = None) -> Tensor:
@@ -866,6 +1207,10 @@ class Tensor:
         """Windows of an axis, as a new last axis: a view."""
     def uniform_(self, from_: builtins.float = ..., to: builtins.float = ..., *, generator: Generator | None = None) -> Tensor:
         """Overwritten with random numbers, uniform in [from_, to)."""
+    def unique(input: Tensor, sorted: builtins.bool = True, return_inverse: Any = False, return_counts: Any = False, dim: Axes | None = None) -> Tensor:
+        """The distinct elements in ascending order, or slices of an axis. Waits for how many there are."""
+    def unique_consecutive(input: Tensor, return_inverse: Any = False, return_counts: Any = False, dim: Axes | None = None) -> Tensor:
+        """The elements, or slices of an axis, without those that equal the one before them."""
     def unsqueeze(self, dim: builtins.int) -> Tensor:
         """A new axis of size 1: a view."""
     def var(self, dim: Axes | None = None, unbiased: builtins.bool | None = None, keepdim: builtins.bool = False, *, correction: Any = None, out: Tensor | None = None) -> Tensor:
@@ -874,8 +1219,18 @@ class Tensor:
         """The same elements in row-major order as another shape, without a copy. One size may be -1."""
     def view_as(self, other: Operand) -> Tensor:
         """Viewed in the shape of another."""
+    def vsplit(input: Tensor, indices_or_sections: Any) -> Tensor:
+        """``tensor_split`` along axis 0 in parts of one size."""
     def where(self, condition: Tensor, other: Operand) -> Tensor:
         """`condition ? self : other`, as PyTorch's method has it."""
+    def xlog1py(self, other: Operand, *, out: Tensor | None = None) -> Tensor:
+        """`x · ln(1 + y)`; 0 where `x` is 0, unless `y` is NaN. The derivative by `x` is 0 where `x` is 0 and `y` isn't above -1."""
+    def xlog1py_(self, other: Operand) -> Tensor:
+        """`xlog1py` in place."""
+    def xlogy(self, other: Operand, *, out: Tensor | None = None) -> Tensor:
+        """`x · ln y`; 0 where `x` is 0, unless `y` is NaN. The derivative by `x` is 0 where `x` is 0 and `y` isn't above 0."""
+    def xlogy_(self, other: Operand) -> Tensor:
+        """`xlogy` in place."""
     def zero_(self) -> Tensor:
         """Zeros in place."""
     def __eq__(self, other: Operand) -> Tensor: ...  # type: ignore[override]
@@ -894,10 +1249,16 @@ class _Kernel:
     def result_count(self) -> builtins.int:
         """How many results it has."""
 __version__: builtins.str
+def _einsum(equation: Any, operands: Any) -> Tensor:
+    """A sum of products over axes that letters name."""
+def _multi_dot(tensors: Sequence[Tensor]) -> Tensor:
+    """The product of a chain of matrices, in the order that costs least."""
 def _rebuild(data: Any, shape: Any, dtype: AnyDType | None, device: AnyDevice | None, requires_grad: builtins.bool) -> Tensor:
     """What a tensor is made of when it is unpickled."""
 def _set_grad_enabled(mode: builtins.bool) -> builtins.bool:
     """Turns recording on or off for this thread; says what it was."""
+def _triangle_indices(upper: Any, row: Any, col: Any, offset: builtins.int, dtype: AnyDType | None, device: AnyDevice | None) -> Tensor:
+    """Rows and columns of a triangle."""
 def _write_random_model(folder: Any, words: Any, seed: builtins.int) -> None:
     """Writes a small model of random weights into a folder, for tests."""
 def add(input: Tensor, other: Operand, *, alpha: Any = None, out: Tensor | None = None) -> Tensor:

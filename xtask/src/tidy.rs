@@ -335,7 +335,8 @@ fn check_faults(parsed: &[(&File, Vec<Line>)], violations: &mut Vec<Violation>) 
     for (file, lines) in parsed.iter().filter(|(file, _)| !file.path.starts_with("xtask/")) {
         for (index, line) in lines.iter().enumerate() {
             for (start, _) in line.code.match_indices("fault!(") {
-                let name = line.code[start + "fault!(".len()..].split(')').next().unwrap_or_default().trim();
+                let rest = &line.code[start + "fault!(".len()..];
+                let name = rest.split([')', '=']).next().unwrap_or_default().trim();
                 match planted.get_mut(name) {
                     Some(count) => *count += 1,
                     None if name.starts_with('$') => {}
@@ -526,6 +527,7 @@ mod tests {
         };
         let list = "faults! {\n    /// Doc.\n    one breaks \"T1\";\n}";
         assert!(check(list, "if fault!(one) {}").is_empty());
+        assert!(check(list, "fault!(one => return Ok(()));").is_empty());
         assert_eq!(
             check(list, "if fault!(one) || fault!(two) {}"),
             ["crates/runtime/src/a.rs:1: fault \"two\" is not listed in crates/sync/src/faults.rs"]

@@ -268,7 +268,7 @@ pub fn having(device: &Device, dtypes: &[DType]) -> impl Iterator<Item = DType> 
         }
         has.contains(*dtype)
     };
-    dtypes.to_vec().into_iter().filter(is_had)
+    dtypes.iter().copied().filter(is_had)
 }
 
 /// The axes of a list as the methods take them.
