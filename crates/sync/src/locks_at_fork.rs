@@ -26,7 +26,7 @@ pub(crate) trait Hold: Sync {
 }
 
 static LOCKS: Mutex<Vec<&'static dyn Hold>> = Mutex::new(Vec::new());
-/// 0 in the process that first [watched](watch); each child has more than its parent.
+/// 0 in the process that first [watched](install); each child has more than its parent.
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
 thread_local! {
@@ -60,7 +60,7 @@ fn locks() -> MutexGuard<'static, Vec<&'static dyn Hold>> {
     LOCKS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Of [watched](watch) processes, two one of which is a child of the other have different counts.
+/// Of [watched](install) processes, two one of which is a child of the other have different counts.
 pub fn fork_count() -> u32 {
     FORKS.load(Relaxed)
 }

@@ -462,7 +462,7 @@ impl Sums {
     }
 }
 
-/// The scratch of [`Kernel::LayerNormBackward`].
+/// The scratch of `Kernel::LayerNormBackward`.
 pub fn backward_need(axes: usize, dx: &View) -> Need {
     let (kept, normalized) = view::layout(dx).shape().split_at(view::layout(dx).rank() - axes);
     let sums = Sums::new(kept.iter().product(), normalized.iter().product());

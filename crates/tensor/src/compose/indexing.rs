@@ -24,7 +24,7 @@ pub enum Fold {
 pub struct Unique {
     /// They themselves.
     pub values: Tensor,
-    /// Which of them each element is (i64, of the tensor's shape, or [size] along an axis).
+    /// Which of them each element is (i64, of the tensor's shape, or `[size]` along an axis).
     pub inverse: Tensor,
     /// How often each is there (i64).
     pub counts: Tensor,

@@ -110,7 +110,7 @@ impl Tensor {
         repeated.reshape(copies)
     }
 
-    /// Each element of an axis as often as `counts` (i64 or i32, [size] or [1]) says. Waits for the counts.
+    /// Each element of an axis as often as `counts` (i64 or i32, `[size]` or `[1]`) says. Waits for the counts.
     pub fn repeat_interleave_by(&self, counts: &Tensor, axis: isize) -> Result<Tensor> {
         let axis = axis_of("repeat_interleave", self, axis)? as isize;
         let tensor = super::at_least_1d(self)?;
